@@ -3,7 +3,7 @@ import { defineProcessor, type Processor, type ProcessorContext } from '../../co
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
 import { EventJson } from '../../core/event/event-json.js'
-import type { FieldPath } from '../../core/event/field-path.js'
+import { cannotBeSet, type FieldPath } from '../../core/event/field-path.js'
 import { ARRAY, type FieldReader } from '../../core/event/field-reader.js'
 import { Growth } from '../../core/event/growth.js'
 import { fieldPath } from '../../core/options/options.js'
@@ -133,9 +133,7 @@ class Explode implements Processor {
     const editor = this.#editor
     editor.open(batch, i)
     editor.remove(this.#field)
-    if (!editor.setJson(this.#target, PLACEHOLDER)) {
-      return `${target.text} cannot be set: what contains it is not an object`
-    }
+    if (!editor.setJson(this.#target, PLACEHOLDER)) return cannotBeSet(target)
     editor.close()
     return undefined
   }

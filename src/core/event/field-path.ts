@@ -99,3 +99,8 @@ export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   }
   return value
 }
+
+/** Says that a field cannot be set. */
+export function cannotBeSet({ text }: FieldPath): string {
+  return `${text} cannot be set: what contains it is not an object`
+}

@@ -2,6 +2,7 @@ import type { Share } from '../../../core/event/ack.js'
 import type { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
+import { grown } from '../../throttle/windows.js'
 
 /** The row of events whose keys are not counted apart. */
 export const OTHERS = 0
@@ -113,8 +114,8 @@ export class Counted {
     this.#names.push(name)
     this.#shown.push(this.#room.take())
     if ((row + 1) * this.#width > this.current.length) {
-      this.current = grown(this.current)
-      this.#totals = grown(this.#totals)
+      this.current = grown(this.current, this.current.length * 2)
+      this.#totals = grown(this.#totals, this.#totals.length * 2)
     }
     return row
   }
@@ -143,10 +144,4 @@ export class Counted {
     shown.length = kept
     totals.fill(0, (kept + KEYED) * width)
   }
-}
-
-function grown(values: Float64Array): Float64Array {
-  const larger = new Float64Array(values.length * 2)
-  larger.set(values)
-  return larger
 }

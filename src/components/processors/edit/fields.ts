@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { FieldPath } from '../../../core/event/field-path.js'
+import { cannotBeSet, type FieldPath } from '../../../core/event/field-path.js'
 import {
   ARRAY,
   BOOLEAN,
@@ -11,7 +11,7 @@ import {
 } from '../../../core/event/field-reader.js'
 import { convertText, type FieldType, notOfType, TYPES, TYPES_TEXT } from '../../../core/field-types.js'
 import { fieldPath } from '../../../core/options/options.js'
-import { byField, cannotBeSet, changeValue, defineStep, fieldList, type Operation } from './step.js'
+import { byField, changeValue, defineStep, fieldList, type Operation } from './step.js'
 
 function renameField(from: FieldPath, to: FieldPath): Operation {
   return {

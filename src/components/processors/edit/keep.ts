@@ -35,7 +35,8 @@ class Keeper {
   }
 
   apply(batch: EventBatch, i: number): void {
-    const { bytes, start, end } = this.#read(batch, i)
+    this.#json.read(batch, i)
+    const { bytes, start, end } = this.#json
     const texts = batch.textsToChange()
     const from = texts.reserve(end - start, batch.bytes)
     this.#to = texts.bytes
@@ -45,11 +46,6 @@ class Keeper {
     if (!this.#isChanged) return
     texts.end(this.#at)
     batch.setText(i, from, this.#at)
-  }
-
-  #read(batch: EventBatch, i: number): EventJson {
-    this.#json.read(batch, i)
-    return this.#json
   }
 
   #object(b: Buffer, start: number, end: number, { names, inner }: Kept): void {

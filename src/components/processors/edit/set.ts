@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import type { FieldPath } from '../../../core/event/field-path.js'
+import { cannotBeSet, type FieldPath } from '../../../core/event/field-path.js'
 import { mostOf } from '../../../core/event/growth.js'
 import { reaches } from '../../../core/options/reach.js'
 import { compileTemplate, type Template, template, templatePaths } from '../../../core/template.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
-import { type Apply, byField, cannotBeSet, defineStep, type Operation, type Tools } from './step.js'
+import { type Apply, byField, defineStep, type Operation, type Tools } from './step.js'
 
 /** Longer texts leave no memory behind: there may be a thousand templates. */
 const MOST_KEPT = 64 * 1024

@@ -81,11 +81,6 @@ export function byField<V extends z.ZodType>(value: V) {
 /** Schema of a list of field paths. */
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
-/** Says that a field cannot be set. */
-export function cannotBeSet({ text }: FieldPath): string {
-  return `${text} cannot be set: what contains it is not an object`
-}
-
 /**
  * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may find
  * that a text stays, without making a string of it.

@@ -2,6 +2,7 @@ import type { ComponentContext, Processor, ProcessorContext } from '../../../cor
 import { ConfigError, type FileProblem, formatProblem, type Problem } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
+import { cannotBeSet } from '../../../core/event/field-path.js'
 import { type FieldReader, MISSING, NULL } from '../../../core/event/field-reader.js'
 import { Growth } from '../../../core/event/growth.js'
 import { type FindingsOf, shownValue } from '../../../core/explain.js'
@@ -34,31 +35,25 @@ abstract class Enricher implements Processor {
   protected abstract rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
-    const editor = this.#editor
     this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
       const row = this.rowOf(batch, i)
-      if (row instanceof TableError) {
-        to[i] = FAILED
-        scope.because(i, row.message)
-        continue
-      }
-      if (!row) continue
-      const size = batch.size(i)
-      const refused = this.#growth.refuse(size, size + row.length)
-      if (refused !== undefined) {
-        to[i] = FAILED
-        scope.because(i, refused)
-        continue
-      }
-      editor.open(batch, i)
-      if (editor.setJson(this.#target, row)) {
-        editor.close()
-      } else {
-        to[i] = FAILED
-        scope.because(i, `${this.#target.path.text} cannot be set: what contains it is not an object`)
-      }
+      const problem = row instanceof TableError ? row.message : row && this.#put(batch, i, row)
+      if (problem === undefined) continue
+      to[i] = FAILED
+      scope.because(i, problem)
     }
+  }
+
+  /** Returns why the event stays as it is. */
+  #put(batch: EventBatch, i: number, row: Buffer): string | undefined {
+    const size = batch.size(i)
+    const refused = this.#growth.refuse(size, size + row.length)
+    if (refused !== undefined) return refused
+    this.#editor.open(batch, i)
+    if (!this.#editor.setJson(this.#target, row)) return cannotBeSet(this.#target.path)
+    this.#editor.close()
+    return undefined
   }
 }
 

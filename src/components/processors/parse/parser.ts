@@ -3,6 +3,7 @@ import type { ComponentContext, Processor, ProcessorContext } from '../../../cor
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import type { EventMerger } from '../../../core/event/event-merger.js'
+import { cannotBeSet } from '../../../core/event/field-path.js'
 import { type FieldReader, MISSING } from '../../../core/event/field-reader.js'
 import type { LineMerger } from '../../../core/event/line-merger.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
@@ -123,9 +124,7 @@ export class Parser implements Processor {
     const { out, valueStarts, valueEnds } = this.#members
     const object = this.#isValue ? out : this.#writeObject()
     const [start, end] = this.#isValue ? [valueStarts[0], valueEnds[0]] : [0, object.length]
-    if (!editor.setJson(target, object.bytes, start, end)) {
-      return `${target.path.text} cannot be set: what contains it is not an object`
-    }
+    if (!editor.setJson(target, object.bytes, start, end)) return cannotBeSet(target.path)
     editor.close()
     return undefined
   }

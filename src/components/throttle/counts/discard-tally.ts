@@ -2,6 +2,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { beginningOf } from '../buckets/bucket-name.js'
 import type { EventKey } from '../buckets/event-key.js'
 import { KeyTable } from '../buckets/key-table.js'
+import { grown } from '../windows.js'
 
 /** What was discarded of a bucket. */
 export interface DiscardCount {
@@ -92,11 +93,7 @@ export class DiscardTally {
   #addRow(key: EventKey, batch: EventBatch, i: number, wall: number): number {
     const row = this.#keys.add(key)
     const at = row * STRIDE
-    if (at === this.#columns.length) {
-      const columns = new Float64Array(at * 2)
-      columns.set(this.#columns)
-      this.#columns = columns
-    }
+    if (at === this.#columns.length) this.#columns = grown(this.#columns, at * 2)
     this.#columns[at] = this.#columns[at + 1] = 0
     this.#columns[at + 2] = wall
     this.#buckets.push(key.name())

@@ -94,7 +94,7 @@ function numberEnd(b: Buffer, from: number, to: number, start: number, end: numb
   return isHash ? -1 : to
 }
 
-function hasDigit(b: Buffer, from: number, to: number): boolean {
+export function hasDigit(b: Buffer, from: number, to: number): boolean {
   for (let p = from; p < to; p++) if (isDigit(b[p])) return true
   return false
 }

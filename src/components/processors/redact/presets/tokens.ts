@@ -1,5 +1,6 @@
 import type { Matches } from '../matches.js'
-import { BASE64URL, DIGIT, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
+import { BASE64URL, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
+import { hasDigit } from './digits.js'
 import { KEY_MARKS, SECRET_NAMES } from './presets.js'
 
 const SPACE = 0x20
@@ -56,11 +57,6 @@ function areWords(b: Buffer, from: number, to: number): boolean {
   let p = from
   while (p < to && is(b[p], WORD) !== (isForm && b[p] === PLUS)) p++
   return p === to && !hasDigit(b, from, to)
-}
-
-function hasDigit(b: Buffer, p: number, end: number): boolean {
-  for (; p < end; p++) if (is(b[p], DIGIT)) return true
-  return false
 }
 
 /** Skips at most eight of the characters between a name and its value. */
