@@ -21,10 +21,7 @@ export class Audit {
   /** Newest first. Entries of the account acted in, or of the enterprise itself at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
-    return this.#context.pageBackwards<AuditRecord>(
-      at.audit(principal.enterpriseId, principal.account?.id ?? null),
-      page,
-    )
+    return this.#context.page<AuditRecord>(at.audit(principal.enterpriseId, principal.account?.id ?? null), page, true)
   }
 
   /** Removes entries older than the retention period. */
@@ -33,7 +30,7 @@ export class Audit {
     const oldest = clock.wall() - limits.auditDays * DAY_MS
     let after: string | undefined
     for (;;) {
-      const entries = await store.list(at.allAudit, { limit: PORTION, ...(after === undefined ? {} : { after }) })
+      const entries = await store.list(at.allAudit, { after, limit: PORTION })
       if (entries.length === 0) return
       const last = entries.at(-1)!.key
       const old = entries.filter(({ value }) => timeOfId((value as AuditRecord).id) < oldest)

@@ -133,15 +133,10 @@ export class Context {
     }
   }
 
-  async page<T>(prefix: string, { limit, after }: PageQuery): Promise<Page<T>> {
-    const from = after === undefined ? {} : { after: prefix + after }
-    return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1 }))
-  }
-
-  /** Newest first. */
-  async pageBackwards<T>(prefix: string, { limit, after }: PageQuery): Promise<Page<T>> {
-    const from = after === undefined ? {} : { after: prefix + after }
-    return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1, reverse: true }))
+  /** `reverse`: the newest first. */
+  async page<T>(prefix: string, { limit, after }: PageQuery, reverse = false): Promise<Page<T>> {
+    const from = after === undefined ? undefined : prefix + after
+    return this.#pageOf(prefix, limit, await this.store.list(prefix, { after: from, limit: limit + 1, reverse }))
   }
 
   /** Returns the same page for the same entries, which allows caching what is derived from it. */

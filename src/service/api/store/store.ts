@@ -47,6 +47,23 @@ export interface Store {
   close(): Promise<void>
 }
 
+/**
+ * All entries below a prefix, so many at a time, so that other work has its turn in between. Those that were yielded may
+ * be removed.
+ */
+export async function* portionsOf(
+  store: Pick<Store, 'list'>,
+  prefix: string,
+  limit: number,
+): AsyncGenerator<readonly Entry[], void, undefined> {
+  for (let after: string | undefined; ; ) {
+    const entries = await store.list(prefix, { after, limit })
+    if (entries.length > 0) yield entries
+    if (entries.length < limit) return
+    after = entries.at(-1)!.key
+  }
+}
+
 export interface StoreHealth {
   /** Whether the last write was saved. */
   readonly writable: boolean

@@ -1,4 +1,4 @@
-import type { Change } from '../../store/store.js'
+import { type Change, portionsOf } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { at, type KeyRecord } from '../records.js'
 import type { KeyEnd } from './keys.js'
@@ -31,13 +31,9 @@ export class KeyEnds {
     const forgotten = context.time(-REMEMBERED_MS)
     const warned = new Map<string, number>()
     let [soon, expired] = [0, 0]
-    let after: string | undefined
-    for (;;) {
-      const options = { limit: PORTION, ...(after === undefined ? {} : { after }) }
-      const entries = await context.store.list(at.keyEnds, options)
+    for await (const entries of portionsOf(context.store, at.keyEnds, PORTION)) {
       const changes: Change[] = []
       for (const { key, value } of entries) {
-        after = key
         const [, end = ''] = key.split('/')
         const record = await context.read<KeyRecord>(at.key((value as KeyEnd).hash))
         if (!record || end <= forgotten) changes.push(...forget(key, (value as KeyEnd).hash, record))
@@ -49,7 +45,7 @@ export class KeyEnds {
         }
       }
       if (changes.length > 0) await context.store.write(changes).catch(error => this.#cannotForget(error))
-      if (entries.length === 0 || (after !== undefined && after > at.keyEnds + horizon)) break
+      if (entries.at(-1)!.key > at.keyEnds + horizon) break
     }
     this.#warned = warned
     this.expiringSoon = soon

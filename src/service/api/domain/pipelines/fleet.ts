@@ -1,3 +1,4 @@
+import { portionsOf } from '../../store/store.js'
 import { requireAccount, requireId, requireScope } from '../accounts/access.js'
 import { type Context, tooMany } from '../context.js'
 import type { DaemonDocument, Page } from '../documents.js'
@@ -122,17 +123,13 @@ export class Fleet {
   async forgetOld(): Promise<void> {
     const { store } = this.#context
     const oldest = this.#context.time(-FORGOTTEN_MS)
-    let after: string | undefined
-    for (;;) {
-      const entries = await store.list(at.allDaemons, { limit: PORTION, ...(after === undefined ? {} : { after }) })
-      if (entries.length === 0) break
+    for await (const entries of portionsOf(store, at.allDaemons, PORTION)) {
       const gone: string[] = []
       for (const { key, value } of entries) {
         const record = value as DaemonRecord
         const [, enterprise, account] = key.split('/') as [string, string, string]
         const kept = record.reported_at > oldest && (await this.#pipeline(enterprise, account, record.pipeline_id))
         if (!kept) gone.push(key)
-        after = key
       }
       if (gone.length > 0) await store.write(gone.map(key => ({ key, value: undefined })))
     }

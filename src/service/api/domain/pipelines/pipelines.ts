@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
 import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
-import type { Change } from '../../store/store.js'
+import { type Change, portionsOf } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'
 import { missingFeatures, notEnabled } from '../accounts/features.js'
 import { type Context, mapPage } from '../context.js'
@@ -233,7 +233,7 @@ export class Pipelines {
   async revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>> {
     requireScope(principal, 'pipeline:read')
     const pipeline = await this.#read(principal, id)
-    const found = await this.#context.pageBackwards<RevisionRecord>(at.revisions(id), page)
+    const found = await this.#context.page<RevisionRecord>(at.revisions(id), page, true)
     return mapPage(found, revision => this.#showRevision(revision, pipeline))
   }
 
@@ -266,17 +266,11 @@ export class Pipelines {
 
   /** All published pipelines, or those of one account, for the engine in the service. */
   async *allPublished(prefix: string = at.allPipelines): AsyncGenerator<PublishedDocument, void, undefined> {
-    let after: string | undefined
-    for (;;) {
-      const options = { limit: PORTION, ...(after === undefined ? {} : { after }) }
-      const entries = await this.#context.store.list(prefix, options)
-      if (entries.length === 0) return
-      for (const { key, value } of entries) {
+    for await (const entries of portionsOf(this.#context.store, prefix, PORTION))
+      for (const { value } of entries) {
         const record = value as PipelineRecord
         if (record.published_revision !== null) yield await this.#published(record)
-        after = key
       }
-    }
   }
 
   /** The configuration of any revision, for the engine in the service; undefined if it is gone. */

@@ -1,5 +1,5 @@
 import { errorText } from '../../../../core/errors.js'
-import type { Change, Expected } from '../../store/store.js'
+import { type Change, type Expected, portionsOf } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { at, type PipelineRecord, type RevisionRecord } from '../records.js'
 import type { Literals } from '../secrets/literals.js'
@@ -19,7 +19,8 @@ export async function prepareRevisions(context: Context, literals: Literals): Pr
   if ((await store.get(at.revisionsPrepared)) !== undefined) return
   try {
     let sealed = 0
-    for await (const pipeline of allPipelines(context)) sealed += await preparePipeline(context, literals, pipeline)
+    for await (const pipelines of portionsOf(store, at.allPipelines, PORTION))
+      for (const { value } of pipelines) sealed += await preparePipeline(context, literals, value as PipelineRecord)
     await store.compact()
     await store.write([{ key: at.revisionsPrepared, value: { at: context.time() } }])
     if (sealed > 0)
@@ -35,17 +36,6 @@ export async function prepareRevisions(context: Context, literals: Literals): Pr
   }
 }
 
-async function* allPipelines({ store }: Context): AsyncGenerator<PipelineRecord, void, undefined> {
-  for (let after: string | undefined; ; ) {
-    const entries = await store.list(at.allPipelines, { after, limit: PORTION })
-    for (const { key, value } of entries) {
-      yield value as PipelineRecord
-      after = key
-    }
-    if (entries.length < PORTION) return
-  }
-}
-
 /** Resolves with the number of records that had literal keys. */
 async function preparePipeline(context: Context, literals: Literals, pipeline: PipelineRecord): Promise<number> {
   const { store } = context
@@ -57,16 +47,12 @@ async function preparePipeline(context: Context, literals: Literals, pipeline: P
     const changes = after === before.value ? more : [{ key: before.key, value: after }, ...more]
     if (changes.length > 0) await store.write(changes, [before])
   }
-  for (let after: string | undefined; ; ) {
-    const entries = await store.list(at.revisions(id), { after, limit: PORTION })
+  for await (const entries of portionsOf(store, at.revisions(id), PORTION))
     for (const { key, value } of entries) {
       const record = literals.seal(value as RevisionRecord, key)
       await replace({ key, value }, record)
       bytes += revisionSize(record)
-      after = key
     }
-    if (entries.length < PORTION) break
-  }
   const key = at.pipeline(enterprise_id, account_id, id)
   const counted = { key: at.revisionBytes(account_id, id), value: bytes }
   await replace({ key, value: pipeline }, literals.seal(pipeline, key), [counted])
