@@ -5,7 +5,7 @@ import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
-import { inTurn } from '../../lib/files/in-turn.js'
+import { inTurn } from '../../lib/turns.js'
 import type { Published } from './published.js'
 import type { RunningPipeline } from './running-pipeline.js'
 

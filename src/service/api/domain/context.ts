@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Clock } from '../../../lib/time.js'
+import { Turns } from '../../../lib/turns.js'
 import { type Change, type Entry, type Expected, type Store, StoreError } from '../store/store.js'
 import { Derived } from './derived.js'
 import type { Page } from './documents.js'
@@ -209,20 +210,4 @@ export function tooMany(most: number, what: string): ApiError {
 
 export function mapPage<A, B>(page: Page<A>, show: (item: A) => B): Page<B> {
   return { ...page, items: page.items.map(show) }
-}
-
-/** Runs work with the same key one after the other, and all other work concurrently. */
-export class Turns {
-  readonly #last = new Map<string, Promise<unknown>>()
-
-  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#last.get(key)
-    const mine = (before ?? Promise.resolve()).then(work, work)
-    this.#last.set(key, mine)
-    try {
-      return await mine
-    } finally {
-      if (this.#last.get(key) === mine) this.#last.delete(key)
-    }
-  }
 }

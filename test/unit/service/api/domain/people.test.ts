@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { z } from 'zod'
-import { Turns } from '../../../../../src/service/api/domain/context.js'
+import { Turns } from '../../../../../src/lib/turns.js'
 import { Ids, timeOfId } from '../../../../../src/service/api/domain/ids.js'
 import * as inputs from '../../../../../src/service/api/domain/inputs.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
