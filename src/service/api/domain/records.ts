@@ -1,9 +1,22 @@
-import type { Role, Scope } from './accounts/scopes.js'
-import type { AuditDocument, DaemonDocument } from './documents.js'
+import type { Scope } from './accounts/scopes.js'
+import type {
+  AccountDocument,
+  AuditDocument,
+  DaemonDocument,
+  KeyDocument,
+  PipelineDocument,
+  RevisionDocument,
+  SecretDocument,
+  ServiceAccountDocument,
+  UserDocument,
+} from './documents.js'
 import type { TokenType } from './keys/principal.js'
 import type { Sealed } from './secrets/sealer.js'
 
-/** The records of the store and their keys. No access key can be derived from them: only keyed hashes are stored. */
+/**
+ * The records of the store and their keys: what documents show, and what else is kept. No access key can be derived from
+ * them: only keyed hashes are stored.
+ */
 
 export interface EnterpriseRecord {
   readonly id: string
@@ -11,42 +24,23 @@ export interface EnterpriseRecord {
   readonly created_at: string
 }
 
-export interface AccountRecord {
-  readonly id: string
-  readonly short_id: string
-  readonly title: string
-  readonly enterprise_id: string
+export interface AccountRecord extends Readonly<Omit<AccountDocument, 'features'>> {
   readonly features: Readonly<Record<string, boolean>>
-  readonly created_at: string
 }
 
-export interface UserRecord {
-  readonly id: string
+export interface UserRecord extends Readonly<UserDocument> {
   readonly enterprise_id: string
-  readonly account_id: string
-  readonly email: string
-  readonly title: string
-  readonly role: Role
-  readonly created_at: string
 }
 
 /** A key as listed for its owner. */
-export interface KeyRef {
-  readonly id: string
+export interface KeyRef extends Readonly<Omit<KeyDocument, 'last_used_at'>> {
   /** Leads to its KeyRecord. */
   readonly hash: string
-  readonly created_at: string
-  readonly expires_at: string | null
 }
 
-export interface ServiceAccountRecord {
-  readonly id: string
-  readonly enterprise_id: string
-  /** null: of the enterprise. */
-  readonly account_id: string | null
-  readonly title: string
+export interface ServiceAccountRecord
+  extends Readonly<Omit<ServiceAccountDocument, 'email' | 'scopes' | 'access_key'>> {
   readonly scopes: readonly Scope[]
-  readonly created_at: string
   /** null: revoked. */
   readonly key: KeyRef | null
   /** The previous key during its grace period. */
@@ -62,16 +56,12 @@ export interface UserKeyRecord extends KeyRef {
 }
 
 /** The owner of a key, found by the hash of the key. It is kept for a while after the key's end, to explain it. */
-export interface KeyRecord {
-  readonly id: string
+export interface KeyRecord extends KeyRef {
   readonly type: TokenType
-  readonly hash: string
   readonly subject_id: string
   readonly enterprise_id: string
   readonly account_id: string | null
   readonly scopes: readonly Scope[] | null
-  readonly created_at: string
-  readonly expires_at: string | null
   readonly revoked_at: string | null
   /**
    * For the first key of a user: the latest end of keys created with it, null for none. Others pass on their own end.
@@ -85,42 +75,27 @@ export interface SealedLiteral {
   readonly sealed: Sealed
 }
 
-export interface PipelineRecord {
-  readonly id: string
+export interface PipelineRecord extends Readonly<Omit<PipelineDocument, 'config' | 'missing_secrets'>> {
   readonly enterprise_id: string
-  readonly account_id: string
-  readonly title: string
   readonly config: Readonly<Record<string, unknown>>
   /** For a configuration saved by an earlier version; new ones have none. */
   readonly literals?: readonly SealedLiteral[]
-  readonly revision: number
-  readonly published_revision: number | null
   readonly published_at: string | null
   /** Incremented by every change; the source of the ETag. */
   readonly version: number
-  readonly created_at: string
-  readonly updated_at: string
 }
 
-export interface RevisionRecord {
-  readonly pipeline_id: string
-  readonly revision: number
+export interface RevisionRecord extends Readonly<Omit<RevisionDocument, 'config' | 'published'>> {
   readonly config: Readonly<Record<string, unknown>>
   /** As in PipelineRecord. */
   readonly literals?: readonly SealedLiteral[]
-  readonly created_at: string
-  readonly created_by: { readonly id: string; readonly email: string }
 }
 
 /** A secret of an account, with its encrypted value. */
-export interface SecretRecord {
+export interface SecretRecord extends Readonly<SecretDocument> {
   /** Changes each time a value is saved. */
   readonly id: string
-  readonly name: string
   readonly sealed: Sealed
-  readonly created_at: string
-  readonly updated_at: string
-  readonly updated_by: { readonly id: string; readonly email: string }
 }
 
 export type AuditRecord = AuditDocument
