@@ -58,7 +58,6 @@ export class RunningPipeline {
       pipeline.#state = state
     })
     const look = await process.call('start', data)
-    process.took(look)
     pipeline.undelivered = new Map(look.undelivered).get(published.id) ?? 0
     return pipeline
   }
@@ -105,8 +104,7 @@ export class RunningPipeline {
 
   /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
   async update(published: Published): Promise<void> {
-    const { process } = this.#options
-    process.took(await process.call('update', dataOf(published)))
+    await this.#options.process.call('update', dataOf(published))
   }
 
   /** Takes the events of a request. Throws a Refusal. */
@@ -184,7 +182,6 @@ export class RunningPipeline {
     try {
       const of = { pipeline, now: deadline.aborted, why: why && dataOfRefusal(why) }
       const look = await process.call('stop', of)
-      process.took(look)
       this.undelivered = new Map(look.undelivered).get(pipeline) ?? 0
     } catch (error) {
       if (!(error instanceof Refusal)) throw error

@@ -19,6 +19,8 @@ const CHECKS = 10
 const START_MS = 30_000
 /** An end that was asked for takes no longer. */
 const END_MS = 3000
+/** Calls that are answered with what the process looks like then. */
+const LOOKS: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'look'])
 
 export interface ProcessBounds {
   /** A process that answers nothing for so long is ended. */
@@ -121,20 +123,10 @@ export class AccountProcess {
 
   /** Asks how it looks; once for all who want to know. */
   look(fresh = false): Promise<Look> {
-    this.#looking ??= this.call('look', { fresh })
-      .then(look => {
-        this.#options.looked(look)
-        return look
-      })
-      .finally(() => {
-        this.#looking = undefined
-      })
+    this.#looking ??= this.call('look', { fresh }).finally(() => {
+      this.#looking = undefined
+    })
     return this.#looking
-  }
-
-  /** What it looked like after a call. */
-  took(look: Look): void {
-    this.#options.looked(look)
   }
 
   /** Ends in order what has no pipeline any more. Resolves when it is gone. */
@@ -187,6 +179,7 @@ export class AccountProcess {
       case 'reply': {
         const waiting = this.#waiting.get(message.id)
         checkReply(waiting?.name, message.value)
+        if (LOOKS.has(waiting!.name)) this.#options.looked(message.value as Look)
         this.#settle(message.id)?.resolve(message.value as never)
         break
       }

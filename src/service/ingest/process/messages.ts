@@ -1,5 +1,6 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Body } from '../../../net/http/events/send-body.js'
+import type { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
@@ -72,13 +73,7 @@ export interface Answer {
 }
 
 /** A refusal as data. */
-export interface RefusalData {
-  readonly status: number
-  readonly code: string
-  readonly message: string
-  readonly headers: Readonly<Record<string, string>>
-  readonly close: boolean
-}
+export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
 
 /** What the service asks for, and what it gets. */
 export interface Calls {
