@@ -7,9 +7,7 @@ import { LimitedReach } from '../../engine/config/published/limited-reach.js'
 import { type Permissions, refusedBy } from '../../engine/config/published/permissions.js'
 import { compilingWithin } from '../../lib/pattern.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
-
-/** The source that the requests to a pipeline come in by. */
-export const INGEST = 'ingest'
+import { INGEST, ingestSource } from './worker/feed.js'
 
 /** Of a pipeline. */
 const MOST_DESTINATIONS = 32
@@ -43,14 +41,7 @@ export interface Hosted {
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
-  const source: ComponentConfig<'source'> = {
-    id: INGEST,
-    kind: 'source',
-    type: ingest.type,
-    inputs: [],
-    options: {},
-    definition: ingest,
-  }
+  const source = ingestSource(ingest)
   let config: Config
   try {
     const env = Object.fromEntries(Object.entries(secrets).map(([secret, value]) => [secretVariable(secret), value]))

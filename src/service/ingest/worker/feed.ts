@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { defineSource, type Output, type SourceContext } from '../../../core/component.js'
+import { type AnyDefinition, defineSource, type Output, type SourceContext } from '../../../core/component.js'
 import type { AckStatus } from '../../../core/event/ack.js'
+import type { ComponentConfig } from '../../../engine/config/load.js'
 import { aborted, nextTurn } from '../../../lib/time.js'
 import { type Body, sendBody } from '../../../net/http/events/send-body.js'
 import { stopping } from '../../../net/http/server/refusal.js'
@@ -14,10 +15,18 @@ export function digestOf({ bytes, size, content }: Body, ...of: readonly string[
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
 }
 
+/** The source that every published pipeline has: the requests to it come in by this. */
+export const INGEST = 'ingest'
+
+/** It with its definition, as `parseDocument` takes it. */
+export function ingestSource(definition: AnyDefinition<'source'>): ComponentConfig<'source'> {
+  return { id: INGEST, kind: 'source', type: definition.type, inputs: [], options: {}, definition }
+}
+
 /** The source `ingest` of one pipeline, and the way into it. */
 export class Feed {
   readonly definition = defineSource({
-    type: 'ingest',
+    type: INGEST,
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],

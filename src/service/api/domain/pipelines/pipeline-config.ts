@@ -1,14 +1,12 @@
-import { z } from 'zod'
-import { type AnyDefinition, defineSource } from '../../../../core/component.js'
+import type { AnyDefinition } from '../../../../core/component.js'
 import { ConfigError, type Fault } from '../../../../core/errors.js'
-import { type ComponentConfig, type Config, parseDocument } from '../../../../engine/config/load.js'
+import { type Config, parseDocument } from '../../../../engine/config/load.js'
 import { literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../../../engine/config/yaml/node.js'
 import { compilingWithin } from '../../../../lib/pattern.js'
+import { Feed, ingestSource } from '../../../ingest/worker/feed.js'
 import { ApiError } from '../errors.js'
 
-/** The source that every pipeline has implicitly. */
-export const INGEST = 'ingest'
 /** Limit of reported faults. */
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
@@ -17,23 +15,7 @@ const MOST_LEVELS = 64
 const PATTERNS_MS = 1000
 
 /** Stands in for the source when a pipeline is only checked. */
-const standIn = defineSource({
-  type: INGEST,
-  summary: 'Events that are sent to the pipeline.',
-  options: z.strictObject({}),
-  examples: [{ title: 'As it is', yaml: '' }],
-  create: () => {
-    throw new Error('it is there for validation only')
-  },
-})
-
-/** The source `ingest` with a definition that can run, for `parseDocument`. */
-export function ingestSource<D extends AnyDefinition<'source'>>(
-  definition: D,
-  options: unknown = {},
-): ComponentConfig<'source'> {
-  return { id: INGEST, kind: 'source', type: definition.type, inputs: [], options, definition }
-}
+const standIn = ingestSource(new Feed().definition)
 
 /**
  * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
@@ -62,7 +44,7 @@ export function checkPipelineConfig(
         env: {},
         components,
         literal: true,
-        given: [ingestSource(standIn)],
+        given: [standIn],
       }),
     )
   } catch (error) {
