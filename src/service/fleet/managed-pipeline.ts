@@ -8,6 +8,7 @@ import { EventsLeftBehind } from '../../engine/run/state/objections.js'
 import { NotNow, type ReplaceOptions } from '../../engine/run/supervisor.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import { type Clock, sleep } from '../../lib/time.js'
+import { Turns } from '../../lib/turns.js'
 import type { ManagedStatus } from './managed-status.js'
 import { type Present, Reporter } from './reporter.js'
 import type { RevisionCache } from './revision-cache.js'
@@ -86,9 +87,8 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  #caching: Promise<void> = Promise.resolve()
-  /** Replacements of the running configuration happen one after the other. */
-  #turns: Promise<void> = Promise.resolve()
+  /** Replacements of the running configuration happen one after the other, as does what is cached. */
+  readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
     this.#local = local
@@ -219,9 +219,7 @@ export class ManagedPipeline {
 
   /** Waits until no other replacement is in progress, and prevents others during `work`. */
   inTurn(work: () => Promise<void>): Promise<void> {
-    const done = this.#turns.then(work)
-    this.#turns = done.catch(() => {})
-    return done
+    return this.#turns.take('replace', work)
   }
 
   /** The running revision with another local part, for a reload; call it within `inTurn`. Throws ConfigError. */
@@ -342,8 +340,7 @@ export class ManagedPipeline {
 
   /** Saves revisions one after the other. */
   #keep(revision: PublishedRevision): Promise<void> {
-    this.#caching = this.#caching.then(() => this.#options.cache.write(revision))
-    return this.#caching
+    return this.#turns.take('cache', () => this.#options.cache.write(revision))
   }
 
   async #try(revision: PublishedRevision): Promise<Config | undefined> {
