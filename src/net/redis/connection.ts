@@ -23,23 +23,8 @@ export async function connectServer(
   const { createClient } = await library()
   const server = createClient({ ...client, socket: socketTo(place) })
   server.on('error', lost)
-  const destroy = () => {
-    if (server.isOpen) server.destroy()
-  }
-  signal.addEventListener('abort', destroy)
-  try {
-    await server.connect()
-  } catch (error) {
-    destroy()
-    throw error
-  } finally {
-    signal.removeEventListener('abort', destroy)
-  }
-  return {
-    isCluster: false,
-    command: (_key, args) => server.sendCommand(args),
-    destroy,
-  }
+  const destroy = await connected(server, signal)
+  return { isCluster: false, command: (_key, args) => server.sendCommand(args), destroy }
 }
 
 /** Connects to a cluster; any of the places may answer. */
@@ -57,22 +42,30 @@ export async function connectCluster(
   })
   cluster.on('error', lost)
   cluster.on('node-error', lost)
+  const destroy = await connected(cluster, signal)
+  return { isCluster: true, command: (key, args) => cluster.sendCommand(key, false, [...args]), destroy }
+}
+
+interface Client {
+  readonly isOpen: boolean
+  connect(): Promise<unknown>
+  destroy(): void
+}
+
+/** Connects a client, unless the signal aborts. Resolves with what ends it. */
+async function connected(client: Client, signal: AbortSignal): Promise<() => void> {
   const destroy = () => {
-    if (cluster.isOpen) cluster.destroy()
+    if (client.isOpen) client.destroy()
   }
   signal.addEventListener('abort', destroy)
   try {
-    await cluster.connect()
+    await client.connect()
+    return destroy
   } catch (error) {
     destroy()
     throw error
   } finally {
     signal.removeEventListener('abort', destroy)
-  }
-  return {
-    isCluster: true,
-    command: (key, args) => cluster.sendCommand(key, false, [...args]),
-    destroy,
   }
 }
 
