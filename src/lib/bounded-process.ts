@@ -36,7 +36,6 @@ shift
 setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$@"
 exec "$@"`
 
-/** How a process has ended. */
 export interface ProcessEnd {
   /** It could not be started, or sent what was not expected, and was killed. */
   readonly wrong: string | undefined

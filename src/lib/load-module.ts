@@ -8,7 +8,6 @@ import { moduleDigest, moduleFiles } from './modules/module-files.js'
 import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
 import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-place.js'
 
-/** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false

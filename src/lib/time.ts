@@ -6,7 +6,6 @@ export interface Clock {
   wall(): number
 }
 
-/** A clock with timers. */
 export interface TimerClock extends Clock {
   /** Runs `fn` once after `ms`. The returned function cancels it. */
   after(ms: number, fn: () => void): () => void

@@ -20,7 +20,6 @@ export class Dialer {
   readonly #context: DestinationContext
   readonly #tls: TlsFiles
   readonly #hasTlsFiles: boolean
-  /** Sockets that are being connected. */
   readonly #connecting = new Set<Socket>()
   #proxy: ProxySettings | undefined
   #connectors: { readonly receiver: Connector; readonly proxy: Connector } | undefined

@@ -6,7 +6,6 @@ import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 
 /** The options of servers, apart from the servers: a configuration is read without loading them. */
 
-/** An address or a range of addresses. */
 export function addressRange() {
   return reaches(
     'nothing',

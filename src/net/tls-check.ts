@@ -8,7 +8,6 @@ import { nodeTls } from '../lib/network/node-tls.js'
 
 /** Reads files of certificates and keys and checks that they fit together. */
 
-/** Paths by option. */
 export interface TlsPaths {
   /** Authorities to trust. */
   readonly ca_file?: string | undefined

@@ -42,7 +42,6 @@ export function parametersOf(url: string): Parameter[] {
 /** Signs of equality at the end belong to a value in base64. */
 const isBare = (item: string): boolean => /^[^=]*=*$/.test(item)
 
-/** The user and the password in a URL. */
 export function userOf(url: string): { readonly user: Span; readonly password: Span | undefined } | undefined {
   const [from = 0] = AUTHORITY.exec(url)?.indices?.[1] ?? []
   const authority = AUTHORITY.exec(url)?.[1] ?? ''

@@ -9,7 +9,6 @@ import { undeliveredOfDeleted } from './rotation/losses.js'
 /** Number of files with their own series: those with the largest backlog. */
 const MAX_SERIES = 50
 
-/** Registers the gauges of a file source. */
 export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
   openFiles: OpenFiles,

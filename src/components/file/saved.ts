@@ -13,7 +13,6 @@ import type { Position } from './positions.js'
  * An entry is removed when its file is read again, or long after the file was last seen.
  */
 
-/** Version of the document. */
 const VERSION = 1
 /** How long the position of a missing file is kept. */
 const FORGET_MS = 7 * 24 * 3_600_000

@@ -39,7 +39,6 @@ export class Slices {
     this.#since = this.#clock.now()
   }
 
-  /** Stops measuring. */
   stop(): void {
     this.busyMs += this.#clock.now() - this.#since
   }

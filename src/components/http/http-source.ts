@@ -39,7 +39,6 @@ export class HttpSource implements Source {
   readonly #isShared: (address: string) => boolean
   /** Requests being handled and not answered. */
   readonly #open = new Set<Exchange>()
-  /** The exchange of each request. */
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
   /** Requests whose events are not all passed on. */
   readonly #receiving = new Set<Promise<unknown>>()

@@ -124,7 +124,6 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return limiter.take(undefined, time, cost, size)
   }
 
-  /** The rule that holds for event `i`. */
   ruleOf(batch: EventBatch, i: number): Rule | undefined {
     return this.#ruleLimits?.rules[this.#ruleLimits.find(batch, i, this.#keyOf(batch, i))]
   }

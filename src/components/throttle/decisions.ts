@@ -1,4 +1,3 @@
-/** The decision on an event. */
 export type Decision = number
 
 /** Within its limits, and counted. */

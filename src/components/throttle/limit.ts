@@ -7,7 +7,6 @@ import type { CalendarUnit } from './windows/periods.js'
 
 export type WindowMode = 'fixed' | 'aligned' | 'sliding' | 'gcra'
 
-/** One limit of a bucket. */
 export type Limit = Rate | Quota
 
 interface Counted {

@@ -31,7 +31,6 @@ export abstract class BucketColumns {
     this.times = grown(this.times, capacity).fill(Number.NEGATIVE_INFINITY, length)
   }
 
-  /** Writes the state of a bucket. */
   write(bucket: number, to: StateWriter): void {
     to.number(this.times[bucket]!)
     to.number(this.counts[bucket]!)
@@ -106,7 +105,6 @@ export abstract class Windows extends BucketColumns {
   restartAligned(): void {}
 }
 
-/** Windows of one limit. */
 export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit

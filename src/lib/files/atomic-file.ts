@@ -55,7 +55,6 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** As `syncFolder`, synchronously. */
 export function syncFolderSync(path: string): void {
   const folder = openSync(path, 'r')
   try {

@@ -75,5 +75,4 @@ export class HelperProcess {
   }
 }
 
-/** The helper of this process. */
 export const helperProcess = new HelperProcess()

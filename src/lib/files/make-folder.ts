@@ -34,7 +34,6 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   remember(whole)
 }
 
-/** As `makeFolder`, synchronously. */
 export function makeFolderSync(path: string, mode = 0o777): void {
   const whole = resolve(path)
   const found = kindAt(whole)

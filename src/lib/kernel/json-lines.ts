@@ -32,7 +32,6 @@ const COPY_BYTES = 256 * 1024
 const NAMES_BYTES = 16 * 1024
 const NAME_SIZE = 24
 
-/** The scan of lines of JSON. */
 export class JsonLines {
   readonly #code: JsonExports
   readonly #memory: LineMemory

@@ -40,7 +40,6 @@ export function chunkAt(n: number): Buffer | undefined {
   return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, CHUNK_BYTES)
 }
 
-/** Whether the bytes are in this memory. */
 export function isInChunkMemory(bytes: Uint8Array): boolean {
   return memory !== undefined && bytes.buffer === memory.buffer
 }

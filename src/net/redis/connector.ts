@@ -20,10 +20,8 @@ export interface RedisContext {
 /** The settings are wrong: connecting again helps only after somebody has changed something. */
 export class RedisRefusal extends Error {}
 
-/** Host and port of a server. */
 export type Place = Pick<ServerPlace, 'host' | 'port'>
 
-/** The options of a socket. */
 type SocketTo = ReturnType<typeof socketTo> & {
   readonly connectTimeout: number
   readonly reconnectStrategy: false

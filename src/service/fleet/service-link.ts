@@ -5,7 +5,6 @@ import { Transport } from '../client/transport.js'
 /** Time limit of a response. */
 const TIMEOUT_MS = 10_000
 
-/** A published revision, as received. */
 export interface PublishedRevision {
   readonly revision: number
   readonly config: unknown

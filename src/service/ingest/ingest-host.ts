@@ -27,7 +27,6 @@ interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
   readonly metrics: Metrics
   /** Lines of a scrape of one account, and of all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
-  /** Starts the process of an account. */
   readonly startProcess: StartLink
   /** Where the service listens. */
   readonly ownPorts: () => readonly number[]

@@ -33,7 +33,6 @@ export interface PossibleCopiesOptions {
   at(path: string): Tailer | undefined
   /** Whether the copies of the file of this name are all matched. */
   isSettled(path: string): boolean
-  /** Opens a file for reading. */
   open(path: string): number
   /** Reads the file as one of its own. */
   examine(path: string, kind: NameKind): void

@@ -92,7 +92,6 @@ export class Aggregate implements Processor {
     })
   }
 
-  /** The series of all keys. */
   *#series(of: Part): Iterable<Series> {
     const values = this.#counted.shownTotals()
     for (const [key, row] of this.#counted.keys(values))

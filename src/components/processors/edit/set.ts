@@ -9,7 +9,6 @@ import { type Apply, byField, defineStep, type Operation, type Tools } from './s
 /** Longer texts leave no memory behind: there may be a thousand templates. */
 const MOST_KEPT = 64 * 1024
 
-/** A template with fields, or the JSON of a value. */
 type Value = { readonly template: Template } | { readonly json: Buffer }
 
 const literal = (value: unknown): Value => ({ json: Buffer.from(JSON.stringify(value)) })
@@ -31,7 +30,6 @@ const value = () =>
       .transform(literal),
   ])
 
-/** Sets a field, or sets it only if it is missing. */
 function setField(path: FieldPath, value: Value, onlyMissing: boolean): Operation {
   return {
     reads: 'template' in value ? templatePaths(value.template) : [],

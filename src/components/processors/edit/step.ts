@@ -78,7 +78,6 @@ export function byField<V extends z.ZodType>(value: V) {
   })
 }
 
-/** Schema of a list of field paths. */
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**

@@ -16,7 +16,6 @@ const FACTS = {
   time_zone: () => Intl.DateTimeFormat().resolvedOptions().timeZone,
 } satisfies Record<string, Fact>
 
-/** The names of all facts. */
 export const FACT_NAMES = Object.keys(FACTS) as (keyof typeof FACTS)[]
 
 /** The facts that are known, by name. */

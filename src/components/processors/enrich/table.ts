@@ -17,7 +17,6 @@ export class TableError extends Error {
 
 /** The rows of a table by the text of a key. Each is a JSON object. */
 export interface Table {
-  /** The number of rows. */
   readonly size: number
   /** Undefined: no row has this key. Throws TableError if its row cannot be used. */
   find(text: string): Buffer | undefined

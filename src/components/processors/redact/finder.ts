@@ -13,7 +13,6 @@ const BESIDE_QUOTE = 64
 /** Presets that find letters and digits which nothing marks. Of a text with escapes, they see what that stands for. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
-/** A pattern of the user. */
 export interface NamedPattern {
   readonly name: string
   readonly pattern: Pattern

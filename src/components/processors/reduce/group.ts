@@ -43,7 +43,6 @@ export class Group {
     })
   }
 
-  /** Adds an event. */
   add(fields: Fields, now: number): void {
     for (const name of Object.keys(fields)) {
       if (Object.hasOwn(this.#fields, name)) continue
@@ -65,7 +64,6 @@ export class Group {
     this.last = now
   }
 
-  /** The merged event. */
   merged(): Fields {
     for (const { path, collector } of this.#collected) {
       const value = collector.result()

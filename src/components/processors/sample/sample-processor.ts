@@ -55,7 +55,6 @@ export class Sample implements Processor {
   readonly #count: Count
   readonly #standsFor: number
   readonly #editor: EventEditor
-  /** The field for the rate, and its reader. */
   readonly #rate: { readonly field: EditedField; readonly reader: FieldReader } | undefined
 
   constructor(options: SampleOptions, context: ProcessorContext) {

@@ -159,7 +159,6 @@ export class ScriptProcessor implements Processor {
     })
   }
 
-  /** The process has ended. */
   #died(reason: string): void {
     this.#process = undefined
     this.#cancel?.()

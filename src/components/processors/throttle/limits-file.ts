@@ -150,7 +150,6 @@ function missing(file: string, error: unknown): ReadLimits {
   return { problems: [{ file, line: 1, path: [], message: `cannot be read: ${errorText(error)}`, isMissing: true }] }
 }
 
-/** Reads the rules in the bytes of a file. */
 export function parseLimits(file: string, bytes: Buffer, options: RuledOptions): ReadLimits {
   if (bytes.length > LARGEST_FILE)
     return failed(file, notWhole({ isFile: () => true, isDirectory: () => false, size: bytes.length }, LARGEST_FILE)!)

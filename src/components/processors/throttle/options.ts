@@ -270,7 +270,6 @@ export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
 export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
 /** Limits, and whether several daemons share them. */
 type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
-/** The options that matter for rules. */
 export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
 
 // What is refused.

@@ -207,7 +207,6 @@ const FORGET_MS = 1000
 
 /** What waits for a bucket, or has taken room there of events that came later. */
 export interface Queue {
-  /** Events that wait. */
   events: number
   /** Those of them that are backlog. */
   backlog: number
@@ -217,7 +216,6 @@ export interface Queue {
   until: number
 }
 
-/** The number of the queue of a bucket. */
 export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & (MOST_QUEUES - 1)
 
 /** The buckets that are behind, by the numbers of their queues. */

@@ -75,7 +75,6 @@ export class KeyTable {
     return this.#hashes.length
   }
 
-  /** Bytes of all keys together. */
   get keyBytes(): number {
     return this.#offsets[this.#size]!
   }
@@ -211,7 +210,6 @@ export class KeyTable {
     return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
 
-  /** Writes the bytes of key `id`. */
   write(id: number, to: StateWriter): void {
     to.bytes(this.#keys, this.#offsets[id]!, this.#offsets[id + 1]!)
   }

@@ -82,7 +82,6 @@ export class KeyedBuckets<W extends BucketColumns> {
     return this.#only
   }
 
-  /** The windows of all buckets. */
   get all(): readonly W[] {
     return [this.defaults, ...this.#parts.flatMap(part => (part ? [part.windows] : []))]
   }
@@ -271,7 +270,6 @@ interface Member {
   advance(now: number): void
   /** Drops idle buckets early, if that is worth its cost. */
   dropIdleEarly(now: number): void
-  /** Drops all idle buckets. */
   dropIdle(now: number): void
 }
 

@@ -139,7 +139,6 @@ const TAGS = 16
 /** Number of buckets in one call: a script blocks its server, so that each runs for a few milliseconds at most. */
 const MOST_KEYS = 500
 
-/** One call of the script. */
 export interface ScriptCall {
   readonly keys: readonly Buffer[]
   readonly args: readonly Buffer[]

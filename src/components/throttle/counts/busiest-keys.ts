@@ -114,7 +114,6 @@ export class BusiestKeys {
     return key !== null && this.#named.has(key)
   }
 
-  /** The `most` busiest keys so far. */
   busiest(most: number): KeyCounts {
     const keys = this.#sorted().slice(0, most)
     return {

@@ -4,7 +4,6 @@ import type { EventKey } from '../buckets/event-key.js'
 import { KeyTable } from '../buckets/key-table.js'
 import { grown } from '../windows.js'
 
-/** What was discarded of a bucket. */
 export interface DiscardCount {
   /** The name of the bucket; null: the default one. */
   readonly bucket: string | null

@@ -11,7 +11,6 @@ const HEAD = 2
 
 /** What all buckets of a throttle keep together. */
 export class EarlierMemory {
-  /** Number of rows. */
   rows = 0
   /** Memory for them. */
   bytes = 0
@@ -31,7 +30,6 @@ const NONE: number[] = [0, 0]
  * called with last.
  */
 export class EarlierRows {
-  /** Number of rows. */
   length = 0
   /** The list with the rows, and where the first of them begins there; until anything is changed. */
   array: number[] = NONE
@@ -173,7 +171,6 @@ export class EarlierRows {
     this.rows = this.#head
   }
 
-  /** Removes a row. */
   remove(row: number): void {
     const width = this.#width
     const at = this.rows + row * width
@@ -202,7 +199,6 @@ export class EarlierRows {
     from.#lists[fromBucket] = undefined
   }
 
-  /** Writes all rows. */
   write(to: StateWriter): void {
     to.whole(this.length)
     for (let row = 0; row < this.length; row++) {

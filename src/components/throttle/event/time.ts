@@ -7,7 +7,6 @@ export interface TimeReader {
   of(batch: EventBatch, i: number): number
 }
 
-/** Reads the time in a named field. */
 export class NamedTime implements TimeReader {
   readonly field: FieldReader
 

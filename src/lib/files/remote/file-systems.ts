@@ -298,5 +298,4 @@ function byThread(mount: string): Promise<void> {
   return inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
 }
 
-/** The file systems of this process. */
 export const fileSystems = new FileSystems()

@@ -207,7 +207,6 @@ export function closeLater(fd: number): void {
   else void guard.close(fd, mount)
 }
 
-/** An entry of a folder. */
 export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
 
 class FoundEntry implements Entry {

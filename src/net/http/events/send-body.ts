@@ -8,7 +8,6 @@ import { recordSplitter } from '../../../core/options/multiline-options.js'
 import type { Content } from './checks.js'
 import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
-/** The memory of a body. */
 export interface BodyBytes {
   readonly bytes: Buffer
   /** Called once, when nobody will read or write the bytes any more. */

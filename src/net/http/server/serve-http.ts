@@ -29,7 +29,6 @@ export function timeoutOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeou
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface Serving {
-  /** The connections of the server. */
   readonly connections: ConnectionLimits
   /** Limit of concurrently handled requests of one connection. */
   readonly atOnce: number

@@ -13,7 +13,6 @@ import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
 import { type AuditRecord, at } from './records.js'
 
 export interface ServiceLimits {
-  /** Requests with one key. */
   readonly requestsPerKey: Rate
   /** Attempts with unknown keys from one address. Requests with a valid key are not limited by it. */
   readonly failedTries: Rate

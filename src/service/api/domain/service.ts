@@ -28,7 +28,6 @@ const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
 
-/** Counts for metrics. */
 export interface ServiceCounts {
   /** Refused keys by problem: missing, malformed, unknown, expired, revoked. */
   readonly refusedKeys: Readonly<Record<string, number>>
@@ -107,7 +106,6 @@ export class Service {
     return (await this.#context.read(at.initialized)) !== undefined
   }
 
-  /** Describes the token. */
   token(principal: Principal): TokenDocument {
     const { type, subject, account, enterpriseId, role, scopes, expiresAt, keyId, delegated } = principal
     return {

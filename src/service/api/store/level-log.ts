@@ -69,7 +69,6 @@ export function readLog(log: Buffer): LogContents {
   return { records, damages: damages.filter(({ offset }) => offset < validTo) }
 }
 
-/** Serializes records to a log. */
 export function writeLog(records: readonly Buffer[]): Buffer {
   const parts: Buffer[] = []
   let used = 0

@@ -67,7 +67,6 @@ export async function* portionsOf(
 export interface StoreHealth {
   /** Whether the last write was saved. */
   readonly writable: boolean
-  /** Failed attempts to write. */
   readonly failedWrites: number
   /** Reads of records that differ from what was saved. */
   readonly damagedReads: number

@@ -9,7 +9,6 @@ import type { Death, Link, StartLink } from './link.js'
 import type { Call, CallName, Calls, Facts, Failure, Look, PipelineState } from './messages.js'
 import { refusalOf } from './refusal-data.js'
 
-/** The process is looked at so often. */
 const LOOK_MS = 2000
 /** Its memory is measured so often: it is not asked, since it may be busy. Until then, the kernel refuses it much more. */
 const MEASURE_MS = 200

@@ -72,7 +72,6 @@ export interface Answer {
   readonly body: unknown
 }
 
-/** A refusal as data. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
 
 /** What the service asks for, and what it gets. */

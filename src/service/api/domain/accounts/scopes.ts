@@ -13,7 +13,6 @@ export type Scope = (typeof SCOPES)[number]
 export const ROLES = ['manager', 'editor', 'viewer'] as const
 export type Role = (typeof ROLES)[number]
 
-/** Documentation of each scope. */
 export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
   'pipeline:read': 'Read pipelines, their revisions and the names of secrets, see the fleet, report to it.',
   'pipeline:write': 'Create, change, publish, roll back and delete pipelines; save and delete secrets.',

@@ -27,7 +27,6 @@ interface Brought {
   readonly hash: Buffer
 }
 
-/** The usual spelling. */
 const USUAL_START = 'Token '
 /** A longer header contains no key. */
 const LONGEST_HEADER = 200

@@ -62,7 +62,6 @@ export function revisionSize(record: RevisionRecord): number {
   return Buffer.byteLength(JSON.stringify(record))
 }
 
-/** Changes to write, and a callback for when they are written. */
 interface Write {
   readonly changes: readonly Change[]
   readonly done: () => void

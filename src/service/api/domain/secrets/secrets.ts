@@ -89,7 +89,6 @@ export class Secrets {
     })
   }
 
-  /** The names that a configuration refers to. */
   namesIn(config: object): readonly string[] {
     return this.#names.of(config)
   }
