@@ -58,16 +58,12 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
 }
 
 /** The files that match at the moment, without those that are skipped; undefined: none. */
-export function filesThere(
-  include: readonly string[],
-  exclude: readonly string[],
-  systems = fileSystems,
-): FilesThere | undefined {
+export function filesThere(include: readonly string[], exclude: readonly string[]): FilesThere | undefined {
   const isExcluded = compileExclude(exclude)
   const found = new Map<string, number>()
   let mayBeMore = false
   for (const segments of compileGlobs(include)) {
-    for (const { kind, path, name } of walk(segments, systems)) {
+    for (const { kind, path, name } of walk(segments, fileSystems)) {
       mayBeMore ||= kind === 'unknown' || found.size >= MAX_FILES
       if (mayBeMore) break
       if (kind === 'file' && !isExcluded(path, name) && contentOf(path) === 'other')

@@ -100,17 +100,16 @@ export function changeText(
   })
 }
 
-/** An operation on a field that has a value other than null. It sets `target`, by default the field. */
+/** An operation on a field that has a value other than null. */
 export function changeValue(
   path: FieldPath,
   apply: (parts: { reader: FieldReader; editor: EventEditor; field: EditedField }) => string | undefined,
-  target = path,
 ): Operation {
   return {
     reads: [path],
-    writes: [target],
+    writes: [path],
     compile({ editor, field }) {
-      const parts = { reader: field(path), editor, field: editor.field(target) }
+      const parts = { reader: field(path), editor, field: editor.field(path) }
       return (batch, i) => {
         const kind = parts.reader.load(batch, i)
         return kind === MISSING || kind === NULL ? undefined : apply(parts)

@@ -53,28 +53,28 @@ export const codecShape = {
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
 /** Reports options that the chosen codec does not have, and what is wrong with its own. */
-export function checkCodec(given: Given, context: z.RefinementCtx, path: readonly (string | number)[] = []): void {
+export function checkCodec(given: Given, context: z.RefinementCtx): void {
   const definition = definitionOf(given.codec)
   const own = definition?.options.shape ?? {}
   for (const option of optionNames) {
     if (given[option] === undefined || Object.hasOwn(own, option)) continue
     const owners = PARSERS.filter(({ options }) => Object.hasOwn(options.shape, option)).map(({ name }) => name)
     const chosen = definition ? `not of ${definition.name}` : 'and no codec is given'
-    refuseAt(context, [...path, option], `is an option of ${owners.join(' and ')}, ${chosen}`)
+    refuseAt(context, [option], `is an option of ${owners.join(' and ')}, ${chosen}`)
   }
   if (!definition) return
   const parsed = definition.options.safeParse(optionsOf(definition, given))
-  for (const { path: at, message } of parsed.error?.issues ?? []) {
-    const [option] = at
+  for (const { path, message } of parsed.error?.issues ?? []) {
+    const [option] = path
     const isMissing = option !== undefined && given[option as string] === undefined
     const text = isMissing ? `is missing: ${definition.name} needs it` : message
-    refuseAt(context, [...path, ...(at as (string | number)[])], text)
+    refuseAt(context, path as (string | number)[], text)
   }
   if (!parsed.success) return
   try {
     definition.create(parsed.data as never)
   } catch (error) {
-    refuseAt(context, [...path, Object.hasOwn(own, 'pattern') ? 'pattern' : 'codec'], (error as Error).message)
+    refuseAt(context, [Object.hasOwn(own, 'pattern') ? 'pattern' : 'codec'], (error as Error).message)
   }
 }
 
