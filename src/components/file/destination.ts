@@ -8,10 +8,10 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
 import { LOCAL } from '../../core/options/delivery-options.js'
 import { filePath, OutOfReach, reaches } from '../../core/options/reach.js'
-import { inTurn } from '../../lib/turns.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 import { type FileSystems, fileSystems } from '../../lib/files/remote/file-systems.js'
 import { orAborted } from '../../lib/time.js'
+import { inTurn } from '../../lib/turns.js'
 import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite, writeDirectly } from './appended-file.js'
 
 const options = z.strictObject({

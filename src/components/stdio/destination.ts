@@ -7,8 +7,8 @@ import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
 import { LOCAL } from '../../core/options/delivery-options.js'
-import { inTurn } from '../../lib/turns.js'
 import { aborted } from '../../lib/time.js'
+import { inTurn } from '../../lib/turns.js'
 import { calls, type FileCalls } from '../file/appended-file.js'
 
 const options = z.strictObject({

@@ -1,8 +1,8 @@
 import { readFileSync, statfs } from 'node:fs'
 import { resolve } from 'node:path'
 import { after, type Clock, every, systemClock } from '../../time.js'
-import { HelperProcess, helperProcess } from '../helper-process.js'
 import { inTurn } from '../../turns.js'
+import { HelperProcess, helperProcess } from '../helper-process.js'
 import { Mounts } from './mounts.js'
 
 /** Time limit for the response of a file system. */
