@@ -2,9 +2,11 @@ import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { Status } from '../../src/daemon/status/status.js'
 import { command } from '../support/cli.js'
 import { receiver } from '../support/destination.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
 /** A daemon in a folder of its own, and the commands that inspect it. */
 async function started(t: Test, config: string, files: Readonly<Record<string, string>>) {
@@ -62,6 +64,27 @@ destinations: { ${out}, rest: { type: blackhole, inputs: [lim] } }
   const { stdout: top } = await run('top', '--count', '1', '--interval', '100ms')
   t.match(top, /^fields: processing_failed /m)
   t.notMatch(`${stdout}${top}`, /^(spare|lim|rest)\b/m, 'not what a reload has removed')
+})
+
+t.test('a destination on hold is a problem, and not the bottleneck as well', async t => {
+  const refuses = await receiver(t)
+  refuses.otherwise = 401
+  const config = `
+sources: { app: { type: file, include: [./app.log] } }
+destinations: { out: { type: http, inputs: [app], url: '${refuses.url()}', max_in_flight: 1 } }
+`
+  const { said, run } = await started(t, config, { 'app.log': 'one\n' })
+  await said('delivery is on hold')
+  const seen = await until('a destination that was busy most of the time', async () => {
+    const status = JSON.parse((await run('status', '--json')).stdout) as Status
+    return (status.components.find(({ id }) => id === 'out')!.utilization ?? 0) > 0.6 && status
+  })
+  t.match(seen, { problems: [{ what: /^out is holding: 401/ }], bottleneck: undefined })
+  for (const args of [['status'], ['top', '--count', '1', '--interval', '100ms']]) {
+    const { stdout } = await run(...args)
+    t.match(stdout, /! out is holding: 401/, args.join(' '))
+    t.notMatch(stdout, 'bottleneck', args.join(' '))
+  }
 })
 
 t.test('a configuration that has become wrong: status, top and tap show the daemon, and the mistake', async t => {

@@ -26,7 +26,7 @@ export interface Status {
   /** What costs no events. */
   readonly notices: readonly Problem[]
   readonly managed?: ManagedReport
-  /** The busiest component, if one is busy most of the time. */
+  /** The busiest component that works, if one is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
@@ -111,9 +111,7 @@ export function statusOf(
   const components = reports.components?.() ?? []
   const rates = reports.rates?.all()
   const seen = { ...state, wall, series, about, components }
-  const [busiest] = series.all('sluice_component_utilization').toSorted((a, b) => b.value - a.value)
-  const bottleneck = busiest &&
-    busiest.value >= LEAST_SHARE && { id: busiest.labels.component_id!, share: busiest.value }
+  const bottleneck = bottleneckOf(series, blockedIn(state))
   return {
     version: VERSION,
     at: new Date(wall).toISOString(),
@@ -132,6 +130,21 @@ export function statusOf(
     components: components.map(one => componentStatus(one, series, rates)),
     series: samples,
   }
+}
+
+/** Components that wait for somebody or something else. They are no bottleneck, since more of them would not help. */
+function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' | 'processors'>): ReadonlySet<string> {
+  const waiting = destinations.filter(({ state }) => state !== 'ready' && state !== 'refusing')
+  return new Set([...waiting, ...processors].map(({ id }) => id))
+}
+
+function bottleneckOf(series: Series, blocked: ReadonlySet<string>): Status['bottleneck'] {
+  const [busiest] = series
+    .all('sluice_component_utilization')
+    .map(({ labels, value }) => ({ id: labels.component_id!, share: value }))
+    .filter(({ id, share }) => share >= LEAST_SHARE && !blocked.has(id))
+    .sort((a, b) => b.share - a.share)
+  return busiest
 }
 
 function componentStatus({ id, kind, type }: Named, series: Series, rates: ReturnType<Rates['all']> | undefined) {

@@ -15,6 +15,7 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   const out = metrics.component('out', 'destination', 'http')
   into.gauge('sluice_component_utilization', 'Share.', () => 0.2)
   lim.gauge('sluice_component_utilization', 'Share.', () => 0.75)
+  out.gauge('sluice_component_utilization', 'Share.', () => 1)
   lim.gauge('sluice_component_waiting_events', 'Waiting.', () => 4)
   out.gauge('sluice_component_waiting_events', 'Waiting.', () => 1)
   into.histogram('sluice_delivery_attempt_seconds', 'Time.', [1]).observe(2)
@@ -39,7 +40,7 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
     ready: false,
     reloading_since: '1970-01-01T00:00:01.000Z',
     data_dir: '/var/lib/x',
-    bottleneck: { id: 'lim', share: 0.75 },
+    bottleneck: { id: 'lim', share: 0.75 }, // not the destination, which waits for somebody
     waiting: [{ id: 'lim', events: 4, options: ['on_backlog: pace'] }],
     problems: [{ what: `out is holding: ${reason}`, todo: /^No events are lost/ }],
     notices: [],
