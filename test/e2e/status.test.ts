@@ -27,6 +27,7 @@ async function started(t: Test, config: string, files: Readonly<Record<string, s
     return await command.finally(() => clearInterval(timer))
   }
   return {
+    folder,
     write,
     daemon,
     said,
@@ -64,6 +65,36 @@ destinations: { ${out}, rest: { type: blackhole, inputs: [lim] } }
   const { stdout: top } = await run('top', '--count', '1', '--interval', '100ms')
   t.match(top, /^fields: processing_failed /m)
   t.notMatch(`${stdout}${top}`, /^(spare|lim|rest)\b/m, 'not what a reload has removed')
+})
+
+t.test('of several daemons on a machine, status and top show one and name the others', async t => {
+  const config = 'sources: { s: { type: stdin } }\ndestinations: { d: { type: blackhole, inputs: [s] } }\n'
+  const [one, two] = [await started(t, config, {}), await started(t, config, {})]
+  const socket = ({ folder }: { folder: string }) => join(folder, 'state/sluice.sock')
+  // Other tests may have daemons, too.
+  const named = / (?:Another daemon runs|\d+ other daemons run) on this machine.*: sluice status --socket /
+  const text = async (args: readonly string[], cwd = one.folder) => {
+    const { stdout, stderr } = await command(args, { cwd })
+    return `${stdout}${stderr}`.replaceAll(/\s+/g, ' ')
+  }
+  const top = ['top', '--count', '1', '--interval', '100ms']
+  for (const args of [['status'], top, ['tap', 'nothing']]) {
+    const shown = ` ${await text(args)}`
+    t.match(shown, named, args.join(' '))
+    t.ok(shown.includes(socket(two)) && !shown.includes(socket(one)), shown)
+  }
+  t.match(await text(['status', '--socket', socket(two)]), 'Nothing is wrong', 'as it says')
+  for (const chosen of [
+    ['--config', 'sluice.yaml'],
+    ['--socket', socket(one)],
+  ])
+    t.notMatch(await text(['status', ...chosen]), 'on this machine', 'not where one was asked for')
+  const none = await text(['status'], join(one.folder, 'state'))
+  t.match(none, /no daemon is found: .* Daemons run at .*: say which with --config FILE or --socket PATH/)
+  t.ok(none.includes(socket(one)) && none.includes(socket(two)), none)
+  two.daemon.child.stdin!.end()
+  t.equal(await two.daemon.exit, 0)
+  t.notOk((await text(['status'])).includes(socket(two)), 'it has ended')
 })
 
 t.test('a destination on hold is a problem, and not the bottleneck as well', async t => {

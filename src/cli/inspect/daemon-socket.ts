@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import type { LiveBucket } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
@@ -6,6 +6,7 @@ import { askSocket, textOf } from '../../daemon/admin/ask-socket.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { dataDirOf } from '../../engine/config/load.js'
+import { shellWord } from '../../lib/shell-word.js'
 
 export interface DaemonOptions {
   readonly config: string | undefined
@@ -21,11 +22,63 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   if (config !== undefined) return socketPath(dataDirOf(config, env))
   const found = usualSocket(env)
   if (found !== undefined) return found
-  if (existsSync(USUAL_CONFIG)) return socketPath(dataDirOf(USUAL_CONFIG, env))
+  const configured = existsSync(USUAL_CONFIG) ? socketPath(dataDirOf(USUAL_CONFIG, env)) : undefined
+  const running = runningSockets()
+  if (configured !== undefined && (running.length === 0 || existsSync(configured))) return configured
   const places = [USUAL_CONFIG, ...USUAL_SOCKETS].join(', ')
+  const which = running.length === 0 ? 'If one runs, say' : `Daemons run at ${running.join(', ')}: say`
   throw new UsageError(
-    `no daemon is found: there is none of ${places}. If one runs, say which with --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
+    `no daemon is found: there is none of ${places}. ${which} which with --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
   )
+}
+
+/** A socket of a daemon that listens, in the list of the kernel. */
+const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
+
+/** Sockets of the daemons of this machine that this user may ask. Only Linux lists them. */
+function runningSockets(): string[] {
+  const mayAsk = (path: string) => {
+    try {
+      accessSync(path, constants.W_OK)
+      return true
+    } catch {
+      return false
+    }
+  }
+  try {
+    const paths = [...readFileSync('/proc/net/unix', 'utf8').matchAll(LISTENING)].map(([, path]) => path!)
+    return [...new Set(paths)].filter(mayAsk).sort()
+  } catch {
+    return []
+  }
+}
+
+/** Identifies a socket: several paths may lead to it, as systemd makes links to state folders. Undefined: it is gone. */
+function inodeOf(path: string): string | undefined {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  return stat && `${stat.dev}:${stat.ino}`
+}
+
+/** The daemons that run beside the one that was found at a default path, and how to look at them. */
+export interface OtherDaemons {
+  readonly text: string
+  readonly command: string
+}
+
+/** Undefined: there are none, or the one at `found` was asked for. */
+export function otherDaemons(
+  { config, socket }: DaemonOptions,
+  found: string,
+  env: Io['env'],
+): OtherDaemons | undefined {
+  if (config !== undefined || socket !== undefined || env.SLUICE_SOCKET) return undefined
+  const others = runningSockets().filter(path => ![inodeOf(found), undefined].includes(inodeOf(path)))
+  const [only, ...more] = others
+  if (only === undefined) return undefined
+  if (more.length === 0)
+    return { text: 'Another daemon runs on this machine', command: `sluice status --socket ${shellWord(only)}` }
+  const text = `${others.length} other daemons run on this machine, at ${others.join(', ')}`
+  return { text, command: 'sluice status --socket PATH' }
 }
 
 /** The configuration at the default path; throws UsageError if there is none. */

@@ -3,10 +3,11 @@ import { resolve } from 'node:path'
 import { ConfigError, formatProblem } from '../../core/errors.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
-import { type Problem, quoted } from '../../daemon/status/problems.js'
+import type { Problem } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { dataDirIn } from '../../engine/config/load.js'
-import { type DaemonOptions, findSocket, usualSocket } from './daemon-socket.js'
+import { shellWord } from '../../lib/shell-word.js'
+import { type DaemonOptions, findSocket, type OtherDaemons, otherDaemons, usualSocket } from './daemon-socket.js'
 import { type DaemonView, statusAt, viewAt } from './daemon-view.js'
 
 /** A running daemon. */
@@ -14,6 +15,8 @@ export interface Daemon {
   readonly socket: string
   /** What is wrong now with the configuration that it was found by. */
   readonly mistakes: readonly Problem[]
+  /** Those that could have been meant as well. */
+  readonly others?: OtherDaemons | undefined
 }
 
 /**
@@ -22,7 +25,10 @@ export interface Daemon {
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options
-  if (config === undefined || socket !== undefined) return { socket: findSocket(options, env), mistakes: [] }
+  if (config === undefined || socket !== undefined) {
+    const found = findSocket(options, env)
+    return { socket: found, mistakes: [], others: otherDaemons(options, found, env) }
+  }
   const { dataDir, problems } = dataDirIn(config, env)
   if (problems.length === 0) return { socket: socketPath(dataDir), mistakes: [] }
   const todo =
@@ -30,7 +36,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
   const mistakes = problems.map(problem => ({
     what: `the configuration cannot be used any more: ${formatProblem(problem)}`,
     todo,
-    commands: [`sluice validate ${quoted(config)}`],
+    commands: [`sluice validate ${shellWord(config)}`],
   }))
   // The mistake may be in data_dir, so what answers there may be another daemon.
   for (const path of [socketPath(dataDir), usualSocket(env)])

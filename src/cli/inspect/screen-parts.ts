@@ -1,9 +1,10 @@
 import { UsageError } from '../../daemon/process/command-line.js'
-import { wrap } from '../../daemon/process/wrap.js'
+import { displayWidth, wrap } from '../../daemon/process/wrap.js'
 import { lasting } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { printable } from '../../lib/printable.js'
 import { parseDuration, short } from '../../lib/units.js'
+import type { OtherDaemons } from './daemon-socket.js'
 import { type DaemonView, table } from './daemon-view.js'
 
 /** What the screens of `sluice status` and `sluice top` have in common. */
@@ -17,6 +18,14 @@ export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wal
   const contact =
     last_contact === undefined ? 'no contact yet' : `last contact ${lasting(wall / 1000 - last_contact)} ago`
   return `Pipeline ${pipeline}, ${runs}${newer}; ${contact} with ${service}`
+}
+
+/** The daemons that a screen does not show. A command is never wrapped, since it may be copied. */
+export function otherLines(others: OtherDaemons | undefined, width: number): string[] {
+  if (!others) return []
+  const [text, command] = [`${printable(others.text)}:`, printable(others.command)]
+  const line = `${text} ${command}`
+  return displayWidth(line) <= width ? [line] : [...wrap(text, width, '  '), `  ${command}`]
 }
 
 /** The bottleneck as a line for people. */

@@ -4,29 +4,34 @@ import { wrap } from '../../daemon/process/wrap.js'
 import { failed, lasting, type Problem } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
 import { clockTime, short } from '../../lib/units.js'
-import type { DaemonOptions } from './daemon-socket.js'
+import type { DaemonOptions, OtherDaemons } from './daemon-socket.js'
 import { type DaemonView, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
 import { findDaemon, statusOf } from './find-daemon.js'
-import { backlogLines, bottleneckLines, managedLine, waitLines } from './screen-parts.js'
+import { backlogLines, bottleneckLines, managedLine, otherLines, waitLines } from './screen-parts.js'
 
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
 /** Prints one screen: problems with advice, notices, then the current activity. Resolves with 1 for problems. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
-  const { series, ...document } = await statusOf(await findDaemon(options, io.env))
+  const daemon = await findDaemon(options, io.env)
+  const { series, ...document } = await statusOf(daemon)
   const text = options.json
     ? printableJson(JSON.stringify(document, null, 2))
-    : statusLines(viewOf({ ...document, series }), terminalOf(io)).join('\n')
+    : statusLines(viewOf({ ...document, series }), terminalOf(io), daemon.others).join('\n')
   io.stdout.write(`${text}\n`)
   return document.problems.length === 0 ? EXIT.done : EXIT.failed
 }
 
 /** The screen for people. */
-export function statusLines(view: DaemonView, { width, color }: ReturnType<typeof terminalOf>): string[] {
+export function statusLines(
+  view: DaemonView,
+  { width, color }: ReturnType<typeof terminalOf>,
+  others?: OtherDaemons,
+): string[] {
   const { problems, notices, reloading_since: since } = view
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
-  const lines = [paint(BOLD, headline(view))]
+  const lines = [paint(BOLD, headline(view)), ...otherLines(others, width)]
   if (since !== undefined) lines.push(`Reloading since ${clockTime(since, view.wall)}.`)
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))

@@ -8,8 +8,9 @@ import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { conditionOf } from '../screen/condition-flag.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
-import { statusAt } from './daemon-view.js'
-import { findDaemon } from './find-daemon.js'
+import { statusAt, terminalOf } from './daemon-view.js'
+import { type Daemon, findDaemon } from './find-daemon.js'
+import { otherLines } from './screen-parts.js'
 
 export interface TapOptions extends DaemonOptions {
   /** Undefined: list what can be tapped. */
@@ -30,9 +31,11 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
     conditionOf(where, 'where', 'tap')
     query.set('where', where)
   }
-  const response = await ask(await foundSocket(options, io), `/tap?${query}`)
+  const { socket, others } = await foundDaemon(options, io)
+  const response = await ask(socket, `/tap?${query}`)
   if (response.statusCode !== 200) {
     io.stderr.write(`sluice tap: ${printableText((await textOf(response)).trim())}\n`)
+    for (const line of otherLines(others, terminalOf(io).width)) io.stderr.write(`${line}\n`)
     return response.statusCode === 400 ? EXIT.usage : EXIT.failed
   }
   try {
@@ -92,9 +95,9 @@ async function configured(path: string, io: Io): Promise<readonly Shown[]> {
   }
 }
 
-/** The socket of the daemon. Prints what is wrong with the configuration that leads to it. */
-async function foundSocket(options: DaemonOptions, io: Io): Promise<string> {
-  const { socket, mistakes } = await findDaemon(options, io.env)
-  for (const { what } of mistakes) io.stderr.write(`sluice tap: ${printable(what)}\n`)
-  return socket
+/** The daemon. Prints what is wrong with the configuration that leads to it. */
+async function foundDaemon(options: DaemonOptions, io: Io): Promise<Daemon> {
+  const daemon = await findDaemon(options, io.env)
+  for (const { what } of daemon.mistakes) io.stderr.write(`sluice tap: ${printable(what)}\n`)
+  return daemon
 }

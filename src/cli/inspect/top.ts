@@ -7,7 +7,7 @@ import { short } from '../../lib/units.js'
 import type { DaemonOptions } from './daemon-socket.js'
 import { type DaemonView, rateOf, table, tableWithStates, terminalOf } from './daemon-view.js'
 import { findDaemon, viewOfDaemon } from './find-daemon.js'
-import { backlogLines, bottleneckLines, intervalOf, managedLine, waitLines } from './screen-parts.js'
+import { backlogLines, bottleneckLines, intervalOf, managedLine, otherLines, waitLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
@@ -41,7 +41,8 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
       await sleep(intervalMs, ended.signal)
       if (ended.signal.aborted) break
       const now = await view()
-      const text = screen(before, now, width, await counting)
+      const others = otherLines(daemon.others, width)
+      const text = [...others, screen(before, now, width, await counting)].join('\n')
       io.stdout.write(
         height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, width, height, shown === 0),
       )

@@ -1,4 +1,5 @@
 import { basename, isAbsolute, join, relative } from 'node:path'
+import { shellWord } from '../../lib/shell-word.js'
 import { packageFolder } from '../../lib/version.js'
 import type { Log, Receiver } from './plan.js'
 
@@ -25,8 +26,7 @@ function programFor(folder: string, main: string): string {
 /** A path as the reader can type it. */
 export function shown(path: string, folder: string): string {
   const near = relative(folder, path)
-  const short = near.length < path.length ? near : path
-  return /^[\w@%+=:,./-]+$/.test(short) ? short : `'${short.replaceAll("'", "'\\''")}'`
+  return shellWord(near.length < path.length ? near : path)
 }
 
 export interface Announced {

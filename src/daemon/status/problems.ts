@@ -5,6 +5,7 @@ import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { DestinationState } from '../../engine/run/engine.js'
 import { adviceFor, type DataKind, pathOf } from '../../engine/run/state/inventory.js'
+import { shellWord } from '../../lib/shell-word.js'
 import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
 import type { ManagedReport } from '../run/gauges.js'
 import type { Series } from './series.js'
@@ -449,7 +450,7 @@ function resendCommand(id: string, about: Observed['about']): string {
   const words = ['sluice', 'resend', '--config', about?.config ?? 'FILE', '--destination', id]
   // Elsewhere the configuration may name another folder: it can be relative, or come from the environment of the daemon.
   if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(pathOf(about.data_dir, 'dead_letters', id))
-  return words.map(quoted).join(' ')
+  return words.map(shellWord).join(' ')
 }
 
 function dataDirElsewhere(config: string | undefined): string | undefined {
@@ -459,11 +460,6 @@ function dataDirElsewhere(config: string | undefined): string | undefined {
   } catch {
     return undefined
   }
-}
-
-/** Quotes a word for a POSIX shell. */
-export function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 
 /** A service that is restarted or updated is unreachable for less than this. */
