@@ -1,4 +1,4 @@
-import { type Command, command, UsageError } from '../daemon/process/command-line.js'
+import { type Command, command, fromStdin, UsageError } from '../daemon/process/command-line.js'
 import { apiCommands } from './commands/api.js'
 import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
@@ -206,6 +206,7 @@ export const commands: readonly Command[] = [
       },
       quiet: { type: 'boolean', text: 'Prints no summary.' },
     },
+    instead: fromStdin,
     examples: [
       { title: 'ten lines a second of each app', line: 'sluice throttle --limit 10 --window 1s --key .app < in > out' },
       {

@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
 import { type Command, command, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
+import { shellWord } from '../../lib/shell-word.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
@@ -197,6 +199,8 @@ export const apiCommands: readonly Command[] = [
     text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
     options: { ...CONNECTION, file: { type: 'string', value: 'FILE', text: 'File with the value.' } },
     operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
+    // What was given may be the value.
+    instead: (_more, line) => `it reads the value from standard input, or from a file: ${line} --file FILE`,
     examples: [
       { title: 'from a file', line: 'sluice api set-secret upstream --file upstream-key' },
       { title: 'from a password manager', line: 'pass show upstream | sluice api set-secret upstream' },
@@ -239,6 +243,8 @@ export const apiCommands: readonly Command[] = [
       takes: ['GET', 'POST', 'PUT', 'DELETE', 'HEAD'],
       text: 'As in GET /v3/pipeline.',
     },
+    instead: ([body = ''], line) =>
+      `a body is an option: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
     examples: [
       { title: 'what pipelines are there?', line: 'sluice api GET /v3/pipeline' },
       {

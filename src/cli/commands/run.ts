@@ -1,4 +1,4 @@
-import { command, UsageError } from '../../daemon/process/command-line.js'
+import { command, fromStdin, UsageError } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
 
 /** The daemon: the only command that is loaded without all the others. */
@@ -43,6 +43,10 @@ export const run = command({
       text: 'With --pipeline: the account to act in, if the key belongs to an enterprise service account.',
     },
   },
+  instead: (files, line) =>
+    files.some(file => /\.ya?ml$/.test(file))
+      ? 'a configuration of several files is a folder'
+      : `where a source is of type stdin, ${fromStdin(files, line)}`,
   examples: [
     { title: 'the daemon, as the systemd unit runs it', line: 'sluice run --config /etc/sluice/sluice.yaml' },
     {

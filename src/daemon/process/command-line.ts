@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { NearestName } from '../../lib/nearest.js'
+import { shellWord } from '../../lib/shell-word.js'
 
 /** Declares the arguments of a command, and parses them. */
 
@@ -65,6 +66,8 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
+  /** What to do instead of giving more operands than it takes; `line` is the command line without these. */
+  readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
   /** Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is not, as with `| head`. */
   readonly ships?: true
@@ -90,6 +93,13 @@ export class UsageError extends Error {
 export function wholeNumber(text: string, option: string, command: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
   throw new UsageError(`--${option} is a whole number, at least 1`, command)
+}
+
+/** `instead` of a command that reads standard input. */
+export function fromStdin(files: readonly string[], line: string): string {
+  const names = files.filter(file => file !== '-').map(shellWord)
+  const redirected = names.length === 1 ? `${line} < ${names[0]}` : `cat ${names.join(' ')} | ${line}`
+  return `it reads standard input: ${names.length === 0 ? line : redirected}`
 }
 
 function suggest(word: string, candidates: readonly string[]): string {
@@ -167,7 +177,23 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
     if (spec.required && options[name] === undefined)
       fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
   }
-  if (positionals.length > max) fail(`unexpected ${JSON.stringify(positionals[max])}`)
+  if (positionals.length > max) {
+    const more = positionals.slice(max)
+    const instead = command.instead?.(more, lineWithout(more.length, command, args, tokens))
+    fail(`unexpected ${JSON.stringify(more[0])}${instead ? `; ${instead}` : ''}`)
+  }
   if (positionals.length < min && !mayMiss) fail(`${name.split(' ')[positionals.length] ?? name} is missing`)
   return { options, operands: positionals }
+}
+
+/** The command line without its last `count` operands. */
+function lineWithout(
+  count: number,
+  { name }: Command,
+  args: readonly string[],
+  tokens: readonly { readonly kind: string; readonly index: number }[],
+): string {
+  const operands = tokens.filter(({ kind }) => kind === 'positional').map(({ index }) => index)
+  const left = operands.slice(-count)
+  return [`sluice ${name}`, ...args.filter((_, i) => !left.includes(i)).map(shellWord)].join(' ')
 }

@@ -210,6 +210,39 @@ t.test('a wrong command line is told with what was probably meant, exit code 2',
     })
 })
 
+t.test('a file beside a command that reads standard input: the line that reads it', async t => {
+  const folder = testFolder(t, { "it's.log": '{"app":"a"}\n{"app":"b"}\n{"app":"a"}\n', 'b.log': '{"app":"b"}\n' })
+  const typed = (line: string) =>
+    spawnSync('bash', ['-c', `sluice() { "${process.execPath}" "${sluiceMain}" "$@"; }; ${line}`], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+  for (const [files, out] of [
+    [`"it's.log"`, '{"app":"a"}\n{"app":"b"}\n'],
+    [`b.log "it's.log"`, '{"app":"b"}\n{"app":"a"}\n'],
+  ] as const) {
+    const { status, stdout, stderr } = typed(`sluice throttle ${files} --limit 1 --window '1 hours' --key=.app --quiet`)
+    t.same({ status, stdout }, { status: 2, stdout: '' })
+    const [, advised = ''] = /^sluice: unexpected ".*; it reads standard input: (.*)$/m.exec(stderr) ?? []
+    t.match(typed(advised), { status: 0, stdout: out, stderr: '' }, advised)
+  }
+  for (const [argv, advised] of [
+    [
+      ['throttle', '--limit', '1', '--window', '1s', '-'],
+      'it reads standard input: sluice throttle --limit 1 --window 1s',
+    ],
+    [['run', 'a.yaml', 'b.log'], 'where a source is of type stdin, it reads standard input: sluice run a.yaml < b.log'],
+    [['run', 'a.yaml', 'b.yaml'], 'a configuration of several files is a folder'],
+    [['api', 'POST', '/v3/ingest/x', '{}'], "a body is an option: sluice api POST /v3/ingest/x --data '{}'"],
+    [['api', 'POST', '/v3/ingest/x', join(folder, 'b.log')], `--data @${join(folder, 'b.log')}`],
+    [['api', 'set-secret', 'up', 'the-value'], 'from a file: sluice api set-secret up --file FILE'],
+  ] as const) {
+    const { code, stderr } = await call([...argv])
+    t.equal(code, 2)
+    t.ok(stderr.split('\n')[0]!.endsWith(advised), stderr)
+  }
+})
+
 t.test('failures: exit code and what a person reads', async t => {
   t.same(await call(['two', 'words', 'config'], table), {
     code: 78,
