@@ -74,7 +74,7 @@ t.test('discarded lines that cannot be written are no success', { skip: noFullDe
 
 t.test('wrong flags are named, and the exit code is 2', async t => {
   for (const [flags, message] of [
-    [['--limit', '0', '--window', '1s'], '--limit: must be at least 1'],
+    [['--limit', '0', '--window', '1s'], '--limit must be a whole number of at least 1'],
     [['--limit', '1', '--window', 'soon'], '--window: must be a duration'],
     [['--limit', '1', '--window', '1s', '--key', 'app'], '--key: '],
     [['--limit', '1', '--window', '1s', '--window-mode', 'round'], '--window-mode: '],

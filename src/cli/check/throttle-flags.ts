@@ -1,7 +1,7 @@
 import { type ThrottleOptions, throttleOptions } from '../../components/processors/throttle/options.js'
 import type { Fault } from '../../core/errors.js'
 import { type FieldPath, PathError, parseFieldPath } from '../../core/event/field-path.js'
-import { UsageError } from '../../daemon/process/command-line.js'
+import { UsageError, wholeNumber } from '../../daemon/process/command-line.js'
 import { parseOptions } from '../../engine/config/parse-options.js'
 
 /** Command line flags that set options of a throttle. */
@@ -19,17 +19,19 @@ export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
 /** A throttle defined by flags only. Throws UsageError, which names the flag and `command`. */
 export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
-  const parsed = parseOptions(throttleOptions, inputOf(given))
+  const parsed = parseOptions(throttleOptions, inputOf(given, command))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }
 
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
-/** The flags as options of a configuration file. */
-export function inputOf(given: ThrottleFlags): Record<string, unknown> {
+/** The flags as options of a configuration file. Throws UsageError, which names `command`. */
+export function inputOf(given: ThrottleFlags, command: string): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
-    if (flag === 'limit' || flag === 'limit-bytes') return numberOf(text)
+    if (flag === 'limit') return wholeNumber(text, flag, command)
+    // A number without a unit is one of bytes.
+    if (flag === 'limit-bytes' && /^-?\d+(\.\d+)?$/.test(text)) return Number(text)
     if (flag === 'key') return pathsOf(text)
     return text
   }
@@ -65,8 +67,4 @@ export function parsePathFlag(text: string, flag: string, command: string): Fiel
 /** Quoted for a shell. */
 export function quoted(text: string): string {
   return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
-}
-
-function numberOf(text: string): number | string {
-  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text
 }

@@ -92,7 +92,8 @@ export class UsageError extends Error {
 /** The value of an option that is a number; throws UsageError. */
 export function wholeNumber(text: string, option: string, command: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
-  throw new UsageError(`--${option} is a whole number, at least 1`, command)
+  const must = 'must be a whole number of at least 1 in digits, as in 100'
+  throw new UsageError(`--${option} ${must}, not ${JSON.stringify(text)}`, command)
 }
 
 /** `instead` of a command that reads standard input. */

@@ -203,11 +203,17 @@ t.test('a wrong command line is told with what was probably meant, exit code 2',
       argv.join(' '),
     )
   }
-  for (const count of ['0', '1.5', '0x2', 'many'])
-    t.match(await call(['top', '--count', count]), {
-      code: 2,
-      stderr: /^sluice: --count is a whole number, at least 1\n/,
-    })
+  for (const number of ['0', '1.5', '0x2', '1e3', 'many'])
+    for (const [argv, option] of [
+      [['top', '--count', number], '--count'],
+      [['tap', 'in', '--limit', number], '--limit'],
+      [['throttle', '--window', '1s', '--limit', number], '--limit'],
+      [['simulate', '--window', '1s', '--limit', number], '--limit'],
+    ] as const) {
+      const must = 'must be a whole number of at least 1 in digits, as in 100'
+      const stderr = `sluice: ${option} ${must}, not "${number}"\nTry: sluice ${argv[0]} --help\n`
+      t.same(await call([...argv]), { code: 2, stdout: '', stderr })
+    }
 })
 
 t.test('a file beside a command that reads standard input: the line that reads it', async t => {

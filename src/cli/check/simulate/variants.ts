@@ -27,7 +27,7 @@ const MOST_VARIANTS = 400
 /** Every combination of keys, windows and limits, on top of the options in `base`. Throws UsageError. */
 export function variantsOf(base: Readonly<Record<string, unknown>>, changes: ChangedOptions): Variant[] {
   const { exclude, 'window-mode': mode } = changes
-  const common = inputOf({ exclude, 'window-mode': mode })
+  const common = inputOf({ exclude, 'window-mode': mode }, 'simulate')
   const combined = listOf(changes.key, false).flatMap(key =>
     listOf(changes.window).flatMap(window =>
       listOf(changes['limit-bytes']).flatMap(bytes =>
@@ -40,7 +40,7 @@ export function variantsOf(base: Readonly<Record<string, unknown>>, changes: Cha
     throw new UsageError(message, 'simulate')
   }
   return combined.map(flags =>
-    variantOf({ ...base, ...common, ...inputOf(flags) }, { ...flags, exclude, 'window-mode': mode }),
+    variantOf({ ...base, ...common, ...inputOf(flags, 'simulate') }, { ...flags, exclude, 'window-mode': mode }),
   )
 }
 

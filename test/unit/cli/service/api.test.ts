@@ -77,7 +77,8 @@ t.test('the service from the command line, for people and for programs', async t
   for (const revision of ['abc', '2.5', '0'])
     t.match(await called(['api', 'publish', 'web', '--revision', revision], env), {
       code: 2,
-      stderr: /^sluice: --revision is a whole number, at least 1\nTry: sluice api publish --help/,
+      stderr:
+        /^sluice: --revision must be a whole number of at least 1 in digits, as in 100, not ".*"\nTry: sluice api publish --help/,
     })
   const missing = await called(['api', 'publish'], env)
   t.match(missing, { code: 2, stderr: /ID is missing\. The pipelines are: "web", "mobile", "mobile"/ })
