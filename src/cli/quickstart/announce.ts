@@ -70,11 +70,14 @@ function noLog({ isLogKept }: Announced): string {
   return 'none of the usual logs is readable; --log FILE names another one'
 }
 
-/** How to continue: it does not need the service of the quickstart, which has ended. */
+/**
+ * How to continue: it does not need the service of the quickstart, which has ended. The first line of the example names
+ * the schema for editors, which is beside it and not beside the copy.
+ */
 export function continueText(example: string, { folder, program }: Reader): string {
   return `
 To continue with your own logs, change a copy of the configuration, and run it:
-  cp ${shown(example, folder)} my-sluice.yaml
+  sed 1d ${shown(example, folder)} > my-sluice.yaml
   ${program} run --config my-sluice.yaml
 `
 }

@@ -152,6 +152,8 @@ t.test('the examples hold', async t => {
     const checked = schema.safeParse(parseYaml(text))
     t.ok(checked.success, `${file}: ${checked.error?.message}`)
   }
+  for (const file of ['sluice.yaml', 'service.yaml'])
+    t.notMatch(read('config', file), '$schema', `${file} is copied to /etc/sluice, where there is no schema`)
 })
 
 t.test('validate', async t => {
