@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse } from 'yaml'
@@ -13,7 +13,6 @@ import { needs } from '../support/needs.js'
 const PAGE = 'docs/throttling.md'
 const TITLE = '## How to roll out a limit in five steps'
 const STEPS = ['Simulate', 'Shadow', 'Summary', 'Live', 'Alert']
-const WRITE_EVERY_MS = 100
 
 /** The steps by their titles, the way to them first, with the blocks of each. */
 function steps(): Map<string, DocBlock[]> {
@@ -30,30 +29,6 @@ function steps(): Map<string, DocBlock[]> {
     if (block) found.get(step)!.push(block)
   }
   return found
-}
-
-let written = 0
-const line = (time: string, app: string) =>
-  `${JSON.stringify({ time, app, level: ++written % 100 ? 'info' : 'error', message: `request ${written} done` })}\n`
-
-/** Ten minutes of three apps: one writes more for a minute, and another one far too much for half a minute. */
-function yesterday(): string {
-  const start = Date.UTC(2026, 0, 30, 8)
-  let text = ''
-  for (let second = 0; second < 600; second++) {
-    const cart = second >= 300 && second < 330 ? 400 : 3
-    const search = second >= 100 && second < 160 ? 30 : 6
-    const time = new Date(start + second * 1000).toISOString()
-    for (const [app, rate] of Object.entries({ cart, search, checkout: 2 }))
-      for (let i = 0; i < rate; i++) text += line(time, app)
-  }
-  return text
-}
-
-/** What the apps write in a moment: one of them 200 lines a second. */
-function now(): string {
-  const time = new Date().toISOString()
-  return line(time, 'search') + line(time, 'checkout') + Array.from({ length: 20 }, () => line(time, 'cart')).join('')
 }
 
 const throttleOf = (block: DocBlock, id: string) =>
@@ -81,12 +56,7 @@ t.test('what the steps paste is what the simulation prints', async t => {
 
 t.test('the five steps, with the traffic of a server', async t => {
   for (const program of ['curl', 'jq', 'promtool', 'prometheus']) if (!needs(t, program)) return
-  const folder = testFolder(t, { log: { 'app.log.1': yesterday(), 'app.log': '' } })
-  // Not before the daemon runs: it would read all of it in one window.
-  const write = () =>
-    existsSync(join(folder, 'state/sluice.sock')) && appendFileSync(join(folder, 'log/app.log'), now())
-  const writing = setInterval(write, WRITE_EVERY_MS)
-  t.teardown(() => clearInterval(writing))
+  const folder = testFolder(t)
   await runBlocks(t, folder, [...steps().values()].flat(), 'steps')
   const log = readFileSync(join(folder, 'sluice.log'), 'utf8').trimEnd().split('\n')
   const last = JSON.parse(log.at(-1)!) as { msg: string; received: number; undelivered: number }
