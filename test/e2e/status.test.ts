@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -95,6 +95,23 @@ t.test('of several daemons on a machine, status and top show one and name the ot
   two.daemon.child.stdin!.end()
   t.equal(await two.daemon.exit, 0)
   t.notOk((await text(['status'])).includes(socket(two)), 'it has ended')
+})
+
+t.test('a file source without a file: the log says so once, and status for as long as it holds', async t => {
+  const config = `
+sources: { app: { type: file, include: [./log/*.log], exclude: ['*.gz'], scan_interval: 50ms } }
+destinations: { out: { type: blackhole, inputs: [app] } }
+`
+  const { folder, daemon, said, run } = await started(t, config, {})
+  const text = 'there is no file that this source could read; files created later are read from their beginning'
+  await said(text)
+  t.match(daemon.stderr, `"include":["./log/*.log"],"exclude":["*.gz"],"msg":"${text}"`)
+  t.match((await run('status')).stdout, '! app: there is no file that it could read')
+  mkdirSync(join(folder, 'log'))
+  writeFileSync(join(folder, 'log/app.log'), 'one\n')
+  await until('a file', async () => (await run('status')).stdout.includes('1 file, 0B unread'))
+  t.notMatch((await run('status')).stdout, 'there is no file')
+  t.equal(daemon.stderr.split('there is no file').length, 2, 'once')
 })
 
 t.test('a destination on hold is a problem, and not the bottleneck as well', async t => {

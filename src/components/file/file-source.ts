@@ -165,6 +165,14 @@ export class FileSource implements Source {
     )
   }
 
+  /** An empty folder is as usual as a typing error, so this is told once and not again when files come and go. */
+  #warnOfNothing(): void {
+    const { include, exclude, follow } = this.#options
+    const text = 'there is no file that this source could read'
+    const fields = { include, ...(exclude.length > 0 && { exclude }) }
+    this.#context.log.warn(fields, follow ? `${text}; files created later are read from their beginning` : text)
+  }
+
   #snapshot(): SavedDocument {
     const files = [...this.#saved.entries()]
     for (const tailer of this.#openFiles.tailers) files.push(tailer.entry())
@@ -283,6 +291,7 @@ export class FileSource implements Source {
     await this.#openFiles.sweep(files, slices)
     // Oldest first: rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
+    if (!this.#swept && this.#openFiles.size === 0 && this.#problems.unread === 0) this.#warnOfNothing()
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false
     const targets = [...this.#openFiles.targetFolders()]
