@@ -8,7 +8,7 @@ import { checkComponents, checkFields, checkTimes } from './checks/component-war
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
-import { foreignProgram } from './checks/foreign-files.js'
+import { foreignDocument, foreignProgram } from './checks/foreign-files.js'
 import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
 import { placeTemplates } from './checks/templates.js'
 import { checkTopology } from './checks/topology.js'
@@ -156,6 +156,9 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
 /** The line of data_dir in a file whose structure cannot be read. */
 const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
+const notOurs = (program: string): string =>
+  `this is a configuration of ${program}; Sluice has a form of its own, see config/sluice.yaml and config/examples`
+
 /** The documents of all files as one. */
 function merged(
   files: readonly ConfigText[],
@@ -170,14 +173,20 @@ function merged(
     const foreign = foreignProgram(text)
     if (foreign) {
       const { program, offset } = foreign
-      const message = `this is a configuration of ${program}; Sluice has a form of its own, see config/sluice.yaml and config/examples`
-      problems.add({ source: new SourceText(file, text), offset }, [], message)
+      problems.add({ source: new SourceText(file, text), offset }, [], notOurs(program))
       isWhole = false
       continue
     }
-    const before = problems.size
-    const read = readYaml(text, file, env, problems)
-    if (!read) isWhole &&= problems.size === before
+    const own = new Problems()
+    const read = readYaml(text, file, env, own)
+    const document = read?.kind === 'map' ? foreignDocument(read) : undefined
+    if (document) {
+      problems.add(document.place, [], notOurs(document.program))
+      isWhole = false
+      continue
+    }
+    problems.addAll(own)
+    if (!read) isWhole &&= own.size === 0
     else if (read.kind !== 'map') {
       problems.add(read, [], NOT_A_MAPPING)
       isWhole = false

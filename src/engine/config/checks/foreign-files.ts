@@ -1,13 +1,11 @@
+import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
+
 /** Programs by what a line of their configuration begins with that no configuration of Sluice has. */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
-  ['Fluent Bit', /^pipeline:\s*$/m],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
   ['Vector', /^\[(?:sources|transforms|sinks)\./m],
-  ['Filebeat', /^filebeat[.:]/m],
   ['Logstash', /^(?:input|filter|output)\s*\{/m],
-  ['the OpenTelemetry Collector', /^ +pipelines:\s*$/m],
-  ['Promtail', /^scrape_configs:\s*$/m],
   ['rsyslog', /^(?:module|input|action|template)\(/m],
   ['syslog-ng', /^@version:/m],
 ]
@@ -19,6 +17,49 @@ export function foreignProgram(text: string): { readonly program: string; readon
     if (found) return { program, offset: found.index }
   }
   return undefined
+}
+
+/** Programs whose configuration is YAML, in any style, by an option that no configuration of Sluice has. */
+const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
+  ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
+  ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
+  [
+    'the OpenTelemetry Collector',
+    root => (has(root, 'service', 'pipelines') ? root.entries.get('service') : undefined),
+  ],
+  ['Promtail', ({ entries }) => entries.get('scrape_configs')],
+  ['Vector', root => (isOfVector(root) ? root.entries.get('sinks') : undefined)],
+]
+
+/** Like `foreignProgram`, of a document that was read. */
+export function foreignDocument(root: MapNode): { readonly program: string; readonly place: Place } | undefined {
+  for (const [program, find] of DOCUMENTS) {
+    const place = find(root)?.key
+    if (place) return { program, place }
+  }
+  return undefined
+}
+
+/** The names of its sections are also mistakes in a configuration of Sluice: a component has to be of Vector, too. */
+function isOfVector(root: MapNode): boolean {
+  return (
+    componentsIn(root, 'sinks').some(
+      sink => has(sink, 'encoding', 'codec') || typeOf(sink) === 'console' || WANTED.has(typeOf(sink)),
+    ) ||
+    (root.entries.has('sinks') && componentsIn(root, 'transforms').some(transform => typeOf(transform) === 'remap'))
+  )
+}
+
+const has = (node: ConfigNode, ...path: string[]): boolean => locate(node, path).node !== undefined
+
+function typeOf(component: ConfigNode): string {
+  const { node } = locate(component, ['type'])
+  return node?.kind === 'scalar' ? String(node.value) : ''
+}
+
+function componentsIn(root: MapNode, section: string): ConfigNode[] {
+  const node = root.entries.get(section)?.value
+  return node?.kind === 'map' ? [...node.entries.values()].map(({ value }) => value) : []
 }
 
 /** Destinations that people ask for and that there are not. */

@@ -16,6 +16,11 @@ export class Problems {
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }
 
+  /** Adds all problems of another collection. */
+  addAll(others: Problems): void {
+    for (const [text, found] of others.#found) if (!this.#found.has(text)) this.#found.set(text, found)
+  }
+
   /** Sorted by file, and by position in each file. */
   list(): Problem[] {
     const found = [...this.#found.values()]

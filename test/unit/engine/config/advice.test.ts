@@ -338,6 +338,8 @@ t.test('signs in paths that other programs replace', async t => {
 t.test('what is written for another program is recognized', t => {
   const fluentBit = '[SERVICE]\n    flush 1\n\n[INPUT]\n    name tail\n'
   const otel = 'receivers:\n  filelog: { include: [/x] }\nexporters:\n  debug:\nservice:\n  pipelines:\n    logs: {}\n'
+  const vector =
+    'sources:\n  in: { type: stdin }\nsinks:\n  out:\n    type: file\n    inputs: [in]\n    encoding:\n      codec: json\n'
   for (const [program, text] of [
     ['Fluent Bit', fluentBit],
     ['Fluentd', '# tail\n<source>\n  @type tail\n</source>\n'],
@@ -347,12 +349,28 @@ t.test('what is written for another program is recognized', t => {
     ['the OpenTelemetry Collector', otel],
     ['Promtail', 'clients:\n  - url: http://x\nscrape_configs:\n  - job_name: x\n'],
     ['rsyslog', 'module(load="imfile")\n'],
+    [
+      'the OpenTelemetry Collector',
+      '{ receivers: { otlp: }, service: { pipelines: { logs: { receivers: [otlp] } } } }\n',
+    ],
+    ['the OpenTelemetry Collector', 'service:\n  pipelines: { logs: { exporters: [debug] } }\n'],
+    [
+      'the OpenTelemetry Collector',
+      '{"exporters": {"otlp": {"endpoint": "${env:TO}"}}, "service": {"pipelines": {}}}\n',
+    ],
+    ['Fluent Bit', '{ pipeline: { inputs: [{ name: tail }] } }\n'],
+    ['Filebeat', '{ filebeat: { inputs: [] }, output.elasticsearch: { password: "${ES_PASSWORD}" } }\n'],
+    ['Promtail', '{ scrape_configs: [{ job_name: x }] }\n'],
+    ['Vector', vector],
+    ['Vector', `{ sources: { in: { type: stdin } }, sinks: { out: { type: loki, inputs: [in] } } }\n`],
+    ['Vector', `{ transforms: { t: { type: remap, inputs: [in] } }, sinks: { out: { type: http, inputs: [t] } } }\n`],
   ]) {
     const problems = problemsOf(text!)
-    t.equal(problems.length, 1, program!)
+    t.equal(problems.length, 1, `${program}: ${text}`)
     t.match(problems[0]!.message, `this is a configuration of ${program}; Sluice has a form of its own`)
   }
   t.match(problemsOf('# tail\n<source>\n')[0], { line: 2, column: 1 })
+  t.match(problemsOf(vector)[0], { line: 3, column: 1 })
   const inText = `tests:\n  - name: x\n    steps:\n      - into: in\n        events:\n          - |\n            [INPUT]\n            input {\n`
   t.notMatch(JSON.stringify(problemsOf(inText)), 'configuration of')
   t.end()
