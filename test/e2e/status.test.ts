@@ -1,10 +1,12 @@
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Status } from '../../src/daemon/status/status.js'
 import { command } from '../support/cli.js'
 import { receiver } from '../support/destination.js'
+import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
@@ -164,6 +166,25 @@ t.test('a configuration that has become wrong: status, top and tap show the daem
   t.match(await run('tap'), { code: 2, stderr: /blackhol\b/ })
   t.match((await run('tap')).stderr, /^ {2}out +destination \(blackhole\)$/m)
   t.match((await run('status')).stdout, 'Nothing is wrong', 'only what the search for the daemon has read')
+})
+
+t.test('without a descriptor for /proc, status has no number of memory', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const text = 'sources: { s: { type: stdin } }\ndestinations: { d: { type: blackhole, inputs: [s] } }\n'
+  const { run, daemon } = await started(t, text, {})
+  // It loads what it needs for the answer.
+  t.match((await run('status')).stdout, /^Sluice .*, up .*, [1-9].*B of memory, ready$/m)
+  const answer = await until('an answer without the number', async () => {
+    const open = new Set(readdirSync(`/proc/${daemon.pid}/fd`).map(Number))
+    // The connection of the command gets the last one.
+    let limit = 0
+    while (open.has(limit)) limit++
+    execFileSync(prlimit, ['--pid', String(daemon.pid), `--nofile=${limit + 1}:`])
+    const { stdout } = await run('status')
+    return stdout.includes('B of memory') ? undefined : stdout || undefined
+  })
+  t.match(answer, /^Sluice .*, up \d+ \w+, ready$/m)
 })
 
 t.test('without its daemon, a wrong configuration is the only thing to say', async t => {

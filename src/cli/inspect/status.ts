@@ -86,9 +86,10 @@ function grouped(problems: readonly Problem[]): Group[] {
 function headline({ series, ready, stopping, wall }: DaemonView): string {
   const { version = '?', node = '?' } = series.all('sluice_build_info')[0]?.labels ?? {}
   const upSeconds = Math.max(0, wall / 1000 - series.sum('process_start_time_seconds'))
-  const memory = short(series.sum('process_resident_memory_bytes'))
+  // The daemon cannot read it while it has no descriptor left.
+  const [memory] = series.all('process_resident_memory_bytes').map(({ value }) => `, ${short(value)}B of memory`)
   const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
-  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}, ${memory}B of memory, ${state}`
+  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory ?? ''}, ${state}`
 }
 
 /** The last outage of each destination that delivers again. */

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { Metric, Registry, RegistryContentType } from 'prom-client'
+import type { Gauge, Metric, Registry, RegistryContentType } from 'prom-client'
 import type { Exemplar } from '../../../core/component.js'
 import { nextTurn } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
@@ -16,6 +16,17 @@ interface About {
 
 /** Metrics of prom-client that promtool objects to: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
+
+/** Gauges that prom-client leaves as they were, at first at 0, while they cannot be read: without a free descriptor. */
+const FROM_PROC = [
+  'process_resident_memory_bytes',
+  'process_virtual_memory_bytes',
+  'process_heap_bytes',
+  'process_open_fds',
+  'nodejs_heap_size_total_bytes',
+  'nodejs_heap_size_used_bytes',
+  'nodejs_external_memory_bytes',
+]
 
 /** Sampling interval of the event loop delay. Node.js includes this interval in the values. */
 const LOOP_DELAY_MS = 500
@@ -351,8 +362,9 @@ async function measureProcess() {
   return { Registry, registry }
 }
 
-/** The metrics of the process. */
+/** The metrics of the process, without those that cannot be read now. */
 async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
+  for (const name of FROM_PROC) (process.getSingleMetric(name) as Gauge | undefined)?.remove()
   return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
     const family = new Family(name, { help, type: String(type) as About['type'] }, false)
     for (const { labels, value, ...rest } of values) {
