@@ -19,6 +19,8 @@ export const file = defineSource({
     'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. Compressed files (gzip, zstd, xz, bzip2) are known by ' +
     'their first bytes, and never read as files of their own. Those that are not copies of files that were read are skipped: the first one is ' +
     'logged, and `sluice_file_compressed_total` counts them. ' +
+    'Symbolic links are followed: whoever can create files in a folder that is read can make Sluice read any file that its user may read. ' +
+    'Run it as a user of its own, as its systemd unit does, and not as root over folders that other users may write. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   catchesUp: () => true,
