@@ -15,9 +15,7 @@ export const commands: readonly Command[] = [
       'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 if there are errors.',
       'The files of certificates and private keys that a configuration names are checked as well. A missing file is only a warning, since it may exist where the configuration is used.',
     ],
-    options: {
-      config: CONFIG,
-    },
+    options: { config: CONFIG },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
     async run({ options, operands }, io) {
@@ -36,96 +34,73 @@ export const commands: readonly Command[] = [
     ],
     options: {
       config: {
-        type: 'string',
         short: 'c',
         value: 'FILE',
         text: 'The configuration with the throttle. May also be given without the option name, before all operands, if it is a YAML file or a folder.',
       },
-      component: {
-        type: 'string',
-        value: 'ID',
-        takes: 'throttle',
-        text: 'The id of the throttle, if the configuration has several.',
-      },
+      component: { value: 'ID', takes: 'throttle', text: 'The id of the throttle, if the configuration has several.' },
       time: {
-        type: 'string',
         value: 'PATH',
         text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string; auto: the first usual field that has one. Default: time_field of the throttle, otherwise auto.',
       },
       limit: {
-        type: 'string',
         many: true,
         value: 'N,…',
         text: 'Events that pass per window, instead of the configured limit. Several: 10,50,100.',
       },
       'limit-bytes': {
-        type: 'string',
         many: true,
         value: 'SIZE,…',
         text: 'Size of the events that pass per window, as in 1MB. Several: 1MB,5MB.',
       },
       window: {
-        type: 'string',
         many: true,
         value: 'DURATION,…',
         text: 'Length of the window, as in "10 Seconds" or 10s, instead of the configured one. Several: 1s,1m.',
       },
       key: {
-        type: 'string',
         many: true,
         value: 'PATH',
         text: 'The field whose value names the bucket, instead of the configured one; [.app, .host] for a list. May be given several times, to try several keys side by side.',
       },
-      exclude: {
-        type: 'string',
-        value: 'CONDITION',
-        text: 'Events that are exempt from the limit, instead of the configured ones.',
-      },
+      exclude: { value: 'CONDITION', text: 'Events that are exempt from the limit, instead of the configured ones.' },
       'window-mode': {
-        type: 'string',
         value: 'MODE',
         takes: ['fixed', 'aligned', 'sliding', 'gcra'],
         text: 'Position of the windows in time, instead of the configured one: fixed, aligned, sliding or gcra.',
       },
       suggest: {
-        type: 'string',
         value: 'GOAL',
         text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows what else it costs. Of several windows and keys, those without such a limit are named.`,
       },
       budget: {
-        type: 'string',
         value: 'BUDGET',
         text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". An input that covers less than that has its share of the budget.',
       },
       'time-zone': {
-        type: 'string',
         value: 'ZONE',
         text: 'With --budget: the time zone in which periods begin and end, as in Europe/Berlin. Default: UTC, as for quota.',
       },
       compare: {
-        type: 'string',
         value: 'FILE',
         text: 'Another configuration: shows which events pass here and not there, or there and not here, by key. --component names the throttle in both.',
       },
       tap: {
-        type: 'string',
         value: 'ID',
         takes: 'throttle',
         text: 'Instead of an INPUT: the events that reach this throttle of a running daemon, as they leave its inputs. Without --time they count when they arrive.',
       },
-      for: { type: 'string', value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
+      for: { value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
       socket: {
-        type: 'string',
         value: 'PATH',
         takes: 'file',
         text: 'With --tap: the socket of the daemon, if not sluice.sock in the data_dir.',
       },
       decisions: {
-        type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',
       },
-      json: { type: 'boolean', text: 'Prints the result as JSON, with the discards over time.' },
-      report: { type: 'string', value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
+      json: { text: 'Prints the result as JSON, with the discards over time.' },
+      report: { value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
     },
     operands: {
       name: 'INPUT',
@@ -180,31 +155,21 @@ export const commands: readonly Command[] = [
       'Each line is an event. A line with a JSON object has the fields of that object, any other line has .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
     ],
     options: {
-      limit: { type: 'string', value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
-      window: { type: 'string', value: 'DURATION', required: true, text: 'Length of the window: "10 Seconds" or 10s.' },
-      key: {
-        type: 'string',
-        value: 'PATH',
-        text: 'The field whose value names the bucket. Default: one bucket for all.',
-      },
-      exclude: { type: 'string', value: 'CONDITION', text: 'Events that always pass and are not counted.' },
+      limit: { value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
+      window: { value: 'DURATION', required: true, text: 'Length of the window: "10 Seconds" or 10s.' },
+      key: { value: 'PATH', text: 'The field whose value names the bucket. Default: one bucket for all.' },
+      exclude: { value: 'CONDITION', text: 'Events that always pass and are not counted.' },
       'window-mode': {
-        type: 'string',
         value: 'MODE',
         takes: ['fixed', 'aligned', 'sliding', 'gcra'],
         text: 'Position of the windows in time: fixed (default), aligned, sliding or gcra.',
       },
       time: {
-        type: 'string',
         value: 'PATH',
         text: 'The field with the time of an event, for windows in event time instead of clock time.',
       },
-      discarded: {
-        type: 'string',
-        value: 'FILE',
-        text: 'Writes the discarded lines to this file, replacing its content.',
-      },
-      quiet: { type: 'boolean', text: 'Prints no summary.' },
+      discarded: { value: 'FILE', text: 'Writes the discarded lines to this file, replacing its content.' },
+      quiet: { text: 'Prints no summary.' },
     },
     instead: fromStdin,
     examples: [
@@ -228,19 +193,17 @@ export const commands: readonly Command[] = [
     ],
     options: {
       config: {
-        type: 'string',
         short: 'c',
         value: 'FILE',
         operand: true,
         text: 'The configuration with the destination. Default: that of the daemon on this machine, otherwise /etc/sluice/sluice.yaml.',
       },
       destination: {
-        type: 'string',
         value: 'ID',
         takes: 'destination',
         text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
       },
-      'dry-run': { type: 'boolean', text: 'Prints the number of events to send, by reason. Changes nothing.' },
+      'dry-run': { text: 'Prints the number of events to send, by reason. Changes nothing.' },
     },
     operands: {
       name: 'FILE',
@@ -297,8 +260,8 @@ export const commands: readonly Command[] = [
       'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
     ],
     options: {
-      log: { type: 'string', value: 'FILE', text: 'The log to deliver, in the place of one that is found.' },
-      pipeline: { type: 'string', value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
+      log: { value: 'FILE', text: 'The log to deliver, in the place of one that is found.' },
+      pipeline: { value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
     },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice quickstart' },

@@ -1,4 +1,11 @@
-import { type Command, type Io, type OptionSpec, type Takes, UsageError } from '../daemon/process/command-line.js'
+import {
+  type Command,
+  type Io,
+  isSwitch,
+  type OptionSpec,
+  type Takes,
+  UsageError,
+} from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
 import type { DaemonOptions } from './inspect/daemon-socket.js'
 
@@ -90,7 +97,7 @@ async function candidates(before: readonly string[], current: string, commands: 
     if (open) given.set(open[0], word)
     else if (found) given.set(found[0], '')
     else operands++
-    open = !open && found?.[1].type === 'string' ? found : undefined
+    open = !open && found && !isSwitch(found[1]) ? found : undefined
   }
   if (open) return valuesFor(open[1], given, io)
   if (current.startsWith('-')) {

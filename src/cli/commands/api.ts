@@ -10,19 +10,14 @@ const PRINTS = `Prints the response of the service: as text on a terminal, other
 
 /** Options of every API call. */
 const CONNECTION = {
-  url: { type: 'string', value: 'URL', text: 'URL of the service, as in http://127.0.0.1:8080.' },
-  'key-file': { type: 'string', value: 'FILE', text: 'File with the access key.' },
-  delegate: {
-    type: 'string',
-    value: 'ACCOUNT_ID',
-    text: 'Acts within this account. Only for keys of an enterprise service account.',
-  },
+  url: { value: 'URL', text: 'URL of the service, as in http://127.0.0.1:8080.' },
+  'key-file': { value: 'FILE', text: 'File with the access key.' },
+  delegate: { value: 'ACCOUNT_ID', text: 'Acts within this account. Only for keys of an enterprise service account.' },
   'ca-file': {
-    type: 'string',
     value: 'FILE',
     text: 'PEM file of the authorities to verify the certificate of the service with, instead of the public ones.',
   },
-  json: { type: 'boolean', text: 'Prints JSON also on a terminal.' },
+  json: { text: 'Prints JSON also on a terminal.' },
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
@@ -104,9 +99,9 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      title: { type: 'string', value: 'TEXT', text: 'What it is for.' },
-      scopes: { type: 'string', value: 'LIST', text: 'What it may do, as in pipeline:read,ingest:write.' },
-      'expires-in': { type: 'string', value: 'DURATION', text: 'How long its key works, as in "720 Hours".' },
+      title: { value: 'TEXT', text: 'What it is for.' },
+      scopes: { value: 'LIST', text: 'What it may do, as in pipeline:read,ingest:write.' },
+      'expires-in': { value: 'DURATION', text: 'How long its key works, as in "720 Hours".' },
     },
     examples: [
       {
@@ -126,12 +121,8 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      grace: {
-        type: 'string',
-        value: 'DURATION',
-        text: 'How long the old key remains valid. Default: it is revoked immediately.',
-      },
-      'expires-in': { type: 'string', value: 'DURATION', text: 'How long the new key works.' },
+      grace: { value: 'DURATION', text: 'How long the old key remains valid. Default: it is revoked immediately.' },
+      'expires-in': { value: 'DURATION', text: 'How long the new key works.' },
     },
     operands: id('The service account.'),
     examples: [{ title: 'with an hour to distribute the new key', line: 'sluice api rotate ID --grace "1 Hours"' }],
@@ -159,13 +150,8 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      config: {
-        type: 'string',
-        short: 'c',
-        value: 'FILE',
-        text: 'First saves this configuration as the latest revision.',
-      },
-      revision: { type: 'string', value: 'N', text: 'The revision to publish; an earlier one is a rollback.' },
+      config: { short: 'c', value: 'FILE', text: 'First saves this configuration as the latest revision.' },
+      revision: { value: 'N', text: 'The revision to publish; an earlier one is a rollback.' },
     },
     operands: { ...id('The pipeline, by its id or its title.'), mayMiss: true },
     examples: [
@@ -197,7 +183,7 @@ export const apiCommands: readonly Command[] = [
     name: 'api set-secret',
     summary: 'Saves a secret of the account, or replaces its value: a key that pipelines refer to as ${secret:NAME}.',
     text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
-    options: { ...CONNECTION, file: { type: 'string', value: 'FILE', text: 'File with the value.' } },
+    options: { ...CONNECTION, file: { value: 'FILE', text: 'File with the value.' } },
     operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
     // What was given may be the value.
     instead: (_more, line) => `it reads the value from standard input, or from a file: ${line} --file FILE`,
@@ -232,9 +218,9 @@ export const apiCommands: readonly Command[] = [
     text: [`${ENVIRONMENT} The exit code is 1 if the service refuses; its response is printed anyway.`],
     options: {
       ...CONNECTION,
-      data: { type: 'string', short: 'd', value: 'JSON', text: 'The body; @FILE reads a file, - reads stdin.' },
-      type: { type: 'string', value: 'TYPE', text: 'Content type of the body. Default: application/json.' },
-      include: { type: 'boolean', short: 'i', text: 'Prints status and headers as well.' },
+      data: { short: 'd', value: 'JSON', text: 'The body; @FILE reads a file, - reads stdin.' },
+      type: { value: 'TYPE', text: 'Content type of the body. Default: application/json.' },
+      include: { short: 'i', text: 'Prints status and headers as well.' },
     },
     operands: {
       name: 'METHOD PATH',

@@ -10,7 +10,7 @@ export const developCommands: readonly Command[] = [
       'Makes a folder NAME with the code, a test of it for `node --test`, and a configuration that uses it. All of it works as it is written.',
     ],
     options: {
-      typescript: { type: 'boolean', text: 'In TypeScript. Types are stripped when it is loaded.' },
+      typescript: { text: 'In TypeScript. Types are stripped when it is loaded.' },
     },
     operands: {
       name: 'KIND NAME',
@@ -33,9 +33,8 @@ export const developCommands: readonly Command[] = [
     summary: 'Writes the reference of the configuration and its JSON Schema, both generated from the code.',
     text: ['With a configuration, what its plugins define is in both.'],
     options: {
-      config: { type: 'string', short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
+      config: { short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
       out: {
-        type: 'string',
         value: 'FOLDER',
         text: 'Where they are written. Default: `config` in the folder of the program; with --config the current folder.',
       },

@@ -3,18 +3,12 @@ import { type Command, command, type OptionSpecs } from '../../daemon/process/co
 /** Options that select the daemon to inspect. */
 const DAEMON_OPTIONS = {
   config: {
-    type: 'string',
     short: 'c',
     value: 'FILE',
     operand: true,
     text: 'The configuration of the daemon, which has its data_dir.',
   },
-  socket: {
-    type: 'string',
-    value: 'PATH',
-    takes: 'file',
-    text: 'The socket of the daemon instead: sluice.sock in its data_dir.',
-  },
+  socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon instead: sluice.sock in its data_dir.' },
 } as const satisfies OptionSpecs
 
 const FOUND =
@@ -22,7 +16,6 @@ const FOUND =
 
 /** The configuration option of a command. */
 export const CONFIG = {
-  type: 'string',
   short: 'c',
   value: 'FILE',
   required: true,
@@ -55,14 +48,9 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: {
       config: CONFIG,
-      source: {
-        type: 'string',
-        value: 'ID',
-        takes: 'source',
-        text: 'The source of the event. Default: the first one.',
-      },
-      live: { type: 'boolean', text: 'Also shows the state of buckets in the running daemon.' },
-      json: { type: 'boolean', text: 'Prints JSON.' },
+      source: { value: 'ID', takes: 'source', text: 'The source of the event. Default: the first one.' },
+      live: { text: 'Also shows the state of buckets in the running daemon.' },
+      json: { text: 'Prints JSON.' },
     },
     operands: {
       name: 'EVENT',
@@ -101,19 +89,13 @@ export const inspectCommands: readonly Command[] = [
     options: {
       config: CONFIG,
       format: {
-        type: 'string',
         value: 'FORMAT',
         takes: ['text', 'mermaid', 'dot'],
         text: 'The format: text (default), mermaid or dot.',
       },
-      live: { type: 'boolean', text: 'Adds the rates of the daemon that runs it.' },
-      interval: { type: 'string', value: 'DURATION', text: 'Interval over which rates are averaged. Default: 1s.' },
-      socket: {
-        type: 'string',
-        value: 'PATH',
-        takes: 'file',
-        text: 'The socket of the daemon, if not sluice.sock in the data_dir.',
-      },
+      live: { text: 'Adds the rates of the daemon that runs it.' },
+      interval: { value: 'DURATION', text: 'Interval over which rates are averaged. Default: 1s.' },
+      socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon, if not sluice.sock in the data_dir.' },
     },
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
@@ -132,7 +114,7 @@ export const inspectCommands: readonly Command[] = [
       FOUND,
       'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, since nothing delivers them.',
     ],
-    options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Prints JSON.' } },
+    options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {
       const { status } = await import('../inspect/status.js')
@@ -149,8 +131,8 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: {
       ...DAEMON_OPTIONS,
-      interval: { type: 'string', value: 'DURATION', text: 'Time between two screens. Default: 1s.' },
-      count: { type: 'string', value: 'N', text: 'Ends after this number of screens.' },
+      interval: { value: 'DURATION', text: 'Time between two screens. Default: 1s.' },
+      count: { value: 'N', text: 'Ends after this number of screens.' },
     },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice top' },
@@ -170,9 +152,9 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: {
       ...DAEMON_OPTIONS,
-      limit: { type: 'string', value: 'N', text: 'Ends after this number of events.' },
-      where: { type: 'string', value: 'CONDITION', text: 'Only events that match.' },
-      discarded: { type: 'boolean', text: 'Shows the events that the component discards instead.' },
+      limit: { value: 'N', text: 'Ends after this number of events.' },
+      where: { value: 'CONDITION', text: 'Only events that match.' },
+      discarded: { text: 'Shows the events that the component discards instead.' },
     },
     operands: {
       name: 'COMPONENT',

@@ -12,33 +12,21 @@ export const run = command({
   ],
   options: {
     config: {
-      type: 'string',
       short: 'c',
       value: 'FILE',
       operand: true,
       text: 'The configuration: a YAML file, or a folder of YAML files.',
     },
     'metrics-on-socket': {
-      type: 'boolean',
       text: 'Without metrics.listen in the configuration, metrics are served on the socket only, not at 127.0.0.1:9598, where another daemon may serve its own.',
     },
-    pipeline: {
-      type: 'string',
-      value: 'URL',
-      text: 'The address of a pipeline of the service, as in https://host/v3/pipeline/ID.',
-    },
-    'key-file': {
-      type: 'string',
-      value: 'FILE',
-      text: 'With --pipeline: the access key, read again when it changes.',
-    },
+    pipeline: { value: 'URL', text: 'The address of a pipeline of the service, as in https://host/v3/pipeline/ID.' },
+    'key-file': { value: 'FILE', text: 'With --pipeline: the access key, read again when it changes.' },
     'ca-file': {
-      type: 'string',
       value: 'FILE',
       text: 'With --pipeline: PEM file of the authorities to verify the certificate of the service with, read again when it changes.',
     },
     delegate: {
-      type: 'string',
       value: 'ACCOUNT_ID',
       text: 'With --pipeline: the account to act in, if the key belongs to an enterprise service account.',
     },

@@ -2,7 +2,6 @@ import { type Command, command } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
 
 const CONFIG = {
-  type: 'string',
   short: 'c',
   value: 'FILE',
   required: true,
@@ -33,10 +32,10 @@ export const serviceCommands: readonly Command[] = [
     text: ['Run it once, before or while sluice serve runs, as the same user. The keys are not stored in plain text.'],
     options: {
       config: CONFIG,
-      json: { type: 'boolean', text: 'Prints one line of JSON.' },
-      email: { type: 'string', value: 'ADDRESS', text: 'E-mail address of the manager.' },
-      enterprise: { type: 'string', value: 'TITLE', text: 'Title of the enterprise.' },
-      account: { type: 'string', value: 'TITLE', text: 'Title of the account.' },
+      json: { text: 'Prints one line of JSON.' },
+      email: { value: 'ADDRESS', text: 'E-mail address of the manager.' },
+      enterprise: { value: 'TITLE', text: 'Title of the enterprise.' },
+      account: { value: 'TITLE', text: 'Title of the account.' },
     },
     examples: [
       {
@@ -58,7 +57,7 @@ export const serviceCommands: readonly Command[] = [
     ],
     options: {
       config: CONFIG,
-      to: { type: 'string', value: 'FOLDER', required: true, text: 'A folder that does not exist yet.' },
+      to: { value: 'FOLDER', required: true, text: 'A folder that does not exist yet.' },
     },
     examples: [
       { title: 'every night', line: 'sluice admin backup --config service.yaml --to /backup/sluice-$(date +%F)' },
@@ -73,10 +72,9 @@ export const serviceCommands: readonly Command[] = [
     summary: 'Restores a backup. The service must not be running.',
     options: {
       config: CONFIG,
-      from: { type: 'string', value: 'FOLDER', required: true, text: 'The folder of the backup.' },
-      replace: { type: 'boolean', text: 'Replaces an existing store, which is kept beside the new one.' },
+      from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
+      replace: { text: 'Replaces an existing store, which is kept beside the new one.' },
       'store-only': {
-        type: 'boolean',
         text: 'Does not restore the data of the pipelines: existing buffers, dead letters and idempotency keys stay.',
       },
     },

@@ -8,8 +8,7 @@ import { shellWord } from '../../lib/shell-word.js'
 export type Takes = 'file' | 'folder' | 'component' | 'source' | 'throttle' | 'destination' | readonly string[]
 
 export interface OptionSpec {
-  readonly type: 'string' | 'boolean'
-  /** Name of the value in the help: `FILE`. */
+  /** Name of the value in the help: `FILE`. Undefined: it is a switch. */
   readonly value?: string
   readonly short?: string
   readonly required?: true
@@ -21,6 +20,7 @@ export interface OptionSpec {
   readonly takes?: Takes
   readonly text: string
 }
+export const isSwitch = ({ value }: OptionSpec): boolean => value === undefined
 export type OptionSpecs = Readonly<Record<string, OptionSpec>>
 
 export interface Operands {
@@ -34,13 +34,13 @@ export interface Operands {
   readonly text: string
 }
 
-type Value<O extends OptionSpec> = O['type'] extends 'boolean'
-  ? boolean
-  : O extends { many: true }
+type Value<O extends OptionSpec> = O extends { value: string }
+  ? O extends { many: true }
     ? readonly string[]
     : O extends { required: true }
       ? string
       : string | undefined
+  : boolean
 
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
@@ -143,11 +143,14 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
   }
   const options: Record<string, string | boolean | readonly string[] | undefined> = {}
   for (const [name, spec] of Object.entries(command.options))
-    options[name] = spec.type === 'boolean' ? false : spec.many ? [] : undefined
+    options[name] = isSwitch(spec) ? false : spec.many ? [] : undefined
   const { tokens, positionals } = parseArgs({
     args: [...args],
     options: Object.fromEntries(
-      Object.entries(command.options).map(([name, { type, short }]) => [name, short ? { type, short } : { type }]),
+      Object.entries(command.options).map(([name, spec]) => {
+        const type = isSwitch(spec) ? 'boolean' : 'string'
+        return [name, spec.short ? { type, short: spec.short } : { type }]
+      }),
     ),
     strict: false,
     tokens: true,
@@ -163,14 +166,14 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
     }
     if (seen.has(name) && !spec.many) fail(`--${name} is given twice`)
     seen.add(name)
-    if (spec.type === 'boolean' && value !== undefined) fail(`${rawName} takes no value`)
+    if (isSwitch(spec) && value !== undefined) fail(`${rawName} takes no value`)
     const looksLikeOption = !token.inlineValue && value !== undefined && /^-./.test(value)
-    if (spec.type === 'string' && (value === undefined || value === '' || looksLikeOption)) {
+    if (!isSwitch(spec) && (value === undefined || value === '' || looksLikeOption)) {
       const hint = looksLikeOption ? `; a value that begins with a dash is written ${rawName}=${value}` : ''
       fail(`${rawName} needs a value: ${rawName} ${spec.value}${hint}`)
     }
     const before = options[name]
-    options[name] = spec.type === 'boolean' ? true : Array.isArray(before) ? [...before, value!] : value
+    options[name] = isSwitch(spec) ? true : Array.isArray(before) ? [...before, value!] : value
   }
   const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
   for (const [name, spec] of Object.entries(command.options)) {
