@@ -179,10 +179,7 @@ export const commands: readonly Command[] = [
         line: `sluice throttle --limit 9 --window 1s --exclude "if (.level equal 'error')"`,
       },
     ],
-    async run({ options }, io) {
-      const { throttle } = await import('./check/throttle.js')
-      return throttle(options, io)
-    },
+    run: async ({ options }, io) => (await import('./check/throttle.js')).throttle(options, io),
   }),
   command({
     name: 'resend',
@@ -231,10 +228,7 @@ export const commands: readonly Command[] = [
     summary: 'Writes the manual page to standard output: the help of every command in roff format.',
     options: {},
     examples: [{ title: 'to read it', line: 'sluice docs man | man -l -' }],
-    async run(_call, io) {
-      const { man } = await import('./docs.js')
-      return man(commands, io)
-    },
+    run: async (_call, io) => (await import('./docs.js')).man(commands, io),
   }),
   command({
     name: 'completion',
@@ -246,10 +240,7 @@ export const commands: readonly Command[] = [
       { title: 'in ~/.zshrc, after compinit', line: 'source <(sluice completion zsh)' },
       { title: 'for fish', line: 'sluice completion fish > ~/.config/fish/completions/sluice.fish' },
     ],
-    async run({ operands }, io) {
-      const { completion } = await import('./complete.js')
-      return completion(operands[0]!, io)
-    },
+    run: async ({ operands }, io) => (await import('./complete.js')).completion(operands[0]!, io),
   }),
   command({
     name: 'quickstart',

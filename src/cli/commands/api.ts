@@ -52,10 +52,7 @@ export const apiCommands: readonly Command[] = [
     ],
     options: CONNECTION,
     examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
-    async run({ options }, io) {
-      const { fleet } = await import('../service/fleet.js')
-      return fleet(options, io)
-    },
+    run: async ({ options }, io) => (await import('../service/fleet.js')).fleet(options, io),
   }),
   command({
     name: 'api whoami',
@@ -63,9 +60,7 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: CONNECTION,
     examples: [{ title: 'who am I?', line: 'sluice api whoami' }],
-    async run({ options }, io) {
-      return (await load()).withClient(options, io, client => client.whoami())
-    },
+    run: async ({ options }, io) => (await load()).withClient(options, io, client => client.whoami()),
   }),
   ...LISTS.map(({ name, summary, all }) =>
     command({
@@ -238,8 +233,6 @@ export const apiCommands: readonly Command[] = [
         line: `sluice api POST /v3/ingest/ID --data '{"app":"a"}' --type application/x-ndjson`,
       },
     ],
-    async run({ options, operands }, io) {
-      return (await load()).api(options, operands, io)
-    },
+    run: async ({ options, operands }, io) => (await load()).api(options, operands, io),
   }),
 ]

@@ -23,10 +23,7 @@ export const developCommands: readonly Command[] = [
       { title: 'a processor', line: 'sluice new processor mask_names' },
       { title: 'a codec in TypeScript', line: 'sluice new codec house_log --typescript' },
     ],
-    async run({ options, operands }, io) {
-      const { newPlugin } = await import('../new/new.js')
-      return newPlugin(operands, options, io)
-    },
+    run: async ({ options, operands }, io) => (await import('../new/new.js')).newPlugin(operands, options, io),
   }),
   command({
     name: 'docs config',
@@ -43,9 +40,6 @@ export const developCommands: readonly Command[] = [
       { title: 'after an option was changed', line: 'sluice docs config' },
       { title: 'with the options of plugins, for an editor', line: 'sluice docs config --config sluice.yaml' },
     ],
-    async run({ options }, io) {
-      const { docs } = await import('../docs.js')
-      return docs(io, options)
-    },
+    run: async ({ options }, io) => (await import('../docs.js')).docs(io, options),
   }),
 ]

@@ -33,10 +33,7 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
-    async run({ options }, io) {
-      const { test } = await import('../check/test.js')
-      return test(options.config, io)
-    },
+    run: async ({ options }, io) => (await import('../check/test.js')).test(options.config, io),
   }),
   command({
     name: 'explain',
@@ -102,10 +99,7 @@ export const inspectCommands: readonly Command[] = [
       { title: 'as a picture', line: 'sluice graph --format dot sluice.yaml | dot -Tsvg > pipeline.svg' },
       { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
-    async run({ options }, io) {
-      const { graph } = await import('../inspect/graph.js')
-      return graph(options, io)
-    },
+    run: async ({ options }, io) => (await import('../inspect/graph.js')).graph(options, io),
   }),
   command({
     name: 'status',
@@ -116,10 +110,7 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
-    async run({ options }, io) {
-      const { status } = await import('../inspect/status.js')
-      return status(options, io)
-    },
+    run: async ({ options }, io) => (await import('../inspect/status.js')).status(options, io),
   }),
   command({
     name: 'top',
@@ -138,10 +129,7 @@ export const inspectCommands: readonly Command[] = [
       { title: 'until Ctrl-C', line: 'sluice top' },
       { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
     ],
-    async run({ options }, io) {
-      const { top } = await import('../inspect/top.js')
-      return top(options, io)
-    },
+    run: async ({ options }, io) => (await import('../inspect/top.js')).top(options, io),
   }),
   command({
     name: 'tap',

@@ -1,13 +1,8 @@
 import { type Command, command } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
+import { CONFIG } from './inspect.js'
 
-const CONFIG = {
-  short: 'c',
-  value: 'FILE',
-  required: true,
-  operand: true,
-  text: 'The configuration with the section `service`.',
-} as const
+const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`.' } as const
 
 /** Commands that run the service or administer it on its machine. */
 export const serviceCommands: readonly Command[] = [
@@ -18,7 +13,7 @@ export const serviceCommands: readonly Command[] = [
       'The first keys are created by sluice admin init. SIGTERM and SIGINT stop it gracefully: requests in progress are answered. A second signal exits immediately.',
       'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
-    options: { config: CONFIG },
+    options: { config: SERVICE },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
       preload(new URL('../../daemon/serve/serve.js', import.meta.url))
@@ -31,7 +26,7 @@ export const serviceCommands: readonly Command[] = [
     summary: 'Creates the first enterprise, account, manager and keys, and prints the keys once.',
     text: ['Run it once, before or while sluice serve runs, as the same user. The keys are not stored in plain text.'],
     options: {
-      config: CONFIG,
+      config: SERVICE,
       json: { text: 'Prints one line of JSON.' },
       email: { value: 'ADDRESS', text: 'E-mail address of the manager.' },
       enterprise: { value: 'TITLE', text: 'Title of the enterprise.' },
@@ -43,10 +38,7 @@ export const serviceCommands: readonly Command[] = [
         line: '(umask 077; sluice admin init --config service.yaml --json > keys.json)',
       },
     ],
-    async run({ options }, io) {
-      const { init } = await import('../../daemon/serve/admin.js')
-      return init(options, io)
-    },
+    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).init(options, io),
   }),
   command({
     name: 'admin backup',
@@ -56,22 +48,19 @@ export const serviceCommands: readonly Command[] = [
       'Events in disk buffers that are delivered after the backup are delivered again after it is restored.',
     ],
     options: {
-      config: CONFIG,
+      config: SERVICE,
       to: { value: 'FOLDER', required: true, text: 'A folder that does not exist yet.' },
     },
     examples: [
       { title: 'every night', line: 'sluice admin backup --config service.yaml --to /backup/sluice-$(date +%F)' },
     ],
-    async run({ options }, io) {
-      const { backup } = await import('../../daemon/serve/admin.js')
-      return backup(options, io)
-    },
+    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).backup(options, io),
   }),
   command({
     name: 'admin restore',
     summary: 'Restores a backup. The service must not be running.',
     options: {
-      config: CONFIG,
+      config: SERVICE,
       from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
       replace: { text: 'Replaces an existing store, which is kept beside the new one.' },
       'store-only': {
@@ -84,9 +73,6 @@ export const serviceCommands: readonly Command[] = [
         line: 'sluice admin restore --config service.yaml --from /backup/sluice-2031-02-03',
       },
     ],
-    async run({ options }, io) {
-      const { restore } = await import('../../daemon/serve/admin.js')
-      return restore(options, io)
-    },
+    run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).restore(options, io),
   }),
 ]
