@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { buffer } from 'node:stream/consumers'
 import { errorText } from '../../core/errors.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -216,8 +217,5 @@ function headText({ status, headers }: Pick<Answered, 'status' | 'headers'>): st
 /** The text itself, the content of a file for `@FILE`, or standard input for `-`. */
 export async function readInput(text: string, io: Io): Promise<Uint8Array | string> {
   if (text.startsWith('@')) return readFile(text.slice(1))
-  if (text !== '-') return text
-  const parts: Buffer[] = []
-  for await (const part of io.stdin) parts.push(Buffer.from(part))
-  return Buffer.concat(parts)
+  return text === '-' ? buffer(io.stdin) : text
 }

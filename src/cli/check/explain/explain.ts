@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from 'node:fs'
+import { buffer } from 'node:stream/consumers'
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import type { LiveBucket } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -95,11 +96,7 @@ function sourceOf({ sources }: Config, id: string | undefined): ComponentConfig<
 }
 
 async function textOf(event: string, io: Io): Promise<Buffer> {
-  if (event === '-') {
-    const parts: Buffer[] = []
-    for await (const part of io.stdin) parts.push(Buffer.from(part as Buffer))
-    return Buffer.concat(parts)
-  }
+  if (event === '-') return buffer(io.stdin)
   return isFile(event) ? readFileSync(event) : Buffer.from(event)
 }
 
