@@ -381,11 +381,14 @@ class Hold {
   readonly #sleep: (ms: number) => Promise<void>
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
-  #error: DeliveryError | undefined
+  /** The cause of the hold; undefined if there is none. */
+  error: DeliveryError | undefined
+  /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
+  ended = 0
+  /** When the probe makes its next attempt, at the latest; undefined while it makes one. */
+  nextAt: number | undefined
   #probe: object | undefined
   #checkedAt = Number.NEGATIVE_INFINITY
-  #ended = 0
-  #nextAt: number | undefined
   #closed = false
 
   constructor(context: AttemptsContext, sleep: (ms: number) => Promise<void>) {
@@ -394,39 +397,24 @@ class Hold {
     this.#backoff = new Backoff(2 * CHECK_EVERY_MS, LONGEST_WAIT_MS, context.random)
   }
 
-  /** The cause of the hold; undefined if there is none. */
-  get error(): DeliveryError | undefined {
-    return this.#error
-  }
-
-  /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
-  get ended(): number {
-    return this.#ended
-  }
-
-  /** When the probe makes its next attempt, at the latest; undefined while it makes one. */
-  get nextAt(): number | undefined {
-    return this.#nextAt
-  }
-
   isProbe(who: object): boolean {
     return this.#probe === who
   }
 
   /** Starts a hold, or updates its cause. Returns whether it has started. */
   begin(error: DeliveryError): boolean {
-    const begins = this.#error === undefined
-    this.#error = error
+    const begins = this.error === undefined
+    this.error = error
     return begins
   }
 
   /** Resolves when `who` may make an attempt: immediately unless there is a hold. */
   async pass(who: object): Promise<void> {
-    while (this.#error && !this.#closed) {
+    while (this.error && !this.#closed) {
       this.#probe ??= who
       if (this.#probe === who) {
         await this.#untilWorthwhile()
-        this.#nextAt = undefined
+        this.nextAt = undefined
         return
       }
       await new Promise<void>(resolve => this.#waiting.push(resolve))
@@ -436,7 +424,7 @@ class Hold {
   async #untilWorthwhile(): Promise<void> {
     const { clock, changed } = this.#context
     const until = clock.now() + this.#backoff.next()
-    this.#nextAt = until
+    this.nextAt = until
     while (!this.#closed) {
       if (clock.now() - this.#checkedAt >= CHECK_EVERY_MS) {
         this.#checkedAt = clock.now()
@@ -450,8 +438,8 @@ class Hold {
 
   /** Ends the hold after the probe succeeded. */
   end(): void {
-    this.#ended++
-    this.#error = undefined
+    this.ended++
+    this.error = undefined
     this.#probe = undefined
     this.#backoff.reset()
     this.#wake()
@@ -472,32 +460,35 @@ class Hold {
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
-  #failures: Failures | undefined
+  /** Undefined while delivery works. */
+  failures: Failures | undefined
+  /** The error of the last failed attempt. */
+  error = ''
+  /** The last finished outage; undefined if there is none. */
+  past: PastOutage | undefined
   #isInherited: boolean
   #of: TaskKind = 'start'
-  #error = ''
-  #past: PastOutage | undefined
   isLogged = false
   /** Whether a receiver has accepted events. */
   hasDelivered: boolean
 
   constructor(clock: Clock, inherited?: OutageState) {
     this.#clock = clock
-    this.#failures = inherited?.failures
-    this.#isInherited = this.#failures !== undefined
-    this.#past = inherited?.past
+    this.failures = inherited?.failures
+    this.#isInherited = this.failures !== undefined
+    this.past = inherited?.past
     this.hasDelivered = inherited?.hasDelivered ?? false
     if (!inherited || !this.#isInherited) return
-    this.#error = inherited.error
+    this.error = inherited.error
     this.#of = inherited.of
     this.isLogged = inherited.isLogged
   }
 
   failed(error: string, kind: TaskKind): void {
     const lastAt = this.#clock.now()
-    const { since, count } = this.#failures ?? { since: lastAt, count: 0 }
-    this.#failures = { since, lastAt, count: count + 1 }
-    this.#error = error
+    const { since, count } = this.failures ?? { since: lastAt, count: 0 }
+    this.failures = { since, lastAt, count: count + 1 }
+    this.error = error
     if (isBehind(kind, this.#of)) this.#of = kind
     this.#isInherited = false
   }
@@ -514,28 +505,18 @@ class Outage {
 
   /** Records a success. Returns the outage that this ends. */
   worked(kind: TaskKind): PastOutage | undefined {
-    if (!this.#failures || isBehind(this.#of, kind)) return undefined
-    const { since, count: failures } = this.#failures
-    this.#past = { since, until: this.#clock.now(), failures, error: this.#error }
-    this.#failures = undefined
+    if (!this.failures || isBehind(this.#of, kind)) return undefined
+    const { since, count: failures } = this.failures
+    this.past = { since, until: this.#clock.now(), failures, error: this.error }
+    this.failures = undefined
     this.#isInherited = false
     this.#of = 'start'
-    return this.#past
+    return this.past
   }
 
   /** The error inherited from the previous delivery; undefined after the first own attempt has failed or succeeded. */
   get inheritedError(): string | undefined {
-    return this.#isInherited ? this.#error : undefined
-  }
-
-  /** The error of the last failed attempt. */
-  get error(): string {
-    return this.#error
-  }
-
-  /** The last finished outage; undefined if there is none. */
-  get past(): PastOutage | undefined {
-    return this.#past
+    return this.#isInherited ? this.error : undefined
   }
 
   /** Time of the earliest next attempt; undefined if no request waits. */
@@ -543,13 +524,8 @@ class Outage {
     return this.#next.size > 0 ? Math.min(...this.#next.values()) : undefined
   }
 
-  /** Undefined while delivery works. */
-  get failures(): Failures | undefined {
-    return this.#failures
-  }
-
   get state(): OutageState {
-    const { isLogged, hasDelivered } = this
-    return { failures: this.#failures, error: this.#error, of: this.#of, hasDelivered, isLogged, past: this.#past }
+    const { failures, error, past, isLogged, hasDelivered } = this
+    return { failures, error, of: this.#of, hasDelivered, isLogged, past }
   }
 }
