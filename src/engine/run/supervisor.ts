@@ -6,7 +6,7 @@ import type { Stuck } from './blocked.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import type { Links } from './links.js'
-import { type Loaded, withFiles } from './loaded-files.js'
+import { componentsOf, type Loaded, withFiles } from './loaded-files.js'
 import type { Watched } from './measure/progress.js'
 import type { SourceFailure } from './source-run.js'
 import type { UnsavedPositions } from './state/checkpoints.js'
@@ -53,7 +53,6 @@ export interface ReplaceOptions {
 export class Supervisor {
   readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
-  #config: Config
   /** The running configuration, with its files as they were when it was loaded. */
   #loaded: Loaded
   /** The previous configuration, until the current one has started. */
@@ -71,8 +70,10 @@ export class Supervisor {
   #isDraining = false
   #stopChecking: (() => void) | undefined
   #failed = false
-  #replaced = 0
-  #replacingSince: number | undefined
+  /** The number of replacements so far. */
+  replaced = 0
+  /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
+  replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
 
   /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
@@ -97,7 +98,6 @@ export class Supervisor {
   }
 
   private constructor(loaded: Loaded, runtime: Runtime, engine: Engine, wentBack: WentBack | undefined) {
-    this.#config = loaded.config
     this.#loaded = loaded
     this.#runtime = runtime
     this.#engine = engine
@@ -107,7 +107,7 @@ export class Supervisor {
   /** Deletes data only after the configuration that requests it has started, and not during a replacement. */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
-      this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#runtime.log)
+      this.#orphans = await discardOrphans(this.#orphans, this.config, this.#runtime.log)
     })
   }
 
@@ -131,13 +131,13 @@ export class Supervisor {
       this.abort()
       return
     }
-    const failed = this.#config
+    const failed = this.config
     // Another destination of the same configuration has already been reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
       // A pending replacement has already replaced it.
-      if (this.#config !== failed) return
+      if (this.config !== failed) return
       this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
     })
@@ -166,20 +166,19 @@ export class Supervisor {
     this.#queue = replaced
       .catch(() => {})
       .then(() => {
-        this.#replacingSince = undefined
+        this.replacingSince = undefined
       })
     return replaced
   }
 
   async #replace(config: Config, { keepsEvents = false }: ReplaceOptions): Promise<void> {
     if (this.#deadline || !this.#running) throw new NotNow('Sluice is starting or stopping')
-    this.#replacingSince = this.#runtime.clock.wall()
-    if (config.dataDir !== this.#config.dataDir)
+    this.replacingSince = this.#runtime.clock.wall()
+    if (config.dataDir !== this.config.dataDir)
       throw new Error('data_dir can only be changed by a restart; the current one is still in use')
     const loaded = withFiles(config)
     const { compare } = await import('./same-components.js')
-    if (this.#config !== this.#broken && compare(this.#loaded, loaded).isUnchanged) {
-      this.#config = config
+    if (this.config !== this.#broken && compare(this.#loaded, loaded).isUnchanged) {
       this.#loaded = loaded
       await this.#findOrphans(config)
       this.#discardOrphans()
@@ -191,12 +190,12 @@ export class Supervisor {
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
     await dryRun(config, this.#runtime)
-    await this.#swap(loaded, this.#config === this.#broken ? this.#fallback : this.#loaded, keepsEvents)
+    await this.#swap(loaded, this.config === this.#broken ? this.#fallback : this.#loaded, keepsEvents)
   }
 
   /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
   async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
-    const left = (await buffersLeftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
+    const left = (await buffersLeftBehind(this.config, config, this.#runtime.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
   }
 
@@ -212,43 +211,41 @@ export class Supervisor {
     try {
       if (keepsEvents) await this.#refuseLeftBehind(config)
       carried = true
-      await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
+      await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.config, config))])
       this.#engine = await Engine.build(config, this.#runtime, handover)
       await this.#findOrphans(config)
-      this.#config = config
       this.#loaded = loaded
       this.#fallback = fallback
       this.#broken = undefined
-      this.#replaced++
+      this.replaced++
     } catch (error) {
       failure = error
-      if (carried) await this.#carryOver(renamesBack(config, this.#config))
+      if (carried) await this.#carryOver(renamesBack(config, this.config))
       await this.#goBack(handover)
     }
     this.#abandonRemoved()
     await handover.handoverStates.settle()
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
-    else if (this.#deadline) this.#engine.stop(this.#deadline, this.#config.shutdownTimeoutMs)
+    else if (this.#deadline) this.#engine.stop(this.#deadline, this.config.shutdownTimeoutMs)
     if (failure) throw failure
   }
 
   /** Events given back by components that were removed will not reach them again. */
   #abandonRemoved(): void {
-    const { sources, processors, destinations } = this.#config
-    const ids = new Set([...sources, ...processors, ...destinations].map(({ id }) => id))
+    const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
   }
 
   #carryOver(renames: readonly Rename[]): Promise<void> {
-    return carryOver(this.#config.dataDir, renames, this.#runtime.log)
+    return carryOver(this.config.dataDir, renames, this.#runtime.log)
   }
 
   /** Rebuilds the previous configuration after the new one failed despite the dry run. */
   async #goBack(handover: EngineHandover): Promise<void> {
     handover.handoverStates.giveBack()
     try {
-      this.#engine = await Engine.build(this.#config, this.#runtime, handover)
+      this.#engine = await Engine.build(this.config, this.#runtime, handover)
     } catch (error) {
       const text = 'cannot restore the previous configuration; nothing is running'
       this.#runtime.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
@@ -279,7 +276,7 @@ export class Supervisor {
     const { clock } = this.#runtime
     const after = (ms: number, fn: () => void) => clock.after(ms, fn)
     this.#isDraining = true
-    const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline, after)
+    const limit = deadline(this.config.shutdownTimeoutMs, this.#deadline, after)
     const giveUp = new AbortController()
     let cancelLast: (() => void) | undefined
     const last = () => {
@@ -322,7 +319,7 @@ export class Supervisor {
   /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
-    this.#engine.stop(deadline, this.#config.shutdownTimeoutMs)
+    this.#engine.stop(deadline, this.config.shutdownTimeoutMs)
     // A check that outlives the run would keep the process from ending.
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
@@ -356,17 +353,7 @@ export class Supervisor {
 
   /** The running configuration. */
   get config(): Config {
-    return this.#config
-  }
-
-  /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
-  get replacingSince(): number | undefined {
-    return this.#replacingSince
-  }
-
-  /** The number of replacements so far. */
-  get replaced(): number {
-    return this.#replaced
+    return this.#loaded.config
   }
 
   /** What can be seen of the events of the running engine. */
