@@ -3,7 +3,7 @@ import { DISCARDED } from '../../core/processor.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
-import { splitInput } from '../../engine/config/inputs.js'
+import { componentsOf, splitInput } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
@@ -63,7 +63,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
 }
 
 function topologyOf(config: Config, live: Live | undefined): Topology {
-  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const all = componentsOf(config)
   const boxes = all.map(({ id, type, kind }): Box => {
     const now = live?.component(id)
     const lines = now ? [now.numbers, now.state].filter(Boolean) : live ? ['does not run'] : []

@@ -4,6 +4,8 @@ import { ConfigError } from '../../core/errors.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
+import type { Named } from '../../daemon/status/problems.js'
+import { componentsOf } from '../../engine/config/inputs.js'
 import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { conditionOf } from '../screen/condition-flag.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
@@ -67,23 +69,16 @@ async function listComponents({ config, socket }: DaemonOptions, io: Io): Promis
   return EXIT.usage
 }
 
-interface Shown {
-  readonly id: string
-  readonly kind: string
-  readonly type: string
-}
-
-async function running(socket: string): Promise<readonly Shown[]> {
+async function running(socket: string): Promise<readonly Named[]> {
   const { components } = await statusAt(socket)
   if (components.length === 0) throw new Error('no pipeline runs now, see: sluice status')
   return components
 }
 
 /** The components of a configuration; those of the daemon that runs with it if it has become wrong. */
-async function configured(path: string, io: Io): Promise<readonly Shown[]> {
+async function configured(path: string, io: Io): Promise<readonly Named[]> {
   try {
-    const { sources, processors, destinations } = await loadDaemonConfig(path, io.env)
-    return [...sources, ...processors, ...destinations]
+    return componentsOf(await loadDaemonConfig(path, io.env))
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     const { socket } = await findDaemon({ config: path, socket: undefined }, io.env)

@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { loadQuickly } from '../../components/named.js'
 import { errorText } from '../../core/errors.js'
+import { componentsOf } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { Engine } from '../../engine/run/engine.js'
@@ -153,10 +154,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     () => pipeline.config.sources,
     () => pipeline.unsaved,
   )
-  const running = () => {
-    const { sources, processors, destinations } = pipeline.config
-    return [...sources, ...processors, ...destinations]
-  }
+  const running = () => componentsOf(pipeline.config)
   const rates = new Rates(() => running().flatMap(({ id }) => metrics.components.get(id) ?? []))
   const reports = {
     components: running,

@@ -1,5 +1,15 @@
 import { type OnError, outputNames, type Plan } from '../../core/processor.js'
-import type { Draft } from './component-config.js'
+import type { ComponentConfig, Draft } from './component-config.js'
+import type { Config } from './load.js'
+
+export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
+
+/** All components of a configuration, in the order of its sections. */
+export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
+  ...sources,
+  ...processors,
+  ...destinations,
+]
 
 /** Splits `limit_app.discarded` into its id and side output. */
 export function splitInput(text: string): [id: string, output: string | undefined] {

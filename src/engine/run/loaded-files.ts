@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { errorCode } from '../../core/errors.js'
 import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import { moduleDigest } from '../../lib/modules/module-files.js'
+import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 
 /** Larger files are compared by their size and time. */
@@ -12,14 +13,6 @@ export interface Loaded {
   readonly config: Config
   readonly files: ReadonlyMap<string, string>
 }
-
-export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
-
-export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
-  ...sources,
-  ...processors,
-  ...destinations,
-]
 
 /** Call it before the components read their files: what changes in between then counts as changed at the next reload. */
 export function withFiles(config: Config): Loaded {

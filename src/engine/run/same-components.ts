@@ -3,8 +3,9 @@ import { conditionText } from '../../core/condition/condition-text.js'
 import type { Condition } from '../../core/condition/parse.js'
 import { Secret } from '../../core/options/options.js'
 import { Pattern } from '../../lib/pattern.js'
+import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
-import { componentsOf, type Loaded } from './loaded-files.js'
+import type { Loaded } from './loaded-files.js'
 
 /** How the components of a configuration compare with those of the next one. Ids are those before. */
 export interface Comparison {

@@ -2,7 +2,7 @@ import { components } from '../../../components/list.js'
 import { throttle } from '../../../components/processors/throttle.js'
 import type { AnyDefinition } from '../../../core/component.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
-import { splitInput } from '../../../engine/config/inputs.js'
+import { componentsOf, splitInput } from '../../../engine/config/inputs.js'
 import type { ComponentConfig, Config } from '../../../engine/config/load.js'
 import { NearestName } from '../../../lib/nearest.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
@@ -68,8 +68,7 @@ function throttleOf(config: Config, id: string | undefined, path: string, flag: 
   }
   const found = throttles.find(processor => processor.id === id)
   if (found) return found
-  const all = [...config.sources, ...config.processors, ...config.destinations]
-  const other = all.find(component => component.id === id)
+  const other = componentsOf(config).find(component => component.id === id)
   const wrong = other
     ? `${id} is a ${other.kind} of type ${other.type}, not a throttle`
     : `there is no component ${id} in ${path}`

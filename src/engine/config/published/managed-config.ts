@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { withCodecs } from '../../../core/codecs/options.js'
 import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
 import { trimKey } from '../../../net/key.js'
+import { componentsOf } from '../inputs.js'
 import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from '../load.js'
 import { SECTIONS } from '../schema.js'
 import { secretNamesIn, secretVariable } from './account-secrets.js'
@@ -56,9 +57,7 @@ export class ManagedConfig {
       },
     }
     const config = this.#load({ ...this.#options, onThisMachine: false, addition })
-    const local = new Set(
-      [...this.local.sources, ...this.local.processors, ...this.local.destinations].map(({ id }) => id),
-    )
+    const local = new Set(componentsOf(this.local).map(({ id }) => id))
     const foreign = <T extends { id: string }>(all: readonly T[]) => all.filter(({ id }) => !local.has(id))
     const { sources, processors, destinations } = config
     const permitted = permittedBy(this.local.managed, this.local.dataDir)

@@ -8,7 +8,8 @@ import type { AddressRules } from '../../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
 import { Pattern } from '../../../lib/pattern.js'
 import { placeOf, withoutQuery } from '../../../net/urls.js'
-import type { ComponentConfig, Config } from '../load.js'
+import { type Components, componentsOf } from '../inputs.js'
+import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
 /** What a published pipeline may access on this machine and from it. */
@@ -30,12 +31,8 @@ export interface Permissions {
 }
 
 /** Everything that a configuration names but must not access. */
-export function refusedBy(
-  permitted: Permissions,
-  config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
-): Fault[] {
-  const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
-  return components.flatMap(component => {
+export function refusedBy(permitted: Permissions, config: Components): Fault[] {
+  return componentsOf(config).flatMap(component => {
     const named = namedBy(component)
     const { reachesUnnamed } = component.definition
     if (reachesUnnamed && named.length === 0)

@@ -3,10 +3,10 @@ import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
+import { type Components, componentsOf } from '../../config/inputs.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { DeadLetterStock } from '../dead-letter/stock.js'
-import { type Components, componentsOf } from '../loaded-files.js'
 
 /**
  * The data of components in data_dir. Data without a configured component is orphaned: its component was renamed or

@@ -5,8 +5,8 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { inTurn } from '../../../lib/turns.js'
+import { type Components, componentsOf } from '../../config/inputs.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { type Components, componentsOf } from '../loaded-files.js'
 import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
