@@ -5,7 +5,7 @@ import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { silentLog } from '../../daemon/process/log.js'
-import { checkFiles, type FileCheck, tlsCheckAt } from '../../engine/config/checks/file-checks.js'
+import { checkFiles, checkTlsFiles, type FileCheck } from '../../engine/config/checks/file-checks.js'
 import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
@@ -46,9 +46,8 @@ export async function validate(
   for (const path of paths) {
     try {
       let checked: readonly Draft[] = []
-      const checkTls = tlsCheckAt(systemClock.wall())
       const fileCheck: FileCheck = (root, drafts, service, found) => {
-        checkTls(root, drafts, service, found)
+        checkTlsFiles(root, drafts, service, found, systemClock.wall())
         checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }

@@ -218,9 +218,7 @@ export class ComponentReader {
     subject: Subject,
     unknown?: (key: string, known: readonly string[]) => string,
   ): Record<string, unknown> | undefined {
-    placeTemplates(node, subject.path, schema, this.#problems)
-    let checked: Checked<unknown> = check(schema, toValue(node))
-    if ('issues' in checked && readPlain(checked.issues, node)) checked = check(schema, toValue(node))
+    const checked = checkNode(schema, node, subject.path, this.#problems)
     if ('issues' in checked) {
       this.#explainer.explain(checked.issues, { ...subject, node }, unknown)
       return undefined
@@ -269,8 +267,15 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
+/** Parses a part of the document, with its templates and its variables in their places. */
+export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
+  placeTemplates(node, path, [schema], problems)
+  const checked = check(schema, toValue(node))
+  return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
+}
+
 /** Reads variables as the numbers and booleans they look like if options require it. Returns whether it read any. */
-export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
+function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
     const { node } = locate(root, issue.path as Path)

@@ -6,13 +6,12 @@ import { NearestName } from '../../lib/nearest.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { checkComponents, checkFields, checkTimes } from './checks/component-warnings.js'
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
-import { check, Explainer } from './checks/diagnostics.js'
+import { Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
 import { foreignDocument, foreignProgram } from './checks/foreign-files.js'
 import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
-import { placeTemplates } from './checks/templates.js'
 import { checkTopology } from './checks/topology.js'
-import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
+import { type ComponentConfig, ComponentReader, checkNode, type Draft } from './component-config.js'
 import { checkPaths } from './path-hints.js'
 import type { Plugins } from './plugins/load-plugins.js'
 import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
@@ -22,7 +21,7 @@ import type { ServiceOptions } from './service-options.js'
 import { readDocument } from './yaml/document.js'
 import { type ConfigText, digestOf, textsOf } from './yaml/files.js'
 import { readYaml } from './yaml/load-yaml.js'
-import { type ConfigNode, type Entry, type MapNode, mergeInto, placeText, SourceText, toValue } from './yaml/node.js'
+import { type ConfigNode, type Entry, type MapNode, mergeInto, placeText, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
 export type { ComponentConfig } from './component-config.js'
@@ -224,33 +223,34 @@ function assemble(
   const { addition, fileCheck, localPart = false, plugins } = more
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
+  const found = { problems, warnings }
   const explainer = new Explainer(problems, new NearestName())
   const before = problems.size
-  const known = withPlugins(root, builtIn, plugins, { problems, warnings })
+  const known = withPlugins(root, builtIn, plugins, found)
   const hasAll = problems.size === before
   const { components } = known
-  const forService = servicePlugins(root, plugins, { problems, warnings })
+  const forService = servicePlugins(root, plugins, found)
   const parsed = readSettings(root, explainer, problems)
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer, hasAll)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
   for (const source of given) addPredefined(source, drafts, root, problems)
-  const reads = checkPaths(root, drafts, problems, warnings)
-  checkOutputs(drafts, onThisMachine, problems, warnings)
+  const reads = checkPaths(root, drafts, found)
+  checkOutputs(drafts, onThisMachine, found)
   if (isWhole && !partial && !isLocalPart) {
     if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
-    checkTopology(drafts, problems, warnings, explainer)
+    checkTopology(drafts, found, explainer)
     checkFields(drafts, warnings, explainer)
     checkTimes(drafts, warnings)
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
   if (fileCheck) {
-    fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
+    fileCheck(root, [...drafts.values()], parsed?.service, found)
     checkComponents(drafts, warnings)
   }
   const { state, dataDir } = foldersOf(parsed, env)
-  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems, warnings)
+  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, found)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
   const metrics = root.entries.get('metrics')?.value
@@ -315,9 +315,7 @@ const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] =
 function readSettings(root: MapNode, explainer: Explainer, problems: Problems): Settings | undefined {
   const entries = new Map([...root.entries].filter(([name]) => !isSection(name)))
   const node: MapNode = { ...root, entries }
-  placeTemplates(node, [], settings, problems)
-  let checked = check(settings, toValue(node))
-  if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
+  const checked = checkNode(settings, node, [], problems)
   if (!('issues' in checked)) return checked.value
   const unknown = (key: string) => {
     if (key === 'workers') return NO_WORKERS

@@ -3,7 +3,7 @@ import { textOptions } from '../../core/options/reach.js'
 import type { Draft } from './component-config.js'
 import { SECTIONS, settings } from './schema.js'
 import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
-import type { Problems } from './yaml/problems.js'
+import type { Found } from './yaml/problems.js'
 
 /** Placeholders in paths that other programs replace, but that are literal here. */
 
@@ -22,18 +22,18 @@ interface Named {
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
-  problems: Problems,
-  warnings: Problems,
+  found: Found,
 ): ReadonlyMap<string, readonly string[]> {
   const files = new Map<string, string[]>()
-  for (const { path, node, key } of pathsIn(settings, root, [])) check(node, key, path, undefined, problems, warnings)
+  for (const named of pathsIn(settings, root, [])) check(named, undefined, found)
   for (const { kind, id, definition, entry } of drafts.values()) {
     if (!definition) continue
     const read: string[] = []
     files.set(id, read)
-    for (const { path, node, key } of pathsIn(definition.options, entry.value, [SECTIONS[kind], id])) {
+    for (const named of pathsIn(definition.options, entry.value, [SECTIONS[kind], id])) {
+      const { path, node } = named
       const use = path.at(-1) === definition.writes ? 'writes' : path.includes('include') ? 'reads' : undefined
-      check(node, key, path, use, problems, warnings)
+      check(named, use, found)
       const isEvents = kind === 'source' && !String(path.at(-1)).endsWith('_file')
       if (use === undefined && !isEvents) read.push(String(node.value))
     }
@@ -41,14 +41,7 @@ export function checkPaths(
   return files
 }
 
-function check(
-  node: ScalarNode,
-  key: Entry['key'] | undefined,
-  path: Path,
-  use: 'writes' | 'reads' | undefined,
-  problems: Problems,
-  warnings: Problems,
-): void {
+function check({ path, node, key }: Named, use: 'writes' | 'reads' | undefined, { problems, warnings }: Found): void {
   const text = String(node.value)
   const place = placeOf({ node, key, nearest: node })
   const tilde = TILDE.exec(text)?.[0]

@@ -7,12 +7,7 @@ import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
-import type { Problems } from '../yaml/problems.js'
-
-interface Found {
-  readonly problems: Problems
-  readonly warnings: Problems
-}
+import type { Found } from '../yaml/problems.js'
 
 /** Checks files that a configuration names. */
 export type FileCheck = (
@@ -27,16 +22,12 @@ export type FileCheck = (
  * unreadable file is a warning, since it may exist where the configuration will be used. `wall`: the time at which they
  * must be valid.
  */
-export function tlsCheckAt(wall: number): FileCheck {
-  return (root, drafts, service, found) => checkTlsFiles(root, drafts, service, wall, found)
-}
-
-function checkTlsFiles(
+export function checkTlsFiles(
   root: MapNode,
   drafts: readonly Draft[],
   service: ServiceOptions | undefined,
-  wall: number,
   { problems, warnings }: Found,
+  wall: number,
 ): void {
   const check = (node: ConfigNode, path: Path, tls: TlsPaths) => {
     for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {
@@ -60,11 +51,6 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
     const inFile = value?.kind === 'scalar' ? value.environment?.text : undefined
     return inFile === undefined || !tls[option] ? shown : shown.replaceAll(tls[option], inFile)
   }, text)
-}
-
-interface Found {
-  readonly problems: Problems
-  readonly warnings: Problems
 }
 
 /** Reads the files and modules that components name, and adds what is wrong with them. */

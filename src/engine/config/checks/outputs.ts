@@ -9,7 +9,7 @@ import type { ComponentConfig, Draft } from '../component-config.js'
 import { sourcesOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, type MapNode, type Place, placeOf, placeText } from '../yaml/node.js'
-import type { Problems } from '../yaml/problems.js'
+import type { Found, Problems } from '../yaml/problems.js'
 
 /** A file that a destination writes to. */
 interface Output {
@@ -26,12 +26,8 @@ interface Output {
  * reach it may read it. With `onThisMachine`, symbolic links are resolved, and a path that exists must be a regular
  * file.
  */
-export function checkOutputs(
-  drafts: ReadonlyMap<string, Draft>,
-  onThisMachine: boolean,
-  problems: Problems,
-  warnings: Problems,
-): void {
+export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
+  const { problems } = found
   const first = new Map<string, Output>()
   for (const output of outputsOf(drafts)) {
     const mayTouch = onThisMachine && isLocal(output.path)
@@ -40,9 +36,7 @@ export function checkOutputs(
       problems.add(output.place, pathOf(output), wrong)
       continue
     }
-    for (const source of sourcesOf(output.draft, drafts)) {
-      reportReadAgain(output, source, onThisMachine, problems, warnings)
-    }
+    for (const source of sourcesOf(output.draft, drafts)) reportReadAgain(output, source, onThisMachine, found)
     const identity = mayTouch ? fileIdentity(output.path) : resolve(output.path)
     const other = first.get(identity)
     if (!other) {
@@ -98,8 +92,7 @@ function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
   onThisMachine: boolean,
-  problems: Problems,
-  warnings: Problems,
+  { problems, warnings }: Found,
 ): void {
   if (!definition?.reads || !config) return
   const reads = testOf(definition, config.options, onThisMachine)
@@ -144,7 +137,7 @@ function pathOf({ draft, option }: Output): string[] {
 }
 
 /** Reports why `data_dir` cannot be used as a folder of its own; `place` is that of the option or of the document. */
-export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems, warnings: Problems): void {
+export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
     const text = `${fileText(place, dataDir)} is on ${mount}, which is reached by the network: while that does not answer, nothing goes on; choose a folder on a local disk`

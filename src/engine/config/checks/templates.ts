@@ -1,23 +1,23 @@
 import { z } from 'zod'
 import { TEMPLATE } from '../../../core/template.js'
 import { unwrapped } from '../schema.js'
-import type { ConfigNode, MapNode, Path } from '../yaml/node.js'
+import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
  * Gives options that are templates their texts as written, with their references to fields. Elsewhere such a reference
- * is a problem: the option is the same for all events.
+ * is a problem: the option is the same for all events. `schemas`: those that the node may have to satisfy.
  */
-export function placeTemplates(node: MapNode, path: Path, schema: z.core.$ZodType, problems: Problems): void {
-  placeWithin(node, path, [schema], problems)
-}
-
-/** `schemas`: those that the node may have to satisfy. */
-function placeWithin(node: ConfigNode, path: Path, schemas: readonly z.core.$ZodType[], problems: Problems): void {
+export function placeTemplates(
+  node: ConfigNode,
+  path: Path,
+  schemas: readonly z.core.$ZodType[],
+  problems: Problems,
+): void {
   if (node.kind === 'map') {
-    for (const [key, { value }] of node.entries) placeWithin(value, [...path, key], within(schemas, key), problems)
+    for (const [key, { value }] of node.entries) placeTemplates(value, [...path, key], within(schemas, key), problems)
   } else if (node.kind === 'list') {
-    for (const [i, item] of node.items.entries()) placeWithin(item, [...path, i], within(schemas, i), problems)
+    for (const [i, item] of node.items.entries()) placeTemplates(item, [...path, i], within(schemas, i), problems)
   } else if (node.template && !node.broken) {
     const { text, field } = node.template
     if (schemas.flatMap(variants).some(isTemplate)) node.value = text

@@ -4,7 +4,7 @@ import type { Draft } from '../component-config.js'
 import { missingOutput, splitInput } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
-import type { Problems } from '../yaml/problems.js'
+import type { Found, Problems } from '../yaml/problems.js'
 import { type Explainer, shown } from './diagnostics.js'
 
 /** Longer cycles are shown without their middle. */
@@ -21,8 +21,7 @@ interface Edge {
 /** Reports problems in how the components are connected, and warns of outputs that nothing reads. */
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
-  problems: Problems,
-  warnings: Problems,
+  { problems, warnings }: Found,
   explainer: Explainer,
 ): void {
   const edges = new Map<Draft, Edge[]>()

@@ -4,7 +4,7 @@ import type { AnyDefinition } from '../../../core/component.js'
 import { textsOf } from '../yaml/files.js'
 import { readYaml } from '../yaml/load-yaml.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
-import { Problems } from '../yaml/problems.js'
+import { type Found, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
@@ -46,11 +46,6 @@ export function servicePlugins(root: MapNode, plugins: Plugins | undefined, foun
 export interface ServicePlugin {
   readonly file: string
   readonly name: string
-}
-
-interface Found {
-  readonly problems: Problems
-  readonly warnings: Problems
 }
 
 /** Adds what the plugins of a configuration define to the components there are. Reports what is wrong with plugins. */

@@ -1,6 +1,12 @@
 import { formatProblem, type Problem } from '../../../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
+/** What is wrong with a configuration, and what is odd about it. */
+export interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
+
 /** Collects the problems of a configuration. */
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
