@@ -1,34 +1,20 @@
 import type { ServerResponse } from 'node:http'
-import type { BucketState, KeyWatch, WaitState } from '../../core/component.js'
 import { DISCARDED } from '../../core/processor.js'
+import type { Links } from '../../engine/run/links.js'
 import { sleep } from '../../lib/time.js'
 import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 
 /** What is seen of components that work by key. */
-export interface Keyed {
-  /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
-  watchKeys(component: string): KeyWatch | undefined
-  /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
-  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined
-  /** What events wait for in a component; undefined if none waits. */
-  waitState(component: string): WaitState | undefined
-  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
-  readers(output: string): string[] | null
-}
+export type Keyed = Pick<Links, 'watchKeys' | 'bucket' | 'waitState' | 'readers'>
 
-export interface KeysQuery {
-  readonly component: string
-  /** How long to count, in milliseconds. */
-  readonly forMs: number
-}
-
-/** Upper limit of `forMs`. */
+/** How long keys are counted at most. */
 export const LONGEST_MS = 60_000
 const MOST_KEYS = 100
 
-/** Counts by key for `forMs`, or until the client disconnects, and responds with the busiest keys. */
-export async function answerKeys(query: KeysQuery, keyed: Keyed, response: ServerResponse): Promise<void> {
-  const { component, forMs } = query
+/** Counts by key for some time, or until the client disconnects, and responds with the busiest keys. */
+export async function answerKeys(query: URLSearchParams, keyed: Keyed, response: ServerResponse): Promise<void> {
+  const component = query.get('component') ?? ''
+  const forMs = Number(query.get('for') ?? 1000)
   if (!(forMs >= 1 && forMs <= LONGEST_MS)) {
     response.writeHead(400).end(`for is a number of milliseconds, at most ${LONGEST_MS}\n`)
     return

@@ -29,20 +29,15 @@ export interface AdminLimits {
 }
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping), once it has connections. */
-export function adminServer(reports: Served, log: Logger, limits = USUAL): Server {
-  const { timeoutMs } = limits
-  return createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
-}
-
 /** Serves the same for the owner only, and also /status, /tap (shows events), /keys and /bucket (counts by key). */
 export function socketServer(reports: Served, tappable: Tappable, log: Logger): Server {
   return createAdmin(reports, tappable, log, USUAL)
 }
 
-/** An `adminServer` that listens. Close it with `close`. */
+/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping). */
 export async function serveAdmin(listen: ListenAddress, reports: Served, log: Logger, limits = USUAL): Promise<Server> {
-  const server = adminServer(reports, log, limits)
+  const { timeoutMs } = limits
+  const server = createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
   await listenOn(server, listen)
   // A scraper that disconnects must not end the daemon.
   server.on('error', () => {})
@@ -105,8 +100,7 @@ async function answer(
     return
   }
   if (pathname === '/keys' && tappable) {
-    const forMs = Number(searchParams.get('for') ?? 1000)
-    await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable.taps, response)
+    await answerKeys(searchParams, tappable.taps, response)
     return
   }
   if (pathname === '/bucket' && tappable) {

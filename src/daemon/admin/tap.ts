@@ -6,6 +6,7 @@ import { errorText } from '../../core/errors.js'
 import { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { FieldReader } from '../../core/event/field-reader.js'
+import type { Links } from '../../engine/run/links.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
@@ -14,12 +15,7 @@ import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
 
 /** What is seen of the events of a pipeline. */
-export interface Taps extends Keyed {
-  /** Calls `tap` with every batch of an output until the result is called. Undefined if the output does not exist. */
-  tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
-  /** The ids of all outputs. */
-  outputs(): string[]
-}
+export type Taps = Keyed & Pick<Links, 'tap' | 'outputs'>
 
 /** A pipeline, whose taps are others after a reload. */
 export interface Tappable {

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
-import { type ListenAddress, listenOn, listenText } from '../../lib/network/inherited-sockets.js'
+import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
 import type { Served } from '../admin/server.js'
 import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
@@ -38,7 +38,7 @@ export class Servers {
 
   /** Opens the socket in data_dir, or reopens it if that is another folder now. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
-    close(this.#socket)
+    closeServer(this.#socket)
     const path = socketPath(dataDir)
     try {
       const { socketServer } = await import('../admin/server.js')
@@ -64,22 +64,18 @@ export class Servers {
     return {
       use: () => {
         if (next) this.#log.info({ url: urlOf('http', next, address!, '/metrics') }, 'metrics are served')
-        close(this.#metrics)
+        closeServer(this.#metrics)
         this.#metrics = next
         this.#address = address
       },
-      drop: () => close(next),
+      drop: () => closeServer(next),
     }
   }
 
   async #serve(address: NonNullable<Listen>): Promise<HttpServer> {
-    const { adminServer } = await import('../admin/server.js')
-    const server = adminServer(this.#reports, this.#log)
+    const { serveAdmin } = await import('../admin/server.js')
     try {
-      await listenOn(server, address)
-      // A scraper that disconnects must not end the daemon.
-      server.on('error', () => {})
-      return server
+      return await serveAdmin(address, this.#reports, this.#log)
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
@@ -89,12 +85,12 @@ export class Servers {
   }
 
   close(): void {
-    for (const server of [this.#metrics, this.#socket]) close(server)
+    for (const server of [this.#metrics, this.#socket]) closeServer(server)
   }
 }
 
 /** Ends all connections, too. */
-function close(server: HttpServer | undefined): void {
+export function closeServer(server: HttpServer | undefined): void {
   server?.close()
   server?.closeAllConnections()
 }
