@@ -79,7 +79,7 @@ function writerOf({ stderr, env }: LogIo, again: (lines: number) => void): (line
 /** Exposes how many lines of the log are lost. */
 export function logMetrics(metrics: Metrics): void {
   const help = 'Lines of the log that could not be written to standard error, such as on a full disk.'
-  metrics.series('counter', 'sluice_log_lines_lost_total', help, () => [{ labels: {}, value: lostLines() }])
+  metrics.daemonTotal('sluice_log_lines_lost_total', help, lostLines)
 }
 
 /** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is no secret. */

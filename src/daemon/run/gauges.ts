@@ -60,7 +60,7 @@ const FAULTS_HELP = 'Errors that code of plugins has thrown where nobody waits f
  */
 export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => void {
   let faults = 0
-  metrics.series('counter', 'sluice_plugin_faults_total', FAULTS_HELP, () => [{ labels: {}, value: faults }])
+  metrics.daemonTotal('sluice_plugin_faults_total', FAULTS_HELP, () => faults)
   return tolerateFaults(error => {
     const place = placeInPlugin(error)
     if (place === undefined) return false

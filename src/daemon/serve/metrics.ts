@@ -5,7 +5,6 @@ import type { Store } from '../../service/api/store/store.js'
 
 /** Metrics of the service itself. */
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
-  const one = (value: number) => [{ labels: {}, value }]
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
   const of = (value: 'requests' | 'seconds') => () =>
     [...counts.all()].map(count => ({
@@ -15,43 +14,33 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.series('counter', 'sluice_api_requests_total', 'Requests that were answered.', of('requests'))
   const help = 'Time that requests took, in seconds.'
   metrics.series('counter', 'sluice_api_request_seconds_total', help, of('seconds'))
-  metrics.series('counter', 'sluice_api_authenticated_total', 'Requests with a valid key.', () =>
-    one(service.counts().authenticated),
-  )
+  const valid = 'Requests with a valid key.'
+  metrics.daemonTotal('sluice_api_authenticated_total', valid, () => service.counts().authenticated)
   metrics.series('counter', 'sluice_api_refused_keys_total', 'Requests with a refused key.', () =>
     Object.entries(service.counts().refusedKeys).map(([problem, value]) => ({ labels: { problem }, value })),
   )
-  metrics.series('counter', 'sluice_api_rate_limited_total', 'Requests above the limit of a key or address.', () =>
-    one(service.counts().rateLimited),
-  )
+  const limited = 'Requests above the limit of a key or address.'
+  metrics.daemonTotal('sluice_api_rate_limited_total', limited, () => service.counts().rateLimited)
   const evicted = 'Daemons that made room for new ones: they reported only once, or not for long.'
-  metrics.series('counter', 'sluice_api_daemons_evicted_total', evicted, () => one(service.counts().daemonsEvicted))
+  metrics.daemonTotal('sluice_api_daemons_evicted_total', evicted, () => service.counts().daemonsEvicted)
   const refused = 'Reports of new daemons that were refused: too many at a time, or in an account.'
-  metrics.series('counter', 'sluice_api_daemons_refused_total', refused, () => one(service.counts().daemonsRefused))
-  metrics.daemonGauge(
-    'sluice_api_revision_bytes',
-    'Bytes that the saved revisions of pipelines take.',
-    () => service.pipelines.sizes.all,
-  )
-  metrics.series('gauge', 'sluice_api_keys_expiring_soon', 'Keys that expire soon: rotate them.', () =>
-    one(service.counts().keysExpiringSoon),
-  )
-  metrics.series('gauge', 'sluice_api_keys_expired', 'Keys that have expired and are still there.', () =>
-    one(service.counts().keysExpired),
-  )
+  metrics.daemonTotal('sluice_api_daemons_refused_total', refused, () => service.counts().daemonsRefused)
+  const revisions = 'Bytes that the saved revisions of pipelines take.'
+  metrics.daemonGauge('sluice_api_revision_bytes', revisions, () => service.pipelines.sizes.all)
+  const expiring = 'Keys that expire soon: rotate them.'
+  metrics.daemonGauge('sluice_api_keys_expiring_soon', expiring, () => service.counts().keysExpiringSoon)
+  const expired = 'Keys that have expired and are still there.'
+  metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
 /** Whether the service can save changes. */
 export function storeMetrics(metrics: Metrics, store: Store): void {
-  const one = (value: number) => [{ labels: {}, value }]
-  metrics.daemonGauge('sluice_store_writable', 'Whether the last change was saved in the store of the service.', () =>
-    store.health().writable ? 1 : 0,
-  )
-  metrics.series('counter', 'sluice_store_failed_writes_total', 'Tries to write to the store that failed.', () =>
-    one(store.health().failedWrites),
-  )
+  const writable = 'Whether the last change was saved in the store of the service.'
+  metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))
+  const failed = 'Tries to write to the store that failed.'
+  metrics.daemonTotal('sluice_store_failed_writes_total', failed, () => store.health().failedWrites)
   const damaged = 'Reads of records in the store that were not what was saved.'
-  metrics.series('counter', 'sluice_store_damaged_reads_total', damaged, () => one(store.health().damagedReads))
+  metrics.daemonTotal('sluice_store_damaged_reads_total', damaged, () => store.health().damagedReads)
   const reopens = 'How often the store was opened again after a failed write.'
-  metrics.series('counter', 'sluice_store_reopens_total', reopens, () => one(store.health().reopens))
+  metrics.daemonTotal('sluice_store_reopens_total', reopens, () => store.health().reopens)
 }

@@ -25,7 +25,7 @@ import { EXIT } from '../process/dispatch.js'
 import { onHeldSignal } from '../process/early-signals.js'
 import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/log.js'
 import { onSignals } from '../process/signals.js'
-import { urlOf } from '../run/servers.js'
+import { closeServer, urlOf } from '../run/servers.js'
 import { Systemd } from '../systemd/systemd.js'
 import { serveControls } from './control.js'
 import { ServedIngest } from './ingest.js'
@@ -143,7 +143,7 @@ async function serveOpened(
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
     if (admin) {
       servers.push(admin)
-      ends.push(() => closeAll(admin))
+      ends.push(() => closeServer(admin))
     }
     ends.push(
       await serveControls(options.dataDir, log, {
@@ -182,7 +182,7 @@ async function serveOpened(
     log.info(forced ? 'ended at once by a second signal' : 'ended')
     return forced ? EXIT.failed : EXIT.done
   } finally {
-    closeAll(app.server)
+    closeServer(app.server)
     for (const end of ends) end()
     await app.close()
     await ingest.stop(AbortSignal.abort())
@@ -200,11 +200,6 @@ function portsOf(servers: readonly Server[]): number[] {
     const address = server.address()
     return typeof address === 'object' && address !== null ? [address.port] : []
   })
-}
-
-function closeAll(server: Server): void {
-  server.close()
-  server.closeAllConnections()
 }
 
 /** Where the configuration does not ask for metrics, the service does without them rather than not start. */
@@ -240,7 +235,7 @@ function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): Serve
   metrics.series('gauge', REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
   metrics.series('gauge', EXPIRY_SERIES.name, EXPIRY_SERIES.help, () => expirySeries(tls.files.expiries))
   const help = 'Renewed TLS files of the service that could not be used.'
-  metrics.series('counter', 'sluice_api_tls_renewal_errors_total', help, () => [{ labels: {}, value: failed }])
+  metrics.daemonTotal('sluice_api_tls_renewal_errors_total', help, () => failed)
   return tls
 }
 

@@ -207,6 +207,11 @@ export class Metrics extends ComponentSet {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
 
+  /** Registers a counter of the daemon that is counted elsewhere. */
+  daemonTotal(name: string, help: string, read: () => number): void {
+    this.series('counter', name, help, () => [{ labels: {}, value: read() }])
+  }
+
   /** Returns a counter of the daemon, one series of `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
