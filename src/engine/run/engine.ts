@@ -40,7 +40,7 @@ import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './
 import type { Comparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { type Fate, Stages } from './stages.js'
-import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
+import { CheckpointStore } from './state/checkpoints.js'
 import { pathOf } from './state/inventory.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
@@ -96,7 +96,7 @@ export class Engine {
     this.links = new Links(config)
     this.#share = shareOf(config.sources.length)
     this.#runtime = runtime
-    this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
+    this.checkpoints = handover?.checkpoints ?? new CheckpointStore(config.dataDir, runtime.log, runtime.clock)
     this.#wanted = handover?.wanted ?? new WantedNames()
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)

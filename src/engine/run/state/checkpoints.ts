@@ -36,70 +36,66 @@ export interface UnsavedPositions {
   readonly savedAt: number | undefined
 }
 
-export interface CheckpointStore {
-  /** The positions of one source. */
-  forSource(id: string): Checkpoints
-  /** Writes all changes; false if a write failed (which was logged). */
-  flush(): Promise<boolean>
-  /**
-   * Closes the positions of these sources. Their next `forSource` reads them from disk, or takes over what could not be saved
-   * unless other sources were released in the meantime.
-   */
-  release(ids: readonly string[]): void
-  /** Stops writing. */
-  close(): void
-  unsaved(): UnsavedPositions[]
-  /** Failed writes and damaged files so far. */
-  readonly counts: Readonly<CheckpointCounts>
-}
-
 interface CheckpointCounts {
   written: number
   failed: number
   corrupt: number
 }
 
-/** Opens the store in `dataDir`; this process must hold its lock. */
-export function openCheckpoints(
-  dataDir: string,
-  log: Logger,
-  clock: TimerClock,
-  intervalMs = INTERVAL_MS,
-): CheckpointStore {
-  const folder = join(dataDir, 'checkpoints')
-  const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
-  const open = new Map<string, SourceCheckpoints>()
+/** The positions of all sources in a `dataDir`, whose lock this process must hold. */
+export class CheckpointStore {
+  /** Failed writes and damaged files so far. */
+  readonly counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
+  readonly #folder: string
+  readonly #shared: Shared
+  readonly #open = new Map<string, SourceCheckpoints>()
   /** Documents of released sources that could not be saved. */
-  const unsaved = new Map<string, unknown>()
-  return {
-    counts,
-    forSource(id) {
-      let checkpoints = open.get(id)
-      if (!checkpoints) {
-        checkpoints = new SourceCheckpoints(folder, id, { log, clock, intervalMs, counts })
-        if (unsaved.has(id)) checkpoints.takeOver(unsaved.get(id))
-        unsaved.delete(id)
-        open.set(id, checkpoints)
-      }
-      return checkpoints
-    },
-    async flush() {
-      const results = await Promise.allSettled([...open.values()].map(checkpoints => checkpoints.flush()))
-      return results.every(({ status }) => status === 'fulfilled')
-    },
-    unsaved: () => [...open.values()].flatMap(checkpoints => checkpoints.unsaved ?? []),
-    release(ids) {
-      unsaved.clear()
-      for (const id of ids) {
-        const checkpoints = open.get(id)
-        if (checkpoints?.unsaved) unsaved.set(id, checkpoints.document())
-        checkpoints?.close()
-        open.delete(id)
-      }
-    },
-    close() {
-      for (const checkpoints of open.values()) checkpoints.close()
-    },
+  readonly #unsaved = new Map<string, unknown>()
+
+  constructor(dataDir: string, log: Logger, clock: TimerClock, intervalMs = INTERVAL_MS) {
+    this.#folder = join(dataDir, 'checkpoints')
+    this.#shared = { log, clock, intervalMs, counts: this.counts }
+  }
+
+  /** The positions of one source. */
+  forSource(id: string): Checkpoints {
+    let checkpoints = this.#open.get(id)
+    if (!checkpoints) {
+      checkpoints = new SourceCheckpoints(this.#folder, id, this.#shared)
+      if (this.#unsaved.has(id)) checkpoints.takeOver(this.#unsaved.get(id))
+      this.#unsaved.delete(id)
+      this.#open.set(id, checkpoints)
+    }
+    return checkpoints
+  }
+
+  /** Writes all changes; false if a write failed (which was logged). */
+  async flush(): Promise<boolean> {
+    const results = await Promise.allSettled([...this.#open.values()].map(checkpoints => checkpoints.flush()))
+    return results.every(({ status }) => status === 'fulfilled')
+  }
+
+  unsaved(): UnsavedPositions[] {
+    return [...this.#open.values()].flatMap(checkpoints => checkpoints.unsaved ?? [])
+  }
+
+  /**
+   * Closes the positions of these sources. Their next `forSource` reads them from disk, or takes over what could not be saved
+   * unless other sources were released in the meantime.
+   */
+  release(ids: readonly string[]): void {
+    this.#unsaved.clear()
+    for (const id of ids) {
+      const checkpoints = this.#open.get(id)
+      if (checkpoints?.unsaved) this.#unsaved.set(id, checkpoints.document())
+      checkpoints?.close()
+      this.#open.delete(id)
+    }
+  }
+
+  /** Stops writing. */
+  close(): void {
+    for (const checkpoints of this.#open.values()) checkpoints.close()
   }
 }
 
@@ -144,8 +140,8 @@ interface Shared {
 }
 
 class SourceCheckpoints implements Checkpoints {
+  readonly file: string
   readonly #folder: string
-  readonly #path: string
   readonly #id: string
   readonly #shared: Shared
   #saved: { readonly document: unknown } | undefined
@@ -165,12 +161,8 @@ class SourceCheckpoints implements Checkpoints {
   constructor(folder: string, id: string, shared: Shared) {
     this.#folder = folder
     this.#id = id
-    this.#path = join(folder, `${encodeURIComponent(id)}.json`)
+    this.file = join(folder, `${encodeURIComponent(id)}.json`)
     this.#shared = shared
-  }
-
-  get file(): string {
-    return this.#path
   }
 
   read(): unknown {
@@ -196,7 +188,7 @@ class SourceCheckpoints implements Checkpoints {
 
   get unsaved(): UnsavedPositions | undefined {
     if (this.#failure === undefined) return undefined
-    return { source: this.#id, file: this.#path, error: this.#failure, savedAt: this.#savedAt || undefined }
+    return { source: this.#id, file: this.file, error: this.#failure, savedAt: this.#savedAt || undefined }
   }
 
   get savedAt(): number {
@@ -256,7 +248,7 @@ class SourceCheckpoints implements Checkpoints {
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
       const busyMs = workMs()
       await makeFolder(this.#folder, 0o700)
-      await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
+      await writeAtomic(this.file, `${JSON.stringify(head)}\n${document}\n`, `${this.file}.1`)
       counts.written++
       this.#savedAt = takenAt
       this.#failures = 0
@@ -281,16 +273,16 @@ class SourceCheckpoints implements Checkpoints {
     if (this.#loggedCause === cause) return
     this.#loggedCause = cause
     this.#shared.log.error(
-      { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.#path, cause, error: errorText(error) },
+      { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.file, cause, error: errorText(error) },
       'cannot save positions; retrying. A restart would deliver events since the last save again',
     )
   }
 
   /** The newest intact document; null if there were documents but none is intact. */
   #load(): unknown {
-    const newest = this.#loadFile(this.#path)
+    const newest = this.#loadFile(this.file)
     if (newest.state === 'whole') return newest.document
-    const before = this.#loadFile(`${this.#path}.1`)
+    const before = this.#loadFile(`${this.file}.1`)
     if (before.state === 'whole') {
       if (newest.state === 'damaged')
         this.#reportDamaged('the previous save is used; some lines may be repeated', newest.aside)
@@ -303,7 +295,7 @@ class SourceCheckpoints implements Checkpoints {
   }
 
   #reportDamaged(meaning: string, aside: string | undefined): void {
-    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, set_aside: aside, meaning }
+    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.file, set_aside: aside, meaning }
     this.#shared.log.error(fields, 'saved positions are damaged; the file was renamed')
   }
 

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { openCheckpoints } from '../../../../src/engine/run/state/checkpoints.js'
+import { CheckpointStore } from '../../../../src/engine/run/state/checkpoints.js'
 import { systemClock, type TimerClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -20,7 +20,7 @@ import { until } from '../../../support/until.js'
 function open(dir: string, intervalMs = 10, clock: TimerClock = systemClock) {
   const log: { msg: string; level: number; cause?: string; meaning?: string }[] = []
   const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
-  const store = openCheckpoints(dir, logger, clock, intervalMs)
+  const store = new CheckpointStore(dir, logger, clock, intervalMs)
   return { store, log }
 }
 

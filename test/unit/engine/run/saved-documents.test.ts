@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { surveyFile } from '../../../../src/engine/run/dead-letter/resend.js'
-import { openCheckpoints } from '../../../../src/engine/run/state/checkpoints.js'
+import { CheckpointStore } from '../../../../src/engine/run/state/checkpoints.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { RevisionCache } from '../../../../src/service/fleet/revision-cache.js'
 import { testFolder } from '../../../support/folder.js'
@@ -23,7 +23,7 @@ const ID = '0123456789abcdef01234567'
 const LETTER = '{"reason":"r","event":{}}\n'
 
 async function savePositions(folder: string, id: string, document: unknown): Promise<void> {
-  const store = openCheckpoints(folder, log, systemClock)
+  const store = new CheckpointStore(folder, log, systemClock)
   const checkpoints = store.forSource(id)
   checkpoints.provide(() => document)
   checkpoints.changed()
@@ -35,7 +35,7 @@ const users: Record<string, User> = {
   positions: {
     file: 'checkpoints/a.json',
     save: folder => savePositions(folder, 'a', { offset: 7 }),
-    read: folder => openCheckpoints(folder, log, systemClock).forSource('a').read(),
+    read: folder => new CheckpointStore(folder, log, systemClock).forSource('a').read(),
     whole: { offset: 7 },
     lost: null,
   },
