@@ -87,7 +87,8 @@ export class Engine {
   readonly #delivering = new AbortController()
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
-  #failed = false
+  /** Whether the run ended because a component could not start. */
+  failed = false
   /** Whether it was aborted before what waits was taken for successors. */
   #wasCut: boolean | undefined
 
@@ -216,14 +217,7 @@ export class Engine {
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
     const { dataDir } = this.#config
-    const around = {
-      ...context,
-      origin: this.#origin(id),
-      disk: this.#runtime.disk,
-      readsAgain,
-      isOnce,
-      dataDir,
-    }
+    const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain, isOnce, dataDir }
     return this.#stages.create(config, processor, around, output => isRead(output, this.#config))
   }
 
@@ -272,7 +266,7 @@ export class Engine {
       }),
     )
     const read = [...this.#sources.values()].map(({ run, fanOut }) => {
-      if (run.isHeld) run.output.attach(fanOut, this.#share)
+      if (run.output.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
     await Promise.all([...read, this.#stages.run(), ...delivered])
@@ -353,7 +347,7 @@ export class Engine {
   }
 
   #destinationStarted(): void {
-    if (this.#failed || this.#delivering.signal.aborted) return
+    if (this.failed || this.#delivering.signal.aborted) return
     if ([...this.#destinations.values()].every(({ hasStarted }) => hasStarted)) this.#runtime.started?.()
   }
 
@@ -371,7 +365,7 @@ export class Engine {
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
     this.#runtime.log.error({ component, error }, `${kind} cannot start`)
-    this.#failed = true
+    this.failed = true
     const { failed } = this.#runtime
     if (failed) failed(new Error(`${kind} ${component} cannot start: ${error}`, { cause }))
     else this.abort()
@@ -477,9 +471,16 @@ export class Engine {
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
     // What was made of their events may still wait for a successor.
     for (const { id } of ended) this.#sources.get(id)?.run.output.giveUp()
-    const outages = outagesOf(this.#destinations.values())
-    const [sources, processors, destinations] = [this.#left, this.#stages.left, this.#leftDestinations]
-    return { ...this.#shared, sources, processors, destinations, handoverStates: this.#handovers, outages }
+    return {
+      checkpoints: this.checkpoints,
+      wanted: this.#wanted,
+      outputs: this.#outputs,
+      sources: this.#left,
+      processors: this.#stages.left,
+      destinations: this.#leftDestinations,
+      handoverStates: this.#handovers,
+      outages: outagesOf(this.#destinations.values()),
+    }
   }
 
   /** Releases everything, without a run. */
@@ -493,19 +494,10 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  get #shared() {
-    return { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
-  }
-
   /** Whether a component, or its successor, will receive again what it has seen; default: whether any will. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
-  }
-
-  /** Whether the run ended because a component could not start. */
-  get failed(): boolean {
-    return this.#failed
   }
 
   /** What a reload would wait for in vain; undefined: nothing. */

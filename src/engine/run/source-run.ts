@@ -52,10 +52,13 @@ export interface Fed {
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly output: SourceOutput
-  #source: Source | undefined
+  readonly counters: ComponentCounters
+  /** Undefined while its saved positions cannot be read. */
+  source: Source | undefined
+  /** Why it is blocked, or why it failed recently. */
+  failure: SourceFailure | undefined
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
-  #failure: SourceFailure | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
   /** Ends `feed`. */
   #leave: ((failure?: Error) => void) | undefined
@@ -73,15 +76,11 @@ export class SourceRun {
 
   private constructor(parts: SourceRunParts, source?: Source) {
     this.config = parts.config
-    this.#source = source
+    this.counters = parts.counters
+    this.source = source
     this.output = new SourceOutput(parts.fanOut, parts.counters, parts.share, parts.context.log, source)
     this.#parts = parts
     setMaxListeners(0, this.#reading.signal)
-  }
-
-  /** Undefined while its saved positions cannot be read. */
-  get source(): Source | undefined {
-    return this.#source
   }
 
   /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
@@ -112,20 +111,6 @@ export class SourceRun {
     this.#leave?.()
   }
 
-  get counters(): ComponentCounters {
-    return this.#parts.counters
-  }
-
-  /** Why it is blocked, or why it failed recently. */
-  get failure(): SourceFailure | undefined {
-    return this.#failure
-  }
-
-  /** Whether it has left its fan-out and is paused. */
-  get isHeld(): boolean {
-    return this.output.isHeld
-  }
-
   /** Stops reading; `reason` is REPLACED at a reload. */
   end(reason?: typeof REPLACED): void {
     if (reason !== undefined) this.output.replace()
@@ -133,10 +118,10 @@ export class SourceRun {
   }
 
   #hold({ message, code, file }: StateUnreadable): void {
-    const { config, context, counters } = this.#parts
-    counters.failed('checkpoint')
-    if (this.#failure?.reason === message) return
-    this.#failure = { id: config.id, state: 'holding', reason: message }
+    const { config, context } = this.#parts
+    this.counters.failed('checkpoint')
+    if (this.failure?.reason === message) return
+    this.failure = { id: config.id, state: 'holding', reason: message }
     const fields = { code, file, error: message }
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
@@ -150,10 +135,10 @@ export class SourceRun {
       await sleep(REOPEN_FIRST_MS + backoff.next(), signal)
       if (signal.aborted) return undefined
       try {
-        this.#source = await create()
-        this.#failure = undefined
+        this.source = await create()
+        this.failure = undefined
         context.log.info('saved positions can be read again; starting the source')
-        return this.#source
+        return this.source
       } catch (error) {
         this.#hold(unreadable(error, context))
       }
@@ -161,15 +146,15 @@ export class SourceRun {
   }
 
   async #run(): Promise<void> {
-    const { config, counters, log, random, clock } = this.#parts
-    const { output } = this
+    const { log, random, clock } = this.#parts
+    const { config, counters, output } = this
     const { signal } = this.#reading
-    const source = this.#source ?? (await this.#reopen())
+    const source = this.source ?? (await this.#reopen())
     if (!source) return
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
       const calm = clock.after(CALM_MS, () => {
-        this.#failure = undefined
+        this.failure = undefined
         backoff.reset()
       })
       try {
@@ -186,7 +171,7 @@ export class SourceRun {
           log.info({ component: config.id, again_in }, text)
         } else {
           counters.failed('source')
-          this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
+          this.failure = { id: config.id, state: 'failing', reason: errorText(error) }
           const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
           log.error(fields, 'source failed; it will be restarted from its checkpoint')
         }

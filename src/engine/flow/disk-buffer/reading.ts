@@ -26,9 +26,10 @@ export class Reading {
   readonly #report: BufferReport
   readonly #decoder: BatchDecoder
   readonly #maxHeld: number
-  #held = 0
+  /** Memory of records passed on and not settled. */
+  held = 0
   /** Events passed on that the consumer has not taken from its queue. */
-  readonly #queued: Amount = { events: 0, bytes: 0 }
+  readonly queued: Amount = { events: 0, bytes: 0 }
   #ending = false
   #over = false
   #wake: (() => void) | undefined
@@ -42,25 +43,15 @@ export class Reading {
     this.#maxHeld = maxHeld
   }
 
-  /** Memory of records passed on and not settled. */
-  get held(): number {
-    return this.#held
-  }
-
   /** Whether it has room for more records and waits to be notified of some. */
   get rests(): boolean {
-    return this.#wake !== undefined && !this.#over && this.#held < this.#maxHeld
-  }
-
-  /** Events passed on that the consumer has not taken. */
-  get queued(): Readonly<Amount> {
-    return this.#queued
+    return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }
 
   /** Reports that the consumer took events from its queue, and counts them from now on. */
   takenUp(events: number, bytes: number): void {
-    this.#queued.events -= events
-    this.#queued.bytes -= bytes
+    this.queued.events -= events
+    this.queued.bytes -= bytes
   }
 
   /** Wakes it because there may be work. */
@@ -84,7 +75,7 @@ export class Reading {
   /** Passes on records until the end. */
   async run(downstream: Downstream): Promise<void> {
     while (!this.#over) {
-      const isFull = this.#held >= this.#maxHeld
+      const isFull = this.held >= this.#maxHeld
       const incoming = isFull ? undefined : await this.#records.peek()
       if (this.#over) break
       if (incoming) await this.#give(incoming, downstream)
@@ -112,7 +103,7 @@ export class Reading {
     }
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     const ack = new Ack((status, _, again = []) => {
-      this.#held -= held
+      this.held -= held
       // An event given back stays in the buffer for the next run.
       if (status !== 'errored') settle()
       else this.#settlement.partly(settledRanges(batch, incoming, again))
@@ -130,9 +121,9 @@ export class Reading {
       settle()
       return undefined
     }
-    this.#held += held
-    this.#queued.events += events
-    this.#queued.bytes += bytes
+    this.held += held
+    this.queued.events += events
+    this.queued.bytes += bytes
     return downstream.write(batch)
   }
 

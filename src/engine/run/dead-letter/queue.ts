@@ -37,11 +37,8 @@ interface DeadLetterFileOptions {
   readonly disk?: DiskAllowance | undefined
 }
 
-export interface DeadLetterEnvironment {
-  readonly log: Logger
-  readonly clock: Clock
+export interface DeadLetterEnvironment extends Pick<DeadLetterFileOptions, 'log' | 'clock' | 'disk'> {
   readonly metrics: ComponentCounters
-  readonly disk: DiskAllowance | undefined
 }
 
 /** Opens the dead-letter queue of a component, and registers its gauges. */
