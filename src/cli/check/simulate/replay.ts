@@ -59,6 +59,8 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** The events of the last frame, as they were read. */
   batch: EventBatch | undefined
   readonly visitor: V
+  /** Whether at least one event had a time. */
+  hasTime = false
   readonly #route: Route
   /** The processors before the throttle, if there are any. */
   readonly #chain: Chain | undefined
@@ -70,9 +72,8 @@ export class Replay<V extends Visitor> implements FrameReader {
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
   #receivedAt = 0
-  /** The time of the previous event, and whether it was read from an event. */
+  /** The time of the previous event. */
   #now = 0
-  #hasTime = false
 
   /**
    * `time`: the field with the time; undefined: events count when they were received. `isBacklog`: for the processors
@@ -93,11 +94,6 @@ export class Replay<V extends Visitor> implements FrameReader {
     this.#route = route
     if (route.processors.length === 0) return
     this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i), isBacklog)
-  }
-
-  /** Whether at least one event had a time. */
-  get hasTime(): boolean {
-    return this.#hasTime
   }
 
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
@@ -153,18 +149,18 @@ export class Replay<V extends Visitor> implements FrameReader {
   /** Event `i` reaches the throttle, on as many paths. `#now` becomes its time, if it has one. */
   #arrive(batch: EventBatch, i: number, arrivals: number): void {
     const time = this.#timeOf(batch, i)
-    const back = this.#hasTime && time < this.#now ? this.#now - time : 0
+    const back = this.hasTime && time < this.#now ? this.#now - time : 0
     if (Number.isNaN(time)) this.timeless++
     else {
       this.#now = time
-      this.#hasTime = true
+      this.hasTime = true
     }
     if (back > 0) {
       this.backwards++
       this.furthestBackMs = Math.max(this.furthestBackMs, back)
     }
     if (this.events < SAMPLED_EVENTS) this.#sample(batch, i)
-    const slot = this.#hasTime ? this.slots.slot(this.#now) : NO_SLOT
+    const slot = this.hasTime ? this.slots.slot(this.#now) : NO_SLOT
     for (let n = 0; n < arrivals; n++) this.visitor.visit(batch, i, this.#now, slot, this.read)
     this.events += arrivals
     this.bytes += arrivals * batch.size(i)

@@ -89,14 +89,9 @@ export interface TrialResult {
   readonly over_time: TimeResult
 }
 
-export interface KeyResult {
+export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   /** Null: the bucket of the events without a key. */
   readonly key: string | null
-  readonly passed: number
-  readonly discarded: number
-  readonly excluded: number
-  readonly passed_bytes: number
-  readonly discarded_bytes: number
   /** Most events in one window, not counting excluded ones. With a limit this high, none is discarded. */
   readonly busiest: number
   /** When that window opened; null if there was none. */

@@ -32,7 +32,7 @@ class LimitSearch {
   /** The highest limit before the change, and the lowest one behind it; undefined if none was found yet. */
   #below: Tried | undefined
   #above: Tried | undefined
-  #isDone = false
+  isDone = false
 
   constructor(variant: Variant, goal: Goal) {
     this.variant = variant
@@ -43,10 +43,6 @@ class LimitSearch {
 
   get highest(): number {
     return HIGHEST[this.option]
-  }
-
-  get isDone(): boolean {
-    return this.#isDone
   }
 
   /** The limit that achieves the goal, and the next one that does not; undefined if there is none. */
@@ -84,7 +80,7 @@ class LimitSearch {
       this.#below = tried
     }
     const [low, high] = [this.#below?.limit ?? 0, this.#above?.limit ?? this.highest + 1]
-    this.#isDone = high - low <= 1
+    this.isDone = high - low <= 1
   }
 }
 

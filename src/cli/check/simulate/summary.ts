@@ -25,7 +25,9 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
     total('excluded', excluded),
     ...notes.map(row),
     ...results.flatMap(trial => searchFacts(trial, result)).map(row),
-    ...(events === 0 ? [] : ['', ...(only ? keyTable({ ...only, ...shown(only) }, style) : trialTable(result, style))]),
+    ...(events === 0
+      ? []
+      : ['', ...(only ? keyTable({ ...only, ...firstKeys(only, SHOWN_KEYS) }, style) : trialTable(result, style))]),
     '',
     yaml.trimEnd(),
   ]
@@ -52,9 +54,9 @@ export function searchFacts(trial: TrialResult, { events, excluded }: Simulation
   return [...facts, { name: 'costs', text: `${percent(all, events)} of all events pass${ofOthers}` }]
 }
 
-/** The first keys, and the sum of all others. */
-function shown({ by_key, others }: TrialResult): Pick<TrialResult, 'by_key' | 'others'> {
-  const rest = by_key.slice(SHOWN_KEYS)
+/** The `most` first keys, and the exact sum of all others. */
+export function firstKeys({ by_key, others }: TrialResult, most: number): Pick<TrialResult, 'by_key' | 'others'> {
+  const rest = by_key.slice(most)
   if (rest.length === 0) return { by_key, others }
   const sum = { keys: 0, passed: 0, discarded: 0, excluded: 0, passed_bytes: 0, discarded_bytes: 0, ...others }
   for (const key of rest) {
@@ -65,7 +67,7 @@ function shown({ by_key, others }: TrialResult): Pick<TrialResult, 'by_key' | 'o
     sum.passed_bytes += key.passed_bytes
     sum.discarded_bytes += key.discarded_bytes
   }
-  return { by_key: by_key.slice(0, SHOWN_KEYS), others: sum }
+  return { by_key: by_key.slice(0, most), others: sum }
 }
 
 /** One line for each trial. */

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { formatSize } from '../../../../lib/units.js'
-import type { KeyResult, OtherKeys, SimulationResult, TrialResult } from '../result.js'
-import { searchFacts } from '../summary.js'
+import type { KeyResult, SimulationResult, TrialResult } from '../result.js'
+import { firstKeys, searchFacts } from '../summary.js'
 import { amountText, count, inputName, keyName, limitText, number, percent, timeText, windowText } from '../words.js'
 import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } from './charts.js'
 import { type Cell, type Column, cut, escaped, factsSection, KEY_LENGTH, sortableTable } from './html.js'
@@ -216,8 +216,7 @@ const KEY_COLUMNS: readonly Column[] = [
 type KeyCounts = Pick<KeyResult, 'passed' | 'discarded' | 'excluded'>
 
 function keyTable(trial: TrialResult, most: number): string {
-  const shown = trial.by_key.slice(0, most)
-  const others = othersOf(trial, most)
+  const { by_key: shown, others } = firstKeys(trial, most)
   const rows = shown.map(({ key, busiest, busiest_at, ...counts }) => {
     const name = `<bdi>${escaped(cut(keyName({ key }), KEY_LENGTH))}</bdi>`
     return keyRow(name, counts, [number(busiest), busiest_at === null ? '' : timeText(busiest_at)])
@@ -234,17 +233,4 @@ function keyTable(trial: TrialResult, most: number): string {
 function keyRow(name: string, { passed, discarded, excluded }: KeyCounts, window: readonly string[]): Cell[] {
   const events = passed + discarded + excluded
   return [name, ...[events, passed, discarded, excluded].map(number), percent(discarded, events), ...window]
-}
-
-/** The exact sum of the keys that are not shown by name. */
-function othersOf({ by_key, others }: TrialResult, most: number): (KeyCounts & Pick<OtherKeys, 'keys'>) | undefined {
-  const unshown = by_key.slice(most)
-  if (unshown.length === 0) return others ?? undefined
-  const sum = (name: keyof KeyCounts) => unshown.reduce((sum, key) => sum + key[name], others?.[name] ?? 0)
-  return {
-    keys: unshown.length + (others?.keys ?? 0),
-    passed: sum('passed'),
-    discarded: sum('discarded'),
-    excluded: sum('excluded'),
-  }
 }
