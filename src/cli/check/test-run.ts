@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { AnyDefinition, Output, Source, SourceContext } from '../../core/component.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { MODIFIED } from '../../core/event/flags.js'
@@ -12,6 +11,7 @@ import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../lib/time.js'
+import { AS_OBJECTS } from './explain/event.js'
 import { withOwnBuckets } from './own-buckets.js'
 
 /** An event that left a component. */
@@ -23,7 +23,6 @@ export interface Left {
 
 /** How long nothing may be delivered although something could be. */
 const STUCK_MS = 30_000
-const MOST_LINE_BYTES = 64 * 1024 * 1024
 
 /** Replaces a source and emits the lines that it is given. */
 class GivenSource implements Source {
@@ -34,7 +33,7 @@ class GivenSource implements Source {
 
   constructor(options: Partial<SplitOptions>, context: SourceContext) {
     // Sources without an option for reading lines emit objects.
-    this.#options = { decode: JSON_OBJECTS, max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
+    this.#options = { ...AS_OBJECTS, ...options }
     this.#splitting = new Splitting(this.#options)
     this.#context = context
   }

@@ -4,6 +4,7 @@ import { beginning, wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
+import { untilInterrupted } from '../screen/interrupted.js'
 import type { DaemonOptions } from './daemon-socket.js'
 import { type DaemonView, rateOf, table, tableWithStates, terminalOf } from './daemon-view.js'
 import { findDaemon, viewOfDaemon } from './find-daemon.js'
@@ -28,18 +29,14 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
   const view = () => viewOfDaemon(daemon)
   const { width, height } = terminalOf(io)
-  const ended = new AbortController()
-  const onSignal = () => ended.abort()
-  process.once('SIGINT', onSignal)
-  process.once('SIGTERM', onSignal)
-  try {
+  await untilInterrupted(async signal => {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
-      const counting = keysOf(daemon.socket, before, intervalMs, ended.signal)
+      const counting = keysOf(daemon.socket, before, intervalMs, signal)
       // The next request notices if the daemon is gone.
       counting.catch(() => {})
-      await sleep(intervalMs, ended.signal)
-      if (ended.signal.aborted) break
+      await sleep(intervalMs, signal)
+      if (signal.aborted) break
       const now = await view()
       const others = otherLines(daemon.others, width)
       const text = [...others, screen(before, now, width, await counting)].join('\n')
@@ -48,10 +45,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
       )
       before = now
     }
-  } finally {
-    process.off('SIGINT', onSignal)
-    process.off('SIGTERM', onSignal)
-  }
+  })
   return EXIT.done
 }
 

@@ -6,6 +6,7 @@ import type { FieldPath } from '../../../core/event/field-path.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
 import { systemClock } from '../../../lib/time.js'
+import { untilInterrupted } from '../../screen/interrupted.js'
 import { parsePathFlag } from '../throttle-flags.js'
 import { type Arrivals, arrivalsOf } from './arrivals.js'
 import { Comparison, comparisonResult, comparisonText } from './compare.js'
@@ -195,19 +196,6 @@ function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOpti
 /** The path of the field with the time; auto: the first usual field that has one. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
   return time ?? (typeof time_field === 'string' ? time_field : 'auto')
-}
-
-/** Calls `work` with a signal that SIGINT and SIGTERM abort. */
-async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const controller = new AbortController()
-  const stop = () => controller.abort()
-  const signals = ['SIGINT', 'SIGTERM'] as const
-  for (const name of signals) process.once(name, stop)
-  try {
-    return await work(controller.signal)
-  } finally {
-    for (const name of signals) process.off(name, stop)
-  }
 }
 
 function checkReadable(path: string): void {
