@@ -8,7 +8,7 @@ import type { Origin } from '../../../core/event/origin.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { formatSize } from '../../../lib/units.js'
-import { KeyIds, OTHERS } from './key-ids.js'
+import { grown, KeyIds, OTHERS } from './key-ids.js'
 import { Replay, Twice, type Visitor } from './replay.js'
 import type { Route } from './subject.js'
 import { type SummaryStyle, tableLines } from './summary.js'
@@ -112,17 +112,11 @@ export class Comparison extends Twice<Passes> {
       const { batches, indices, ids } = one.visitor
       const id = batches[i] ? ids.id(batches[i]!, indices[i]!) : ids.id(one.batch!, i)
       const at = id * WIDTH + (passes > otherPasses ? THIS : OTHER)
-      if (at >= this.#columns.length) this.#grow()
+      if (at >= this.#columns.length) this.#columns = grown(this.#columns, (id + 1) * WIDTH)
       const times = Math.abs(passes - otherPasses)
       this.#columns[at]! += times
       this.#columns[at + 1]! += times * one.batch!.size(i)
     }
-  }
-
-  #grow(): void {
-    const larger = new Float64Array(this.#columns.length * 2)
-    larger.set(this.#columns)
-    this.#columns = larger
   }
 
   /** The keys with the largest differences, and the exact sum of all others; null if there are none. */

@@ -59,3 +59,10 @@ export class KeyIds {
 function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
 }
+
+/** Numbers by the id of a key, with room for `least` of them. */
+export function grown(numbers: Float64Array, least: number): Float64Array<ArrayBuffer> {
+  const larger = new Float64Array(Math.max(numbers.length * 2, least))
+  larger.set(numbers)
+  return larger
+}

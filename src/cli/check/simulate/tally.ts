@@ -1,5 +1,5 @@
 import { DISCARD, EXCLUDED } from '../../../components/throttle/decisions.js'
-import { type KeyIds, OTHERS } from './key-ids.js'
+import { grown, type KeyIds, OTHERS } from './key-ids.js'
 import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
@@ -53,7 +53,7 @@ export class TrialTally {
   /** Counts an event. `slot`: -1 if no event had a time yet. */
   add(id: number, outcome: Outcome, bytes: number, time: number, slot: number): void {
     const at = id * TALLY_WIDTH
-    if (at >= this.#columns.length) this.#grow(at)
+    if (at >= this.#columns.length) this.#columns = grown(this.#columns, at + TALLY_WIDTH)
     const columns = this.#columns
     const column = outcome === EXCLUDED ? LEFT_OUT : outcome === DISCARD ? DISCARDED : PASSED
     columns[at + column]!++
@@ -71,12 +71,6 @@ export class TrialTally {
     if (demand <= columns[at + BUSIEST]!) return
     columns[at + BUSIEST] = demand
     columns[at + BUSIEST_AT] = columns[at + OPENED]!
-  }
-
-  #grow(at: number): void {
-    const larger = new Float64Array(Math.max(this.#columns.length * 2, at + TALLY_WIDTH))
-    larger.set(this.#columns)
-    this.#columns = larger
   }
 
   /** The sum of a column over all keys. */
@@ -169,11 +163,7 @@ export class HeavyKeys {
 
   /** Counts an event that was discarded. */
   add(id: number, slot: number): void {
-    if (id >= this.#totals.length) {
-      const totals = new Float64Array(Math.max(this.#totals.length * 2, id + 1))
-      totals.set(this.#totals)
-      this.#totals = totals
-    }
+    if (id >= this.#totals.length) this.#totals = grown(this.#totals, id + 1)
     const total = ++this.#totals[id]!
     const row = this.#rows.get(id) ?? this.#rowFor(id, total)
     if (row !== undefined) this.#table.cells[slot * this.#table.width + row]!++
