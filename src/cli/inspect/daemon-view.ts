@@ -16,18 +16,9 @@ export interface DaemonView extends Omit<Status, 'at' | 'series'> {
   readonly series: Series
 }
 
-/** Asks a daemon for its state. */
-export async function viewDaemon(socket: string): Promise<DaemonView> {
-  return viewAt(await statusAt(socket))
-}
-
 /** The state of a daemon that has just answered. */
-export function viewAt(status: Status): DaemonView {
-  return viewOf(status, systemClock.now() / 1000)
-}
-
-export function viewOf({ series, at: time, ...status }: Status, at = 0): DaemonView {
-  return { ...status, at, wall: Date.parse(time), series: new Series(series) }
+export function viewOf({ series, at: time, ...status }: Status): DaemonView {
+  return { ...status, at: systemClock.now() / 1000, wall: Date.parse(time), series: new Series(series) }
 }
 
 /** The document of /status. */

@@ -8,7 +8,7 @@ import type { Status } from '../../daemon/status/status.js'
 import { dataDirIn } from '../../engine/config/load.js'
 import { shellWord } from '../../lib/shell-word.js'
 import { type DaemonOptions, findSocket, type OtherDaemons, otherDaemons, usualSocket } from './daemon-socket.js'
-import { type DaemonView, statusAt, viewAt } from './daemon-view.js'
+import { statusAt } from './daemon-view.js'
 
 /** A running daemon. */
 export interface Daemon {
@@ -40,25 +40,15 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
   }))
   // The mistake may be in data_dir, so what answers there may be another daemon.
   for (const path of [socketPath(dataDir), usualSocket(env)])
-    if (path !== undefined && existsSync(path) && (await configAt(path)) === resolve(config))
-      return { socket: path, mistakes }
+    if (path !== undefined && existsSync(path)) {
+      const status = await statusAt(path).catch(() => undefined)
+      if (status?.config === resolve(config)) return { socket: path, mistakes }
+    }
   throw new ConfigError(problems)
-}
-
-async function configAt(socket: string): Promise<string | undefined> {
-  return statusAt(socket).then(
-    ({ config }) => config,
-    () => undefined,
-  )
 }
 
 /** The document of /status, with the mistakes first. */
 export async function statusOf({ socket, mistakes }: Daemon): Promise<Status> {
   const status = await statusAt(socket)
   return { ...status, problems: [...mistakes, ...status.problems] }
-}
-
-/** The state of the daemon now, with the mistakes first. */
-export async function viewOfDaemon(daemon: Daemon): Promise<DaemonView> {
-  return viewAt(await statusOf(daemon))
 }

@@ -9,7 +9,7 @@ import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, rateOf, stateOf, viewDaemon } from './daemon-view.js'
+import { type DaemonView, rateOf, stateOf, statusAt, viewOf } from './daemon-view.js'
 import { intervalOf } from './screen-parts.js'
 
 /** One component of the graph. */
@@ -155,7 +155,7 @@ export interface Live {
 /** Inspects the daemon twice, `intervalMs` apart. */
 async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<Live> {
   const socket = findSocket(options, env)
-  const view = () => viewDaemon(socket)
+  const view = async () => viewOf(await statusAt(socket))
   const before = await view()
   await sleep(intervalMs)
   return liveBetween(before, await view())

@@ -6,8 +6,8 @@ import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
 import { untilInterrupted } from '../screen/interrupted.js'
 import type { DaemonOptions } from './daemon-socket.js'
-import { type DaemonView, rateOf, table, tableWithStates, terminalOf } from './daemon-view.js'
-import { findDaemon, viewOfDaemon } from './find-daemon.js'
+import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
+import { findDaemon, statusOf } from './find-daemon.js'
 import { backlogLines, bottleneckLines, intervalOf, managedLine, otherLines, waitLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
@@ -27,7 +27,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')
   const daemon = await findDaemon(options, io.env)
-  const view = () => viewOfDaemon(daemon)
+  const view = async () => viewOf(await statusOf(daemon))
   const { width, height } = terminalOf(io)
   await untilInterrupted(async signal => {
     let before = await view()
