@@ -1,11 +1,11 @@
 import { setMaxListeners } from 'node:events'
-import type { Logger } from 'pino'
 import type { ComponentMetrics } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
-import { Backoff, type Random } from '../../../lib/backoff.js'
+import { Backoff } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
-import { type after, type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
+import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
+import type { DeliveryContext } from './delivery.js'
 
 /** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
 const CHECK_EVERY_MS = 1000
@@ -45,10 +45,7 @@ export interface OutageState {
   readonly past: PastOutage | undefined
 }
 
-export interface AttemptsContext {
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: Random
+export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' | 'random' | 'after' | 'outage'> {
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
@@ -56,10 +53,6 @@ export interface AttemptsContext {
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
   readonly retried: (reason: string) => void
-  /** Timers; default: lib/time.ts. */
-  readonly after?: typeof after | undefined
-  /** State of deliveries to the same destination before a reload. */
-  readonly outage?: OutageState | undefined
 }
 
 export interface RetryLimits {

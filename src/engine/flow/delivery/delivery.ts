@@ -88,20 +88,16 @@ export class Delivery extends BatchQueue {
       this.#partitions = new Partitions((batch, i) => destination.partitionOf!(batch, i), batcher)
     this.#batcher = this.#partitions ?? batcher()
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
-    const { log, clock, random, counters, metrics, outage } = context
+    const { clock, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Failed attempts that are retried.'
     this.#attempts = new Attempts({
-      log,
-      clock,
-      random,
+      ...context,
       timeout: options.timeout,
       retry: options.retry,
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: kind => counters.failed(kind),
       retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
-      after: context.after,
-      outage,
     })
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
     this.#attempts.show(metrics)

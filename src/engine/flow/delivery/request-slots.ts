@@ -1,5 +1,5 @@
-import type { ComponentMetrics } from '../../../core/component.js'
 import { Busy, showUtilization } from '../busy.js'
+import type { DeliveryContext } from './delivery.js'
 
 /** Limits the concurrent requests of several destinations together. */
 export interface RequestPool {
@@ -9,11 +9,6 @@ export interface RequestPool {
   end(first: boolean, bytes: number): void
   /** Calls `again` when there is room for the first request of a destination. */
   wait(again: () => void): void
-}
-
-export interface SlotsContext {
-  readonly requests?: RequestPool | undefined
-  readonly metrics: Pick<ComponentMetrics, 'gauge'>
 }
 
 /**
@@ -30,11 +25,11 @@ export class RequestSlots {
   #waits = false
 
   /** `again` is called when there is room for a request that had none. */
-  constructor(max: number, context: SlotsContext, again: () => void) {
+  constructor(max: number, { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>, again: () => void) {
     this.#max = max
-    this.#pool = context.requests
+    this.#pool = requests
     this.#again = again
-    showUtilization(context.metrics, this.#busy)
+    showUtilization(metrics, this.#busy)
   }
 
   get idle(): boolean {
