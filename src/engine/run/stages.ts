@@ -1,31 +1,21 @@
-import type { Logger } from 'pino'
 import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Origin } from '../../core/event/origin.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { ComponentConfig } from '../config/load.js'
 import { showUtilization } from '../flow/busy.js'
-import type { ComponentCounters } from '../flow/counters.js'
-import type { DiskAllowance } from '../flow/disk-allowance.js'
+import type { StageContext } from '../flow/stage.js'
 import type { Left, WaitingBatches } from '../flow/waiting.js'
-import { openDeadLetters } from './dead-letter/queue.js'
+import { type DeadLetterEnvironment, openDeadLetters } from './dead-letter/queue.js'
 import { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
 import type { Comparison } from './same-components.js'
 import type { SourceRun } from './source-run.js'
 
-export interface ProcessorEnvironment {
-  readonly log: Logger
+export interface ProcessorEnvironment
+  extends DeadLetterEnvironment,
+    Pick<StageContext, 'clock' | 'origin' | 'readsAgain' | 'isOnce'> {
   readonly clock: TimerClock
-  readonly metrics: ComponentCounters
-  /** Of the events that the processor creates. */
-  readonly origin: Origin
   readonly dataDir: string
-  readonly disk: DiskAllowance | undefined
-  /** Whether a source reads again what was given back. */
-  readonly readsAgain: (source: string) => boolean
-  /** Whether a source cannot read again what it has sent. */
-  readonly isOnce: (source: string) => boolean
 }
 
 /** A reload takes a processor that works on a batch for longer than this for one that hangs. */
@@ -56,10 +46,9 @@ export class Stages {
   ): Promise<ProcessorRun> {
     const { Stage } = await import('../flow/stage.js')
     const { id, plan = {}, onError = 'pass' } = config
-    const { log, clock, metrics, origin, dataDir, readsAgain, isOnce } = environment
+    const { metrics, dataDir } = environment
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
-    const known = { id, log, clock, metrics, origin, onError, deadLetters, readsAgain, isOnce }
-    const stage = new Stage(processor, plan, known)
+    const stage = new Stage(processor, plan, { ...environment, id, onError, deadLetters })
     metrics.holds = () => stage.holds()
     metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
