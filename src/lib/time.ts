@@ -132,6 +132,20 @@ export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)
 }
 
+/** A promise, and what resolves it. Node.js has this from version 22 on, as `Promise.withResolvers`. */
+export interface Deferred {
+  readonly promise: Promise<void>
+  readonly resolve: () => void
+}
+
+export function deferred(): Deferred {
+  let resolve = () => {}
+  const promise = new Promise<void>(done => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
 /** Resolves when the signal aborts. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise(resolve => {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Engine } from '../../engine/run/engine.js'
-import { deadline } from '../../lib/time.js'
+import { deadline, deferred } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { onHeldSignal } from './early-signals.js'
 
@@ -11,10 +11,7 @@ export function onSignals(
   log: Logger,
   message = 'stopping: sources stop; events that were read are delivered, or read again after the next start',
 ): { second: Promise<void>; remove: () => void } {
-  let leave = () => {}
-  const second = new Promise<void>(resolve => {
-    leave = resolve
-  })
+  const { promise: second, resolve: leave } = deferred()
   let stopping: { clear: () => void } | undefined
   const onSignal = (signal: NodeJS.Signals) => {
     if (stopping) return leave()

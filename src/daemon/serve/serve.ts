@@ -8,7 +8,7 @@ import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { ServiceOptions } from '../../engine/config/service-options.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
-import { systemClock } from '../../lib/time.js'
+import { deferred, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
 import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
@@ -115,10 +115,7 @@ async function serveOpened(
   })
   servers.push(app.server)
   let ending = false
-  let leave = () => {}
-  const left = new Promise<void>(resolve => {
-    leave = resolve
-  })
+  const { promise: left, resolve: leave } = deferred()
   const signals = onSignals(
     {
       stop(limit) {

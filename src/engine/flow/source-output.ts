@@ -7,6 +7,7 @@ import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
+import { type Deferred, deferred } from '../../lib/time.js'
 import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
@@ -83,7 +84,7 @@ export class SourceOutput implements Output {
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: `send` waits for this promise. */
-  #gate: { promise: Promise<void>; open: () => void } | undefined
+  #gate: Deferred | undefined
   /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
   /** Whether events were given back to the source during the current replacement, or the last one. */
@@ -242,11 +243,7 @@ export class SourceOutput implements Output {
     if (this.#gate) return
     this.#gaveBack = false
     this.#resendsAll = false
-    let open = () => {}
-    const promise = new Promise<void>(resolve => {
-      open = resolve
-    })
-    this.#gate = { promise, open }
+    this.#gate = deferred()
   }
 
   /**
@@ -285,7 +282,7 @@ export class SourceOutput implements Output {
     }
     const gate = this.#gate
     this.#gate = undefined
-    gate?.open()
+    gate?.resolve()
   }
 
   /** Whether downstream components have seen events that they, or their successors, will receive again. */
@@ -310,7 +307,7 @@ export class SourceOutput implements Output {
     // The components behind it have ended, and no others have been attached.
     if (gate) this.#isOver = true
     this.#gate = undefined
-    gate?.open()
+    gate?.resolve()
   }
 }
 

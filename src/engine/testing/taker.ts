@@ -3,6 +3,7 @@ import type { Checkpoints, Output } from '../../core/component.js'
 import { Ack, type AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Fields } from '../../core/event/event.js'
+import { type Deferred, deferred } from '../../lib/time.js'
 
 /** Takes what a source sends. Settles it on request, and has room as long as `room` is open. */
 export class Taker implements Output {
@@ -10,7 +11,7 @@ export class Taker implements Output {
   readonly unsettled: Ack[] = []
   /** How batches are settled at once; undefined: by `settle`. */
   settlesAs: AckStatus | undefined
-  #room: { promise: Promise<void>; open: () => void } | undefined
+  #room: Deferred | undefined
 
   constructor(settlesAs?: AckStatus) {
     this.settlesAs = settlesAs
@@ -36,15 +37,11 @@ export class Taker implements Output {
 
   /** From now on there is no room. */
   block(): void {
-    let open = () => {}
-    const promise = new Promise<void>(resolve => {
-      open = resolve
-    })
-    this.#room = { promise, open }
+    this.#room = deferred()
   }
 
   unblock(): void {
-    this.#room?.open()
+    this.#room?.resolve()
     this.#room = undefined
   }
 

@@ -1,6 +1,6 @@
 import type { Level, Logger } from 'pino'
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
-import { after, every } from '../../../lib/time.js'
+import { after, deferred, every } from '../../../lib/time.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import type { Refusal } from '../../../net/http/server/refusal.js'
 import { NotHosted } from '../hosted-config.js'
@@ -51,7 +51,7 @@ export class AccountProcess {
   readonly #link: Link
   readonly #waiting = new Map<number, Waiting>()
   readonly #stopWatching: readonly (() => void)[]
-  readonly #gone: Promise<void>
+  readonly #gone = deferred()
   /** All that were ever to run in it. */
   readonly #pipelines = new Set<string>()
   /** Who hears of the state of a pipeline. */
@@ -69,15 +69,11 @@ export class AccountProcess {
 
   constructor(start: StartLink, options: ProcessOptions) {
     this.#options = options
-    let gone = () => {}
-    this.#gone = new Promise(resolve => {
-      gone = resolve
-    })
     this.#link = start(options.account, {
       message: message => this.#receive(message),
       ended: ({ outOfMemory, text }) => {
         this.#ended(outOfMemory ? 'memory' : 'crashed', text)
-        gone()
+        this.#gone.resolve()
       },
     })
     const checkMs = Math.min(LOOK_MS, options.deadlineMs / CHECKS)
@@ -134,9 +130,9 @@ export class AccountProcess {
       this.#isEnding = true
       this.#link.end()
       const cancel = after(END_MS, () => this.#link.kill())
-      void this.#gone.then(cancel)
+      void this.#gone.promise.then(cancel)
     }
-    await this.#gone
+    await this.#gone.promise
   }
 
   /** Ends it at once; the service is ending. */
