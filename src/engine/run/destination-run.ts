@@ -2,6 +2,7 @@ import { codecsIn } from '../../core/codec.js'
 import type { ComponentContext, Destination } from '../../core/component.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
 import { LogLimit } from '../../lib/log-limit.js'
+import type { Clock } from '../../lib/time.js'
 import type { ComponentConfig } from '../config/load.js'
 import { type ComponentCounters, sum } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
@@ -11,7 +12,7 @@ import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
 import { type Watched, watched } from './measure/progress.js'
-import type { Runtime } from './runtime.js'
+import type { DestinationState, Runtime } from './runtime.js'
 import { pathOf } from './state/inventory.js'
 
 interface DestinationParts extends Pick<ComponentContext, 'log'> {
@@ -193,5 +194,27 @@ function reportLeftOut(
         'left a value out of a record, since it does not fit its field; compare the events with the definition'
       log.warn({ code: 'SLUICE_VALUE_LEFT_OUT', codec: codec.name, field, ...limited }, text)
     }
+  }
+}
+
+const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
+
+/** The state of a destination and of its current outage. */
+export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
+  const { state, reason, outage, oldestAt } = delivery
+  const now = clock.now()
+  const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
+  const failures = FAILING.includes(state) ? outage.failures : undefined
+  const { past } = outage
+  return {
+    id,
+    state,
+    reason,
+    ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
+    ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
+    ...(past && {
+      last_outage: { since: at(past.since), until: at(past.until), failures: past.failures, error: past.error },
+    }),
+    ...(oldestAt !== undefined && { oldest_event: new Date(oldestAt).toISOString() }),
   }
 }

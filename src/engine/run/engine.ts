@@ -27,13 +27,11 @@ import { SteadyClock } from '../flow/steady-clock.js'
 import type { WaitingBatches } from '../flow/waiting.js'
 import { isOnHold, type Stuck, stuckOf } from './blocked.js'
 import { openDeadLetters, RejectedOutput } from './dead-letter/queue.js'
-import { DestinationRun } from './destination-run.js'
+import { DestinationRun, destinationState } from './destination-run.js'
 import { HandoverStates } from './handover-states.js'
 import { isRead, Links } from './links.js'
-import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
 import type { Watched } from './measure/progress.js'
-import { isOnlyCopied } from './only-copied.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
@@ -548,4 +546,14 @@ function stateFolder(dataDir: string, id: string, { disk, processorClock }: Runt
     // All of it is needed, so nothing can be released.
     count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : () => {}),
   }
+}
+
+/** Whether all that runs copies lines as they were read and looks at no field, so that lines need not be decoded. */
+function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
+  return [...processors, ...destinations].every(({ definition, options, delivery }) => {
+    const copies = definition.copiesLines?.(options) === true
+    const fields = definition.usesFields?.(options) ?? []
+    // Records of a disk buffer say what was decoded.
+    return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
+  })
 }
