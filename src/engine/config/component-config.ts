@@ -28,7 +28,7 @@ import {
   shapeOf,
   unwrapped,
 } from './schema.js'
-import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './yaml/node.js'
+import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
 /** Sections that are no option of a component: their line has too many spaces. */
@@ -72,6 +72,12 @@ export interface Draft {
   readonly inputs: readonly { readonly text: string; readonly node: ConfigNode }[]
   /** Undefined if it is invalid. */
   readonly config: ComponentConfig | undefined
+}
+
+/** Reports a problem, or a warning, at an option of a component; an empty `path` is the component itself. */
+export function report(to: Problems, { kind, id, entry }: Draft, path: Path, message: string): void {
+  const place = path.length === 0 ? entry.key : placeOf(locate(entry.value, path, entry.key))
+  to.add(place, [SECTIONS[kind], id, ...path], message)
 }
 
 export class ComponentReader {

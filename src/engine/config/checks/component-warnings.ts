@@ -2,7 +2,7 @@ import type { Codec } from '../../../core/codec.js'
 import { codecOf, loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { Kind } from '../../../core/component.js'
 import type { EventFields, TimeSearch } from '../../../core/event/event-fields.js'
-import type { Draft } from '../component-config.js'
+import { type Draft, report } from '../component-config.js'
 import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
@@ -106,8 +106,7 @@ function withoutEnvironment(node: ConfigNode, message: string): string {
 /** Reports processors that look for the time of events from sources whose lines have none. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
-    const { config, entry, kind, id } = draft
-    const search = config?.definition.findsTime?.(config.options as never)
+    const search = draft.config?.definition.findsTime?.(draft.config.options as never)
     if (!search) continue
     const upstream = upstreamOf(draft, drafts)
     if (upstream.some(({ kind, config }) => kind === 'processor' && adds(config, search))) continue
@@ -115,7 +114,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
     if (without.length === 0) continue
     const names = without.map(source => source.id).join(', ')
     const text = `finds no time in the lines of ${names}, whose events count when they arrive, as on the clock; set decode in ${names} if the lines have fields, or parse them in between, or else on_backlog in the place of ${search.option}`
-    warnings.add(placeOf(locate(entry.value, [search.option], entry.key)), [SECTIONS[kind], id, search.option], text)
+    report(warnings, draft, [search.option], text)
   }
 }
 

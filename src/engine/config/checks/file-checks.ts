@@ -1,9 +1,8 @@
 import { Codec } from '../../../core/codec.js'
-import type { OptionProblem } from '../../../core/component.js'
 import { errorCode, errorText, type FileProblem } from '../../../core/errors.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../../net/tls-check.js'
-import type { Draft } from '../component-config.js'
+import { type Draft, report } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path, placeOf, SourceText } from '../yaml/node.js'
@@ -60,7 +59,7 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
     if (config) checkCodecs(draft, config.options as object, found)
     for (const problem of (await config?.definition.checkFiles?.(config.options)) ?? []) {
       if ('file' in problem) addFileProblem(draft, problem, found)
-      else addOptionProblem(draft, problem, found)
+      else report(problem.isWarning ? found.warnings : found.problems, draft, problem.path, problem.message)
     }
   }
 }
@@ -83,23 +82,15 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
   }
 }
 
-function addOptionProblem({ id, kind, entry }: Draft, problem: OptionProblem, { problems, warnings }: Found): void {
-  const { path, message, isWarning } = problem
-  const to = isWarning ? warnings : problems
-  to.add(placeOf(locate(entry.value, path, entry.key)), [SECTIONS[kind], id, ...path], message)
-}
-
 /** Codecs read files, too. */
-function checkCodecs({ kind, id, entry }: Draft, options: object, { problems, warnings }: Found): void {
+function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue
     try {
       value.load?.()
     } catch (error) {
       const isMissing = errorCode((error as Error).cause) !== undefined
-      const place = placeOf(locate(entry.value, [option], entry.key))
-      const found = isMissing ? warnings : problems
-      found.add(place, [SECTIONS[kind], id, option], errorText(error))
+      report(isMissing ? warnings : problems, draft, [option], errorText(error))
     }
   }
 }

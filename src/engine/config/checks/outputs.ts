@@ -5,7 +5,7 @@ import type { Fault } from '../../../core/errors.js'
 import { fileIdentity, finalPath } from '../../../lib/files/final-path.js'
 import { irregular } from '../../../lib/files/regular-file.js'
 import { fileSystems } from '../../../lib/files/remote/file-systems.js'
-import type { ComponentConfig, Draft } from '../component-config.js'
+import { type ComponentConfig, type Draft, report } from '../component-config.js'
 import { sourcesOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, type MapNode, type Place, placeOf, placeText } from '../yaml/node.js'
@@ -201,15 +201,15 @@ export function checkRenames(
   problems: Problems,
 ): void {
   const successors = new Map<string, string>()
-  for (const { id, kind, entry, config } of drafts.values()) {
+  for (const draft of drafts.values()) {
+    const { id, kind, config } = draft
     const from = config?.renamedFrom
     if (from === undefined) continue
-    const at = placeOf(locate(entry.value, ['renamed_from'], entry.key))
-    const path = [SECTIONS[kind], id, 'renamed_from']
+    const add = (message: string) => report(problems, draft, ['renamed_from'], message)
     const key = `${kind} ${from}`
     const successor = successors.get(key)
-    if (drafts.get(from)?.kind === kind) problems.add(at, path, `the ${kind} ${from} is still configured`)
-    else if (successor !== undefined) problems.add(at, path, `${successor} takes over what ${from} left already`)
+    if (drafts.get(from)?.kind === kind) add(`the ${kind} ${from} is still configured`)
+    else if (successor !== undefined) add(`${successor} takes over what ${from} left already`)
     successors.set(key, id)
   }
   const entry = root.entries.get('discard_orphans')

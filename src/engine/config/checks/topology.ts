@@ -1,6 +1,6 @@
 import { REJECTED } from '../../../core/options/delivery-options.js'
 import { DISCARDED, UNROUTED } from '../../../core/processor.js'
-import type { Draft } from '../component-config.js'
+import { type Draft, report } from '../component-config.js'
 import { missingOutput, splitInput } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
@@ -56,8 +56,7 @@ export function checkTopology(
     if (unknown || draft.kind === 'destination') continue
     for (const { option, output, what } of draft.config?.plan?.expects ?? []) {
       if (side.has(`${draft.id}.${output}`)) continue
-      const at = placeOf(locate(draft.entry.value, [option], draft.entry.key))
-      warnings.add(at, [...pathOf(draft), option], unreadText(`${draft.id}.${output}`, `where ${what} go`))
+      report(warnings, draft, [option], unreadText(`${draft.id}.${output}`, `where ${what} go`))
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
@@ -65,7 +64,7 @@ export function checkTopology(
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
-    warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
+    report(warnings, draft, [], `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }
 }
 
@@ -148,7 +147,7 @@ function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Probl
     const single = draft.definition?.single
     if (single === undefined) continue
     const reader = first.get(single)
-    if (reader) problems.add(draft.entry.key, pathOf(draft), `there is one ${single} only, and ${reader.id} reads it`)
+    if (reader) report(problems, draft, [], `there is one ${single} only, and ${reader.id} reads it`)
     else first.set(single, draft)
   }
 }
@@ -192,11 +191,8 @@ function checkCopies(connections: Connections, problems: Problems): void {
     if (draft.kind !== 'source' || count <= most) continue
     const number = count >= COUNTLESS ? 'more than 10^12' : String(count)
     const joins = joinsBehind(draft, connections, copies)
-    problems.add(
-      draft.entry.key,
-      [SECTIONS[draft.kind], draft.id],
-      `one of its events would be copied ${number} times (at most ${most} are allowed), because these components and others read several components that read each other: ${joins.join(', ')}; remove inputs that bring the same events twice`,
-    )
+    const text = `one of its events would be copied ${number} times (at most ${most} are allowed), because these components and others read several components that read each other: ${joins.join(', ')}; remove inputs that bring the same events twice`
+    report(problems, draft, [], text)
   }
 }
 
