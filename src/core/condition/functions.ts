@@ -97,29 +97,22 @@ class CaseReader extends FieldReader {
 }
 
 /** All functions by name, in the order of the reference. */
-export const FUNCTIONS: ReadonlyMap<string, ConditionFunction> = new Map<string, ConditionFunction>([
-  [
-    'length',
-    {
+export const FUNCTIONS: ReadonlyMap<string, ConditionFunction> = new Map(
+  Object.entries<ConditionFunction>({
+    length: {
       text: 'the number of characters of a text, of items of an array, or of fields of an object',
       reader: (path, inner) => new LengthReader(path, inner),
     },
-  ],
-  [
-    'lower',
-    {
+    lower: {
       text: 'a text in lower case',
       reader: (path, inner) => new CaseReader(path, inner, text => text.toLowerCase(), 0x41),
     },
-  ],
-  [
-    'upper',
-    {
+    upper: {
       text: 'a text in upper case',
       reader: (path, inner) => new CaseReader(path, inner, text => text.toUpperCase(), 0x61),
     },
-  ],
-])
+  }),
+)
 
 /** The operand as it is written. */
 export function operandText({ path, functions }: Operand): string {

@@ -186,6 +186,7 @@ const comparison = (text: string, compile: (value: string) => ValueTest): Operat
   text,
   compile: ([value]) => compile(value!),
 })
+const ordered = (text: string, holds: (order: number) => boolean) => comparison(text, ordering(holds))
 const check = (text: string, compile: () => ValueTest): Operator => ({ takes: 'nothing', text, compile })
 const list = (text: string, compile: Operator['compile']): Operator => ({ takes: 'list', text, compile })
 
@@ -206,34 +207,10 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['is_boolean', check('true or false', isKind(BOOLEAN))],
   ['is_array', check('an array', isKind(ARRAY))],
   ['is_object', check('an object', isKind(OBJECT_VALUE))],
-  [
-    'greater',
-    comparison(
-      'a value above the given one',
-      ordering(order => order > 0),
-    ),
-  ],
-  [
-    'greater_or_equal',
-    comparison(
-      'a value equal to or above the given one',
-      ordering(order => order >= 0),
-    ),
-  ],
-  [
-    'less',
-    comparison(
-      'a value below the given one',
-      ordering(order => order < 0),
-    ),
-  ],
-  [
-    'less_or_equal',
-    comparison(
-      'a value equal to or below the given one',
-      ordering(order => order <= 0),
-    ),
-  ],
+  ['greater', ordered('a value above the given one', order => order > 0)],
+  ['greater_or_equal', ordered('a value equal to or above the given one', order => order >= 0)],
+  ['less', ordered('a value below the given one', order => order < 0)],
+  ['less_or_equal', ordered('a value equal to or below the given one', order => order <= 0)],
   ['regex_match', comparison('a text in which the regular expression matches', regexMatch)],
   ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])
