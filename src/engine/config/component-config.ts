@@ -302,25 +302,19 @@ function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
 ): Record<'inputs' | 'options' | 'delivery' | 'common', MapNode> {
-  const inputs = new Map<string, Entry>()
-  const options = new Map<string, Entry>()
-  const delivery = new Map<string, Entry>()
-  const common = new Map<string, Entry>()
   const commonShape = definition ? commonSchema(definition.kind).shape : {}
   const deliveryShape = definition?.kind === 'destination' ? deliverySchema(definition).shape : {}
-  for (const [key, entry] of node.entries) {
-    if (key === 'type') continue
-    if (key === 'inputs' && definition?.kind !== 'source') inputs.set(key, entry)
-    else if (Object.hasOwn(commonShape, key)) common.set(key, entry)
-    else if (Object.hasOwn(deliveryShape, key)) delivery.set(key, entry)
-    else options.set(key, entry)
+  const partOf = (key: string) => {
+    if (key === 'type') return undefined
+    if (key === 'inputs' && definition?.kind !== 'source') return 'inputs'
+    if (Object.hasOwn(commonShape, key)) return 'common'
+    return Object.hasOwn(deliveryShape, key) ? 'delivery' : 'options'
   }
-  return {
-    inputs: { ...node, entries: inputs },
-    options: { ...node, entries: options },
-    delivery: { ...node, entries: delivery },
-    common: { ...node, entries: common },
-  }
+  const part = (name: string) => ({
+    ...node,
+    entries: new Map([...node.entries].filter(([key]) => partOf(key) === name)),
+  })
+  return { inputs: part('inputs'), options: part('options'), delivery: part('delivery'), common: part('common') }
 }
 
 /** If a definition declares a delivery option itself, its value also applies to the delivery. */
