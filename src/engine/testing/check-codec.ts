@@ -5,7 +5,7 @@ import { SLOT, WantedNames } from '../../lib/formats/json-scan.js'
 import { FramedSplitter } from '../../lib/lines/framed-splitter.js'
 import { batchOf } from './batches.js'
 import { agreesWithFields } from './codec-agreement.js'
-import { Findings, optionsOf } from './findings.js'
+import { type Findings, findingsOf, optionsOf } from './findings.js'
 
 /** Where lines come from in these checks. */
 const FROM = { path: '/x', peer: '192.0.2.7', host: 'h', receivedAt: 1e12 }
@@ -37,12 +37,11 @@ export async function checkCodec(definition: CodecDefinition): Promise<string[]>
   for (const example of definition.examples)
     for (const [name, check] of Object.entries(CHECKS)) {
       const title = `${definition.name}, ${example.title}: ${name}`
-      const found = new Findings()
-      await found.during(title, () => {
+      const found = await findingsOf(title, own => {
         const codec = definition.create(definition.options.parse(optionsOf(example.yaml)) as never)
-        check({ codec, example, found })
+        check({ codec, example, found: own })
       })
-      all.push(...found.list.map(text => (text.startsWith(title) ? text : `${title}: ${text}`)))
+      all.push(...found)
     }
   return all
 }

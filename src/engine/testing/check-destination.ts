@@ -12,7 +12,7 @@ import { ComponentCounters } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
 import { Delivery } from '../flow/delivery/delivery.js'
 import { batchOf } from './batches.js'
-import { Findings, until } from './findings.js'
+import { type Findings, findingsOf, until } from './findings.js'
 
 /** How long after its delivery an event may arrive. */
 const LATE_MS = 2000
@@ -47,16 +47,14 @@ const CHECKS: Readonly<Record<string, Check>> = {
  * have `.message` with `event-N`. Resolves with what does not hold; nothing: it conforms.
  */
 export async function checkDestination(definition: DestinationDefinition, open: Open): Promise<string[]> {
-  const found = new Findings()
+  const all: string[] = []
   for (const [name, check] of Object.entries(CHECKS)) {
-    const own = new Findings()
-    const output = await open()
-    const opened = new Opened(definition, output)
-    await own.during(name, () => check(opened, own))
-    await own.during(name, () => opened.close())
-    found.list.push(...own.list.map(text => `${definition.type}: ${text.startsWith(name) ? text : `${name}: ${text}`}`))
+    const title = `${definition.type}: ${name}`
+    const opened = new Opened(definition, await open())
+    all.push(...(await findingsOf(title, found => check(opened, found))))
+    all.push(...(await findingsOf(title, () => opened.close())))
   }
-  return found.list
+  return all
 }
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)

@@ -8,8 +8,9 @@ import type { AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Example } from '../../core/explain.js'
 import { outputNames } from '../../core/processor.js'
+import type { Stage } from '../flow/stage.js'
 import { batchOf, linesOf } from './batches.js'
-import { Findings, optionsOf } from './findings.js'
+import { type Findings, findingsOf, optionsOf } from './findings.js'
 import { settle } from './manual-time.js'
 import { loadedStageOf } from './stage.js'
 
@@ -44,17 +45,15 @@ const CHECKS: Readonly<Record<string, Check>> = {
  * back-pressure, stop and reload. Resolves with what does not hold; nothing: it conforms.
  */
 export async function checkProcessor(definition: Processor): Promise<string[]> {
-  const found = new Findings()
+  const all: string[] = []
   for (const example of definition.examples)
     await withFiles(example, async placed => {
       for (const [name, check] of Object.entries(CHECKS)) {
         const title = `${definition.type}, ${example.title}: ${name}`
-        const own = new Findings()
-        await own.during(title, () => check(definition, placed, own))
-        found.list.push(...own.list.map(text => (text.startsWith(title) ? text : `${title}: ${text}`)))
+        all.push(...(await findingsOf(title, found => check(definition, placed, found))))
       }
     })
-  return found.list
+  return all
 }
 
 /** Runs `check` with an example whose files are in a temporary folder. */
@@ -83,6 +82,20 @@ function collect(into: EventBatch[]): Writable {
   })
 }
 
+/** Sends batches through a stage. Returns what leaves it, and by the names of `outputs` what leaves them. */
+async function through(stage: Stage, batches: readonly EventBatch[], outputs: Iterable<string> = []) {
+  const main: EventBatch[] = []
+  const aside = new Map(Array.from(outputs, name => [name, [] as EventBatch[]]))
+  const reading = Array.from(aside, ([name, left]) => {
+    const side = stage.outputs.get(name)
+    if (!side) throw new Error(`it has no output ${name}`)
+    side.connected = true
+    return pipeline(side, collect(left))
+  })
+  await Promise.all([pipeline(Readable.from(batches), stage, collect(main)), ...reading])
+  return { main, aside }
+}
+
 async function givesItsOutput(definition: Processor, example: Example, found: Findings): Promise<void> {
   const { yaml, input, output = [], outputs = {} } = example
   if (!input) {
@@ -90,16 +103,8 @@ async function givesItsOutput(definition: Processor, example: Example, found: Fi
     return
   }
   const { stage, wanted } = await loadedStageOf(definition, optionsOf(yaml))
-  const left: EventBatch[] = []
-  const aside = new Map(Object.keys(outputs).map(name => [name, [] as EventBatch[]]))
-  const reading = [...aside].map(([name, batches]) => {
-    const side = stage.outputs.get(name)
-    if (!side) throw new Error(`it has no output ${name}`)
-    side.connected = true
-    return pipeline(side, collect(batches))
-  })
-  await Promise.all([pipeline(Readable.from([batchOf(input, { wanted })]), stage, collect(left)), ...reading])
-  found.same(left.flatMap(linesOf), output, 'what leaves it')
+  const { main, aside } = await through(stage, [batchOf(input, { wanted })], Object.keys(outputs))
+  found.same(main.flatMap(linesOf), output, 'what leaves it')
   for (const [name, lines] of Object.entries(outputs)) found.same(aside.get(name)!.flatMap(linesOf), lines, name)
 }
 
@@ -115,20 +120,14 @@ async function keepsAll(definition: Processor, { yaml }: Example, found: Finding
     batchOf(['{"n":1}'], { wanted, onSettled, decode: 'text', unterminated: true }),
   ]
   for (const batch of batches) counters.arrived(batch.length, batch.bytes)
-  const left = new Map<string, EventBatch[]>([['', []]])
-  const reading = [...stage.outputs].map(([name, output]) => {
-    output.connected = true
-    left.set(name, [])
-    return pipeline(output, collect(left.get(name)!))
-  })
-  await Promise.all([pipeline(Readable.from(batches), stage, collect(left.get('')!)), ...reading])
-  const sum = (all: readonly EventBatch[]) => all.reduce((events, { length }) => events + length, 0)
-  const events = [...left.values()].map(sum).reduce((a, b) => a + b, 0)
+  const { main, aside } = await through(stage, batches, stage.outputs.keys())
+  const left = [main, ...aside.values()].flat()
+  const events = left.reduce((sum, { length }) => sum + length, 0)
   const { consumedEvents, emittedEvents, received } = counters
   found.same(events, received.events - consumedEvents.events + emittedEvents.events, 'events that left it')
   found.same(counters.imbalance(), { events: 0, bytes: 0 }, 'events and bytes that are not accounted for')
   found.same(settled.length, 1, 'acknowledgements while all that leaves it is under way, but for the empty batch')
-  for (const batch of [...left.values()].flat()) batch.ack.settle('delivered')
+  for (const batch of left) batch.ack.settle('delivered')
   const delivered = batches.map(() => 'delivered')
   found.same(settled, delivered, 'acknowledgements of the batches when all is delivered')
 }
@@ -159,25 +158,19 @@ async function stops(definition: Processor, { yaml }: Example, found: Findings):
   found.ok(!settled.includes('rejected'), 'events were rejected')
 }
 
-interface Through {
-  readonly inherited?: unknown
-  readonly isReplaced?: boolean
-}
-
 async function handsOver(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
   const options = optionsOf(yaml)
   const { keeps = false } = definition.plan?.(definition.options.parse(options) as never) ?? {}
-  const through = async (lines: readonly string[], { inherited, isReplaced = false }: Through = {}) => {
+  const run = async (lines: readonly string[], isReplaced = false, inherited?: unknown) => {
     const { stage, processor, wanted } = await loadedStageOf(definition, options, { inherited })
     stage.isReplaced = isReplaced
-    const left: EventBatch[] = []
-    await pipeline(Readable.from([batchOf(lines, { wanted })]), stage, collect(left))
+    const { main } = await through(stage, [batchOf(lines, { wanted })])
     const state = processor.handOver?.()
     await stage.stop(AbortSignal.timeout(1000))
-    return { lines: left.flatMap(linesOf), state: state?.value }
+    return { lines: main.flatMap(linesOf), state: state?.value }
   }
   const lines = Array.from({ length: 300 }, (_, i) => LINES[i % LINES.length]!)
-  const first = await through(lines.slice(0, 100), { isReplaced: keeps })
-  const second = await through(lines.slice(100), { inherited: first.state })
-  found.same([...first.lines, ...second.lines], (await through(lines)).lines, 'what leaves both')
+  const first = await run(lines.slice(0, 100), keeps)
+  const second = await run(lines.slice(100), false, first.state)
+  found.same([...first.lines, ...second.lines], (await run(lines)).lines, 'what leaves both')
 }

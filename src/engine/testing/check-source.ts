@@ -8,7 +8,7 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { nextTurn, systemClock } from '../../lib/time.js'
 import { ComponentCounters } from '../flow/counters.js'
-import { Findings, until } from './findings.js'
+import { type Findings, findingsOf, until } from './findings.js'
 import { type Logged, recordingLog } from './recording-log.js'
 import { MemoryCheckpoints, Taker } from './taker.js'
 
@@ -43,15 +43,14 @@ const CHECKS: Readonly<Record<string, Check>> = {
  * `open` makes an empty input. Resolves with what does not hold; nothing: it conforms.
  */
 export async function checkSource(definition: SourceDefinition, open: Open): Promise<string[]> {
-  const found = new Findings()
+  const all: string[] = []
   for (const [name, check] of Object.entries(CHECKS)) {
-    const own = new Findings()
+    const title = `${definition.type}: ${name}`
     const opened = new OpenedSource(definition, await open())
-    await own.during(name, () => check(opened, own))
-    await own.during(name, () => opened.close())
-    found.list.push(...own.list.map(text => `${definition.type}: ${text.startsWith(name) ? text : `${name}: ${text}`}`))
+    all.push(...(await findingsOf(title, found => check(opened, found))))
+    all.push(...(await findingsOf(title, () => opened.close())))
   }
-  return found.list
+  return all
 }
 
 /** Takes batches some turns of the event loop later, and knows how many were given to it at once. */

@@ -28,22 +28,24 @@ export class Findings {
     const shown = (value: unknown) => inspect(value, { depth: 8, breakLength: 110 }).slice(0, LONGEST_SHOWN)
     this.list.push(`${what}: it is ${shown(found)}, and should be ${shown(wanted)}`)
   }
+}
 
-  /** Makes findings of what `work` throws, and of its not coming to an end. */
-  async during(what: string, work: () => unknown): Promise<void> {
-    const over = new AbortController()
-    const late = sleep(PATIENCE_MS, over.signal).then(() => {
-      throw new Error(`it did not end within ${PATIENCE_MS / 1000} seconds`)
-    })
-    try {
-      await Promise.race([work(), late])
-    } catch (error) {
-      this.list.push(`${what}: ${error instanceof Error ? (error.stack ?? error.message) : error}`)
-    } finally {
-      late.catch(() => {})
-      over.abort()
-    }
+/** What does not hold, each with `title`; also what `work` throws, and that it does not come to an end. */
+export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
+  const found = new Findings()
+  const over = new AbortController()
+  const late = sleep(PATIENCE_MS, over.signal).then(() => {
+    throw new Error(`it did not end within ${PATIENCE_MS / 1000} seconds`)
+  })
+  try {
+    await Promise.race([work(found), late])
+  } catch (error) {
+    found.list.push(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  } finally {
+    late.catch(() => {})
+    over.abort()
   }
+  return found.list.map(text => `${title}: ${text}`)
 }
 
 /** Waits until `test` holds. Throws when it does not come about. */
