@@ -4,12 +4,12 @@ import type { Test } from 'tap'
 import type { z } from 'zod'
 import type { Definition, Source, SourceContext } from '../../src/core/component.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
-import { Taker } from '../../src/engine/testing/taker.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { Taker } from './taker.js'
 import { until } from './until.js'
 
-export { Taker } from '../../src/engine/testing/taker.js'
+export { Taker } from './taker.js'
 
 export interface Pushed {
   readonly out: Taker

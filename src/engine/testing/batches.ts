@@ -1,12 +1,10 @@
-import { Writable } from 'node:stream'
 import { Codec } from '../../core/codec.js'
 import { codecOf } from '../../core/codecs/list.js'
-import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
+import { Ack, type OnSettled } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import { MODIFIED } from '../../core/event/flags.js'
-import type { Origin } from '../../core/event/origin.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 
@@ -84,38 +82,4 @@ export function linesOf(batch: EventBatch): string[] {
       ? JSON.stringify(batch.fields(i))
       : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
   )
-}
-
-/** Where the lines of a source come from: of files at `path` if there is one. */
-export function originOf(decode: string, path?: string): Origin {
-  return {
-    source: 'in',
-    host: 'h',
-    codec: codecOf(decode)!,
-    wanted: new WantedNames(),
-    ...(path === undefined ? {} : { path }),
-  }
-}
-
-/** The batches that a reader makes of `bytes`, with the last unfinished line too. */
-export function batchesOf(
-  bytes: Buffer | string,
-  origin: Origin,
-  onSettled: (status: AckStatus) => void = () => {},
-  splitter = new LineSplitter(1 << 20),
-): EventBatch[] {
-  const frames = [splitter.push(Buffer.from(bytes as string)), splitter.flush()]
-  return frames.flatMap(frame => (frame ? [new EventBatch(frame, origin, 1_700_000_000_000, new Ack(onSettled))] : []))
-}
-
-/** Reads an output to its end: notes the lines, and settles what comes. */
-export function collectLines(into: string[], status: AckStatus = 'delivered'): Writable {
-  return new Writable({
-    objectMode: true,
-    write(batch: EventBatch, _encoding, done) {
-      into.push(...linesOf(batch))
-      batch.ack.settle(status)
-      done()
-    },
-  })
 }

@@ -1,8 +1,6 @@
-import { RawEncoder } from '../../core/codecs/encode.js'
 import type { Checkpoints, Output } from '../../core/component.js'
 import { Ack, type AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Fields } from '../../core/event/event.js'
 import { type Deferred, deferred } from '../../lib/time.js'
 
 /** Takes what a source sends. Settles it on request, and has room as long as `room` is open. */
@@ -45,25 +43,8 @@ export class Taker implements Output {
     this.#room = undefined
   }
 
-  get bytes(): number {
-    return this.batches.reduce((sum, batch) => sum + batch.bytes, 0)
-  }
-
   get events(): number {
     return this.batches.reduce((sum, batch) => sum + batch.length, 0)
-  }
-
-  get fields(): Fields[] {
-    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
-  }
-
-  get lines(): string[] {
-    const line = (batch: EventBatch, i: number) => batch.chunk.toString('latin1', batch.starts[i], batch.ends[i])
-    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => line(batch, i)))
-  }
-
-  get raw(): Buffer {
-    return Buffer.concat(new RawEncoder().encode(this.batches).parts)
   }
 }
 

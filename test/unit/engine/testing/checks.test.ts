@@ -1,7 +1,6 @@
 import t from 'tap'
 import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
-import { Taker } from '../../../../src/engine/testing/taker.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { findLines } from '../../../../src/lib/kernel/find-lines.js'
 import { CHUNK_BYTES } from '../../../../src/lib/lines/chunk-memory.js'
@@ -21,6 +20,7 @@ import {
   z,
 } from '../../../../src/plugin/contract/v1/plugin.js'
 import { checkCodec, checkDestination, checkProcessor, checkSource } from '../../../../src/testing.js'
+import { Taker } from '../../../support/taker.js'
 
 /** What is wrong with a component is found. */
 
