@@ -1,6 +1,5 @@
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
-import type { Client } from '../../service/client/client.js'
-import { everything } from '../../service/client/client.js'
+import { type Client, everything } from '../../service/client/client.js'
 import { ServiceError } from '../../service/client/transport.js'
 import { baseAddress as addressOf, connect, pipelineId } from '../service/api.js'
 import type { Receiver } from './plan.js'

@@ -39,7 +39,8 @@ export class Failures {
   readonly #context: FailuresContext
   readonly #limit: LogLimit
   readonly #ended: AbortSignal
-  #held: EventBatch | undefined
+  /** The events being written to the dead-letter queue. */
+  held: EventBatch | undefined
 
   /** `ended` aborts when the stage is destroyed. */
   constructor(context: FailuresContext, ended: AbortSignal) {
@@ -73,11 +74,6 @@ export class Failures {
     if (limited) this.#context.log[level]({ code: 'SLUICE_PROCESSOR_FAILED', ...fields, ...limited }, text)
   }
 
-  /** The events being written to the dead-letter queue. */
-  get held(): EventBatch | undefined {
-    return this.#held
-  }
-
   /**
    * Writes dead letters, each with its message, until they are safe. If the stage ends first, they are given back, to be
    * processed again.
@@ -85,7 +81,7 @@ export class Failures {
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
     const error = new DeliveryError(messages[0]!, { failure: 'reject', reason: PROCESSING_FAILED, messages })
-    this.#held = letters
+    this.held = letters
     while (!this.#ended.aborted) {
       try {
         await deadLetters?.write([letters], error)
@@ -99,7 +95,7 @@ export class Failures {
       }
       // Events given back during the write arrive again, and are counted then.
       if (this.#ended.aborted) break
-      this.#held = undefined
+      this.held = undefined
       countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
       metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
       letters.ack.settle('rejected')

@@ -317,10 +317,6 @@ export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { val
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
-function frameOf({ chunk, length, starts, ends, flags, bytes, isRun, unreadable }: EventBatch): Frame {
-  return { chunk, length, starts, ends, flags, bytes, isRun, unreadable }
-}
-
 /** A batch never changes the columns of starts and ends that it was made with. */
 function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
@@ -342,5 +338,5 @@ function keep(batch: EventBatch): Kept {
   const { origin, receivedAt, ack } = batch
   const { release } = ack
   ack.release = undefined
-  return { frame: columnsOf(frameOf(batch)), origin, receivedAt, release }
+  return { frame: columnsOf(batch), origin, receivedAt, release }
 }

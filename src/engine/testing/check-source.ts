@@ -1,5 +1,4 @@
-import type { Readable } from 'node:stream'
-import { PassThrough } from 'node:stream'
+import { PassThrough, type Readable } from 'node:stream'
 import { loadCodecs } from '../../core/codec.js'
 import type { AnyDefinition, SourceContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'

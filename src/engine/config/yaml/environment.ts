@@ -1,5 +1,4 @@
-import type { Path } from './node.js'
-import { SECTIONS } from './node.js'
+import { type Path, SECTIONS } from './node.js'
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
