@@ -74,7 +74,13 @@ export const instances: readonly Case[] = [
       await append(1501, 2000)
       await until('all lines', () => seen() >= 2000, { show: seen })
       t.match(await machine.do('sluice status --socket /var/lib/sluice@shop/sluice.sock'), /^Sluice .* ready/m)
-      t.match(await machine.do('sluice status'), /^Sluice .* ready/m, 'and so does the first')
+      const first = await machine.do('sluice status')
+      t.match(first, /^Sluice .* ready/m, 'and so does the first')
+      t.match(
+        first.replaceAll(/\s+/g, ' '),
+        ' sluice status --socket /var/lib/sluice@shop/sluice.sock ',
+        'and names the other',
+      )
       await machine.do("systemctl stop sluice 'sluice@*.service'")
       t.match(await totals(machine, 'sluice@shop'), { received: 1000, delivered: { out: 1501 }, undelivered: 0 })
       const numbers = arrived().map(line => JSON.parse(line).n as number)
