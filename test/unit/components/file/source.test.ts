@@ -689,6 +689,23 @@ t.test('a file that was closed, and whose compressed copy cannot be opened, is n
   await run.stop()
 })
 
+t.test('without a file to read, it says so once, unless that is an error of its own', async t => {
+  const dir = testFolder(t, { 'a.log': 'a\n', 'b.gz': gzipSync('b\n') })
+  symlinkSync('loop.log', join(dir, 'loop.log'))
+  const said = async (...names: string[]) => {
+    const run = await tail({ include: names.map(name => join(dir, name)), follow: false })
+    await run.run
+    return run.log.filter(({ msg }) => /no file that/.test(msg))
+  }
+  const msg = 'there is no file that this source could read'
+  const told = await said('none.log')
+  t.match(told, [{ level: 40, include: [join(dir, 'none.log')], msg }])
+  t.equal(told[0]!.msg, msg, 'nothing is read later')
+  t.equal((await said('*.gz')).length, 1, 'compressed files are not read')
+  t.same(await said('none.log', 'a.log'), [])
+  t.same(await said('loop.log'), [], 'it cannot be read, which is logged')
+})
+
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')
   const dir = testFolder(t, { 'a.log': 'a\n' })
