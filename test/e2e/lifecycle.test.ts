@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process'
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { sluiceMain } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { startDaemon, type Totals } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -342,6 +343,33 @@ t.test('what keeps it from starting', async t => {
   }
   await daemon.scrapedUntil(scrape => scrape.events('copy').sent === 1)
   await daemon.stop(t)
+})
+
+t.test('a data_dir that other users can write to is reported, and one of the daemon is for its user alone', async t => {
+  const folder = testFolder(t, { 'in.log': 'one\n' })
+  const state = join(folder, 'state')
+  const run = async () => {
+    const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
+    await daemon.stop(t)
+    return daemon.logs().filter(({ code }) => code === 'SLUICE_DATA_DIR_EXPOSED')
+  }
+  const validate = async () => (await command(['validate', 'sluice.yaml'], { cwd: folder })).stderr
+  t.same(await run(), [])
+  t.equal(statSync(state).mode & 0o777, 0o700)
+  t.equal(await validate(), '')
+  chmodSync(state, 0o777)
+  const why = `every user of this machine can write to ${state}: chmod 700 ${state}`
+  t.match(await run(), [{ level: 40, data_dir: state, why }])
+  t.equal(await validate(), `sluice.yaml: warning: data_dir: ${why}\n`)
+  chmodSync(state, 0o700)
+  chmodSync(folder, 0o777)
+  t.match(
+    await validate(),
+    `can write to ${folder} and put another folder in the place of ${state}: chmod o-w ${folder}, or`,
+  )
+  chmodSync(folder, 0o1777)
+  t.equal(await validate(), '', 'nobody can replace it in a sticky folder')
+  chmodSync(folder, 0o755)
 })
 
 const LINES = Array.from({ length: 30_000 }, (_, n) => `${n} ${'é'.repeat(n % 50)}${n % 1000 === 7 ? '\r' : ''}`)

@@ -12,6 +12,7 @@ import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
 import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
+import { exposureOf, thisUser } from '../../engine/run/state/exposure.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
 import { fileSystems } from '../../lib/files/remote/file-systems.js'
@@ -65,6 +66,7 @@ export async function validate(
       const answers = mount === undefined || (await fileSystems.answers(mount))
       const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
       if (refused !== undefined) warn(`${path}: warning: ${refused}`)
+      else if (answers) for (const exposed of exposedFolders(config)) warn(`${path}: warning: ${exposed}`)
       const parts = config.isLocalPart && answers ? await checkLocalPart(path, config, here, warn) : amounts(config)
       if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
         await reportOrphans(config, path, warn)
@@ -172,6 +174,19 @@ function refusedDataDir(dataDir: string): string | undefined {
     if (code !== 'EACCES' && code !== 'EROFS') return undefined
     return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); check that the user of the daemon can`
   }
+}
+
+/** What to know of folders of data that other users can change. Root checks for the user of the daemon, who owns them. */
+function exposedFolders({ dataDir, service, sources }: Config): string[] {
+  const user = process.geteuid?.() === 0 ? undefined : thisUser()
+  const folders = {
+    ...((!service || sources.length > 0) && { data_dir: dataDir }),
+    ...(service && { 'service.data_dir': service.dataDir }),
+  }
+  return Object.entries(folders).flatMap(([option, folder]) => {
+    const why = exposureOf(folder, user)
+    return why === undefined ? [] : [`${option}: ${why}`]
+  })
 }
 
 function plural(n: number, noun: string): string {

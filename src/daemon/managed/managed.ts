@@ -12,6 +12,7 @@ import { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { dryRun } from '../../engine/run/dry-run.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import { lockDataDir } from '../../engine/run/state/data-dir.js'
+import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { objectionTo } from '../../engine/run/state/objections.js'
 import type { WentBack } from '../../engine/run/supervisor.js'
 import { systemRandom } from '../../lib/backoff.js'
@@ -71,6 +72,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const systemd = Systemd.from(env, { log })
   const lock = await lockDataDir(dataDir)
   try {
+    warnIfExposed(log, dataDir)
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
     const managed = new ManagedPipeline(local, {

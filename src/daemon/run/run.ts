@@ -9,6 +9,7 @@ import type { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { type Totals, totalsOf } from '../../engine/run/measure/totals.js'
 import { type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
+import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { Supervisor, type WentBack } from '../../engine/run/supervisor.js'
 import { systemRandom } from '../../lib/backoff.js'
 import { inheritedSockets } from '../../lib/network/inherited-sockets.js'
@@ -100,6 +101,7 @@ export async function run(
   const systemd = Systemd.from(io.env, { log })
   const lock = await lockDataDir(config.dataDir)
   try {
+    warnIfExposed(log, config.dataDir)
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
     const reloads = {
       read,

@@ -7,6 +7,8 @@ import { type Config, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import type { ServiceOptions } from '../../engine/config/service-options.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
+import { warnIfExposed } from '../../engine/run/state/exposure.js'
+import { shownPath } from '../../lib/files/shown-path.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
 import { deferred, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
@@ -70,6 +72,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   try {
     const opened = await openConfigured(options, log)
     try {
+      warnIfExposed(log, options.dataDir)
       return await serveOpened(config, options, opened, systemd, log)
     } finally {
       await opened.close()

@@ -22,7 +22,7 @@ export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it.',
+      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it. It is created for the user of the daemon alone; no other user may be able to write to it.',
     ),
   metrics: z
     .union(

@@ -93,7 +93,7 @@ export const serviceOptions = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it.',
+      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it. It is created for the user of the service alone; no other user may be able to write to it.',
     ),
   tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   trusted_proxies: z

@@ -1,10 +1,21 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { lockDataDir } from '../../../../src/engine/run/state/data-dir.js'
+import { exposureOf } from '../../../../src/engine/run/state/exposure.js'
 import { bound } from '../../../support/bound.js'
 import { testFolder } from '../../../support/folder.js'
 import { fill, Mounts, mayMount } from '../../../support/mounts.js'
@@ -178,3 +189,23 @@ t.test(
     }
   },
 )
+
+t.test('which other users can change what is in a folder', async t => {
+  const dir = join(testFolder(t, { state: {} }), 'state')
+  const root = process.getuid!() === 0
+  // Root is never another user.
+  const [uid, gid] = root ? [12_345, 12_345] : [process.getuid!(), process.getgid!()]
+  if (root) chownSync(dir, uid, gid)
+  const owner = { uid, groups: [gid] }
+  const other = { uid: uid + 1, groups: [gid] }
+  chmodSync(dir, 0o755)
+  t.equal(exposureOf(dir, owner), undefined)
+  t.match(exposureOf(dir, other), `belongs to another user (uid ${uid})`)
+  t.equal(exposureOf(dir, undefined), undefined)
+  chmodSync(dir, 0o770)
+  t.equal(exposureOf(dir, owner), undefined, 'the group is one of the daemon')
+  t.match(exposureOf(dir, { uid, groups: [gid + 1] }), `(gid ${gid}) can write to ${dir}: chmod 700`)
+  chmodSync(dir, 0o1777)
+  t.match(exposureOf(dir, owner), /^every user of this machine can write/, 'others can put files there')
+  t.equal(exposureOf(join(dir, 'none'), owner), undefined)
+})

@@ -1,0 +1,51 @@
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import { realpathSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+
+/** A folder of data must not be open to other users: they could replace what the daemon reads from it and writes to it. */
+
+interface User {
+  readonly uid: number
+  readonly groups: readonly number[]
+}
+
+const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
+
+/**
+ * Explains which other users can change what is in a folder of `user`, and what to do; undefined if none can, or if it
+ * cannot be examined. Without `user`, its owner is taken for the user of the daemon. Root can do everything anyway.
+ */
+export function exposureOf(folder: string, user: User | undefined): string | undefined {
+  try {
+    const whole = realpathSync(folder)
+    const { uid, gid, mode } = statSync(whole)
+    if (user && uid !== user.uid && uid !== 0)
+      return `${folder} belongs to another user (uid ${uid}), who can replace the files in it: run the daemon as that user, or chown ${folder} to the user of the daemon`
+    if (mode & OTHERS) return `every user of this machine can write to ${folder}: chmod 700 ${folder}`
+    if (user && mode & GROUP && gid !== 0 && !user.groups.includes(gid))
+      return `a group that the daemon is not in (gid ${gid}) can write to ${folder}: chmod 700 ${folder}`
+    for (let at = dirname(whole), below = whole; at !== below; below = at, at = dirname(at)) {
+      const { mode } = statSync(at)
+      // In a sticky folder such as /tmp, others can neither rename nor remove it.
+      if (mode & OTHERS && !(mode & STICKY))
+        return `every user of this machine can write to ${at} and put another folder in the place of ${below}: chmod o-w ${at}, or set another data_dir`
+    }
+    return undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The user of this process; undefined on a system without such users. */
+export function thisUser(): User | undefined {
+  const uid = process.geteuid?.()
+  return uid === undefined ? undefined : { uid, groups: [process.getegid!(), ...process.getgroups!()] }
+}
+
+/** Warns of a folder of data that other users can change. */
+export function warnIfExposed(log: Logger, dataDir: string): void {
+  const why = exposureOf(dataDir, thisUser())
+  if (why === undefined) return
+  const fields = { code: 'SLUICE_DATA_DIR_EXPOSED', data_dir: dataDir, why }
+  log.warn(fields, 'other users of this machine can change what is in data_dir')
+}
