@@ -221,10 +221,16 @@ t.test('sluice api', async t => {
   const gate = await api(['publish', id, '--config', file], manager, 1)
   t.match(gate.stderr, /^sluice: 403 feature_not_enabled: .* run: sluice api enable throttle /)
   t.match(JSON.parse((await api(['enable', 'throttle'])).stdout), { features: { throttle: true } })
-  const forNobody = await api(['publish', id], manager, 1)
-  t.match(JSON.parse(forNobody.stdout), { published_revision: 2 })
-  t.match(forNobody.stderr, /^sluice: published, but the service cannot run it: .* or run it in a daemon$/m)
+  const first = await api(['publish', id])
+  t.match(JSON.parse(first.stdout), { published_revision: 2 })
+  t.match(
+    first.stderr,
+    /^sluice: published; no daemon has reported yet, and the service cannot run it: .*\. Start a daemon with this pipeline, or correct/,
+  )
   t.match(JSON.parse((await api(['publish', id, '--revision', '1'])).stdout), { published_revision: 1 })
+  const report = { daemon_id: 'd-1', pipeline_id: id, host: 'h', version: '1', revision: 1, health: 'ready' }
+  await api(['POST', '/v3/fleet/report', '--data', JSON.stringify(report)])
+  t.equal((await api(['publish', id])).stderr, '', 'a daemon may run it')
   const published = JSON.parse((await api(['GET', `/v3/pipeline/${id}/revision/2`])).stdout)
   t.equal(published.data.config.destinations.out.path, '${OUT}', 'variables are left alone')
 

@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs'
 import { type Command, command, wholeNumber } from '../../daemon/process/command-line.js'
-import { EXIT } from '../../daemon/process/dispatch.js'
 import { shellWord } from '../../lib/shell-word.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
@@ -155,23 +154,22 @@ export const apiCommands: readonly Command[] = [
       { title: 'back to what ran before', line: 'sluice api publish ID --revision 3' },
     ],
     async run({ options, operands }, io) {
-      const { pipelineId, publishedForNobody, withClient } = await load()
+      const { noteOnRun, pipelineId, withClient } = await load()
       const { config, revision } = options
       const wanted = revision === undefined ? undefined : wholeNumber(revision, 'revision', 'api publish')
       const { loadDocument } = await import('../../engine/config/yaml/plain-yaml.js')
       const document = config === undefined ? undefined : loadDocument(config)
-      let obstacle: string | undefined
+      let note: string | undefined
       const code = await withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])
         const changed = document && (await client.pipelines.update(pipeline, { config: document }))
         const revision = wanted ?? changed?.revision
         const published = await client.pipelines.publish(pipeline, revision === undefined ? {} : { revision })
-        obstacle = await publishedForNobody(client, published)
+        note = await noteOnRun(client, published)
         return published
       })
-      if (obstacle === undefined) return code
-      io.stderr.write(`sluice: ${obstacle}\n`)
-      return EXIT.failed
+      if (note !== undefined) io.stderr.write(`sluice: ${note}\n`)
+      return code
     },
   }),
   command({

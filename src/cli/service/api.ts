@@ -44,8 +44,8 @@ export async function withClient(
   }
 }
 
-/** Why nothing runs what was published: the service cannot, and no daemon has reported. Undefined: something may. */
-export async function publishedForNobody(
+/** What to know of a revision that nothing runs yet: the service cannot, and no daemon has reported. */
+export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,
 ): Promise<string | undefined> {
@@ -58,7 +58,9 @@ export async function publishedForNobody(
     if (error instanceof ServiceError) return undefined
     throw error
   }
-  return printable(`published, but ${why}. Correct the pipeline and publish again, or run it in a daemon`)
+  return printable(
+    `published; no daemon has reported yet, and ${why}. Start a daemon with this pipeline, or correct the pipeline and publish it again`,
+  )
 }
 
 export async function connect(connection: Connection, io: Io): Promise<Client> {
