@@ -15,20 +15,15 @@ import { Input } from '../src/engine/flow/fan-out.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { systemClock } from '../src/lib/time.js'
-import { numberOf, programOptions } from '../test/support/program-options.js'
+import { programOptions } from '../test/support/program-options.js'
 
 /**
  * The disk buffer by itself, on a real disk: events a second that go in and out of it at the same time, that go in
  * while nothing can be delivered, and that come out of it after a restart. As a program it prints one JSON document.
  */
 
-const { values: options } = programOptions({
-  options: {
-    folder: { type: 'string', default: tmpdir() },
-    events: { type: 'string', default: '2000000' },
-  },
-})
-const EVENTS = numberOf('--events', options.events)
+const { options } = programOptions({ folder: tmpdir(), events: 2_000_000 })
+const EVENTS = options.events
 const READ_SIZE = 256 * 1024
 /** What a source may have under way. */
 const BUDGET = 32 * 1024 * 1024

@@ -128,6 +128,6 @@ async function send(port: number, requests: readonly Buffer[], ms: number): Prom
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = programOptions({ options: { folder: { type: 'string', default: tmpdir() } } })
-  process.stdout.write(`${JSON.stringify(await measureIngest(values.folder))}\n`)
+  const { folder } = programOptions({ folder: tmpdir() }).options
+  process.stdout.write(`${JSON.stringify(await measureIngest(folder))}\n`)
 }

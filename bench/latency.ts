@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { numberOf, programOptions } from '../test/support/program-options.js'
+import { programOptions, runProgram } from '../test/support/program-options.js'
 import { PERFORMANCE_PAGE } from './checkout.js'
 import { writeBetweenMarkers } from './docs.js'
 import { describeMachine, formatMachine } from './machine.js'
@@ -26,16 +26,10 @@ const PATIENCE_MS = 30_000
 /** Upper bounds of the shown buckets, in milliseconds. */
 const BOUNDS = [5, 10, 15, 20, 30, 50, 100, Number.POSITIVE_INFINITY]
 
-const { values: options } = programOptions({
-  options: {
-    rate: { type: 'string', default: '1000' },
-    seconds: { type: 'string', default: '60' },
-    'max-wait': { type: 'string', default: '10 Milliseconds' },
-    json: { type: 'boolean', default: false },
-    'write-docs': { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions(
+  { rate: 1000, seconds: 60, 'max-wait': '10 Milliseconds', json: false, 'write-docs': false },
+  USAGE,
+)
 
 /** Appends the lines and receives them. Returns the latencies in milliseconds, sorted. */
 async function measure(folder: string, rate: number, seconds: number, maxWait: string): Promise<Float64Array> {
@@ -112,7 +106,7 @@ ${rows.join('\n')}
 }
 
 async function main(): Promise<void> {
-  const [rate, seconds] = [numberOf('--rate', options.rate), numberOf('--seconds', options.seconds)]
+  const { rate, seconds } = options
   const machine = describeMachine()
   const latencies = await measure(workFolder(tmpdir(), 'latency'), rate, seconds, options['max-wait'])
   const about = `${rate} lines a second for ${seconds} s, \`max_wait: ${options['max-wait']}\`.\n${formatMachine(machine)}\n`
@@ -122,9 +116,4 @@ async function main(): Promise<void> {
   if (options['write-docs']) writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:latency', text)
 }
 
-if (options.help) process.stdout.write(USAGE)
-else
-  await main().catch(error => {
-    process.stderr.write(`bench:latency: ${error.message}\n`)
-    process.exitCode = 1
-  })
+await runProgram('bench:latency', main)

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { stringify } from 'yaml'
-import { programOptions } from '../test/support/program-options.js'
+import { NONE, programOptions } from '../test/support/program-options.js'
 import { measureApi } from './api.js'
 import { measureCluster } from './cluster.js'
 import { measureEvidence } from './evidence.js'
@@ -72,17 +72,10 @@ const USAGE = `Usage: npm run bench -- [options]
   --json         one JSON document instead of tables
 `
 
-const { values: options } = programOptions({
-  options: {
-    jobs: { type: 'string' },
-    lines: { type: 'string', default: '4000000' },
-    runs: { type: 'string', default: '3' },
-    folder: { type: 'string', default: tmpdir() },
-    keep: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions(
+  { jobs: NONE, lines: 4_000_000, runs: 3, folder: tmpdir(), keep: false, json: false },
+  USAGE,
+)
 
 const folder = resolve(options.folder)
 const wanted = options.jobs?.split(',').map(id => id.trim().toLowerCase())
@@ -113,12 +106,7 @@ async function apart(id: string, ...args: string[]): Promise<unknown> {
 }
 
 async function main(): Promise<void> {
-  if (options.help) {
-    process.stdout.write(USAGE)
-    return
-  }
-  const lines = positive('lines')
-  const runs = positive('runs')
+  const { lines, runs } = options
   const report: Record<string, unknown> = {
     node: process.version,
     cpu: cpus()[0]?.model,
@@ -148,12 +136,6 @@ async function main(): Promise<void> {
     process.stdout.write(`\n${stringify(Array.isArray(report[id]) ? { wanted } : { [id]: report[id], wanted })}`)
   }
   if (options.json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
-}
-
-function positive(name: 'lines' | 'runs'): number {
-  const value = Number(options[name])
-  if (Number.isInteger(value) && value > 0) return value
-  throw new Error(`--${name} must be a whole number above 0`)
 }
 
 await main()

@@ -16,7 +16,7 @@ import { loadedStageOf } from '../src/engine/testing/stage.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { FramedSplitter, type Framing } from '../src/lib/lines/framed-splitter.js'
 import { type Frame, LineSplitter } from '../src/lib/lines/line-splitter.js'
-import { numberOf, programOptions } from '../test/support/program-options.js'
+import { programOptions } from '../test/support/program-options.js'
 import { CODEC_LINES, LINES, type ProcessorWork, processorWork } from './processors-work.js'
 import { workFolder } from './work.js'
 
@@ -156,16 +156,13 @@ async function measured({ id, run, json }: Bench, rounds: number, atOnce: number
   }
 }
 
-const { values: options } = programOptions({
-  options: {
-    rounds: { type: 'string', default: '50' },
-    /** Batches that are timed together, so that the end of a turn does not matter. */
-    batches: { type: 'string', default: '8' },
-    folder: { type: 'string', default: '.' },
-    /** A regular expression: only the rows whose name it matches. */
-    only: { type: 'string', default: '' },
-  },
-})
+const { rounds, batches, folder, only } = programOptions({
+  ...{ rounds: 50, folder: '.' },
+  /** Batches that are timed together, so that the end of a turn does not matter. */
+  batches: 8,
+  /** A regular expression: only the rows whose name it matches. */
+  only: '',
+}).options
 
 function tableIn(folder: string): string {
   const rows = Array.from({ length: 1000 }, (_, i) => `app-${String(i).padStart(4, '0')},team-${i % 20}\n`)
@@ -175,11 +172,9 @@ function tableIn(folder: string): string {
 }
 
 const rows: ProcessorRow[] = []
-const [rounds, atOnce] = [numberOf('--rounds', options.rounds), numberOf('--batches', options.batches)]
-const only = new RegExp(options.only)
-for (const work of processorWork(tableIn(workFolder(options.folder, 'processors'))))
-  if (only.test(work.id)) rows.push(await measured(await processorBench(work), rounds, atOnce))
+const isWanted = ({ id }: { readonly id: string }) => new RegExp(only).test(id)
+for (const work of processorWork(tableIn(workFolder(folder, 'processors'))))
+  if (isWanted(work)) rows.push(await measured(await processorBench(work), rounds, batches))
 for (const definition of codecs)
-  for (const bench of codecBenches(definition))
-    if (only.test(bench.id)) rows.push(await measured(bench, rounds, atOnce))
+  for (const bench of codecBenches(definition)) if (isWanted(bench)) rows.push(await measured(bench, rounds, batches))
 process.stdout.write(JSON.stringify(rows))

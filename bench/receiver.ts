@@ -14,9 +14,7 @@ import { type RequestHead, RequestReader } from './request-reader.js'
  */
 
 const LF = 0x0a
-const { values: options } = programOptions({
-  options: { otlp: { type: 'boolean' }, reply: { type: 'string', default: '' } },
-})
+const { options } = programOptions({ otlp: false, reply: '' })
 let lines = 0
 let bytes = 0
 

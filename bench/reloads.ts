@@ -113,28 +113,14 @@ class Load {
 }
 
 async function main(): Promise<number> {
-  const { values } = programOptions({
-    options: {
-      count: { type: 'string', default: '200' },
-      rate: { type: 'string', default: '200000' },
-      seed: { type: 'string', default: '1' },
-      wrong: { type: 'string', default: '0.15' },
-      json: { type: 'boolean', default: false },
-      help: { type: 'boolean', short: 'h', default: false },
-    },
-  })
-  const [count, rate, seed, share] = [values.count, values.rate, values.seed, values.wrong].map(Number) as [
-    number,
-    number,
-    number,
-    number,
-  ]
-  if (values.help || !(count >= 2 && rate > 0 && share >= 0)) {
+  const defaults = { count: 200, rate: 200_000, seed: 1, wrong: 0.15, json: false }
+  const { count, rate, seed, wrong, json } = programOptions(defaults, USAGE).options
+  if (!(count >= 2 && rate > 0)) {
     process.stdout.write(USAGE)
-    return values.help ? 0 : 1
+    return 1
   }
-  const report = await run(count, rate, share, new Seeded(seed))
-  process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : format(report))
+  const report = await run(count, rate, wrong, new Seeded(seed))
+  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : format(report))
   return report.wrong.length === 0 ? 0 : 1
 }
 

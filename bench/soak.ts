@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { numberOf, programOptions } from '../test/support/program-options.js'
+import { programOptions } from '../test/support/program-options.js'
 import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
 import { showOnTerminal } from './work.js'
@@ -60,20 +60,9 @@ class Receiver {
 }
 
 async function main(): Promise<number> {
-  const { values } = programOptions({
-    options: {
-      minutes: { type: 'string', default: '30' },
-      rate: { type: 'string', default: '5000' },
-      out: { type: 'string', default: 'soak.svg' },
-      help: { type: 'boolean', default: false },
-    },
-  })
-  if (values.help) {
-    process.stdout.write(USAGE)
-    return 0
-  }
-  const seconds = numberOf('--minutes', values.minutes) * 60
-  const perTick = Math.max(1, Math.round((numberOf('--rate', values.rate) * TICK_MS) / 1000 / FILES))
+  const { minutes, rate, out } = programOptions({ minutes: 30, rate: 5000, out: 'soak.svg' }, USAGE).options
+  const seconds = minutes * 60
+  const perTick = Math.max(1, Math.round((rate * TICK_MS) / 1000 / FILES))
   if (!(seconds > 0) || !(perTick > 0)) throw new Error(USAGE)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-soak-'))
   const receiver = new Receiver()
@@ -94,7 +83,7 @@ async function main(): Promise<number> {
     const total = () => receiver.next.reduce((sum, n) => sum + n, 0)
     for (const end = Date.now() + 120_000; total() < written && Date.now() < end; ) await wait(200)
     const code = await daemon.stop()
-    writeFileSync(values.out, drawPicture(samples))
+    writeFileSync(out, drawPicture(samples))
     const summary = {
       seconds,
       written,
@@ -103,7 +92,7 @@ async function main(): Promise<number> {
       gaps: receiver.gaps,
       exit: code,
     }
-    process.stdout.write(`${JSON.stringify({ ...summary, ...spread(samples) }, null, 2)}\n${values.out}\n`)
+    process.stdout.write(`${JSON.stringify({ ...summary, ...spread(samples) }, null, 2)}\n${out}\n`)
     return total() === written && receiver.gaps === 0 && code === 0 ? 0 : 1
   } finally {
     await daemon.stop()

@@ -202,7 +202,7 @@ function drawnApps(): string {
   return svg({ width: WIDTH, height: end + 30, title, style: APPS_STYLE, dark: APPS_DARK, content })
 }
 
-const { out } = programOptions({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
+const { out } = programOptions({ out: join(CHECKOUT, 'docs') }).options
 const folder = workFolder(tmpdir(), 'windows')
 for (const [name, options] of Object.entries(MODES))
   writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))

@@ -1,5 +1,5 @@
 import { tmpdir } from 'node:os'
-import { numberOf, programOptions } from '../../test/support/program-options.js'
+import { programOptions, runProgram } from '../../test/support/program-options.js'
 import { PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
@@ -24,16 +24,10 @@ Measures loops that do the least for a job, and Sluice. Needs Linux.
   --write-docs   puts the tables into docs/performance.md as well
 `
 
-const { values: options } = programOptions({
-  options: {
-    lines: { type: 'string', default: '1000,2000000,8000000' },
-    runs: { type: 'string', default: '6' },
-    folder: { type: 'string', default: tmpdir() },
-    json: { type: 'boolean', default: false },
-    'write-docs': { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-})
+const { options } = programOptions(
+  { lines: '1000,2000000,8000000', runs: 6, folder: tmpdir(), json: false, 'write-docs': false },
+  USAGE,
+)
 
 /** Loops of least.ts, by the job that they do. */
 const least = (modes: Readonly<Partial<Record<JobId, string>>>, title: string): Peer => ({
@@ -136,7 +130,7 @@ async function main(): Promise<void> {
   if (counts.some(lines => !(lines >= 1000))) throw new Error('--lines must be numbers of at least 1000')
   const machine = describeMachine()
   const empty = await measure(['-e', '0'])
-  const all = await results(counts, numberOf('--runs', options.runs))
+  const all = await results(counts, options.runs)
   const tables = jobs.map(job => {
     const own = all.filter(result => result.job === job)
     return `${table(job, own)}${growth(job, own)}`
@@ -150,9 +144,4 @@ ${tables.join('\n')}`
   if (options['write-docs']) writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:bounds', text)
 }
 
-if (options.help) process.stdout.write(USAGE)
-else
-  await main().catch(error => {
-    process.stderr.write(`bench:bounds: ${error.message}\n`)
-    process.exitCode = 1
-  })
+await runProgram('bench:bounds', main)

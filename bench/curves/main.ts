@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { numberOf, programOptions } from '../../test/support/program-options.js'
+import { NONE, programOptions, runProgram } from '../../test/support/program-options.js'
 import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { describeMachine, formatMachine } from '../machine.js'
@@ -22,17 +22,10 @@ const USAGE = `Usage: npm run bench:curves -- [options]
   --write-docs   writes the tables and the picture into docs
 `
 
-const { values: options } = programOptions({
-  options: {
-    curves: { type: 'string' },
-    lines: { type: 'string', default: '8000000' },
-    runs: { type: 'string', default: '3' },
-    folder: { type: 'string', default: tmpdir() },
-    json: { type: 'boolean', default: false },
-    'write-docs': { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions(
+  { curves: NONE, lines: 8_000_000, runs: 3, folder: tmpdir(), json: false, 'write-docs': false },
+  USAGE,
+)
 
 /** Empty where there is no value. */
 function shown(value: number, show: (value: number) => string): string {
@@ -70,8 +63,8 @@ async function main(): Promise<void> {
   for (const curve of CURVES) {
     if (ids && !ids.includes(curve.id)) continue
     const folder = join(work, curve.id)
-    const size = { lines: numberOf('--lines', options.lines), runs: numberOf('--runs', options.runs) }
-    all.push({ curve, costs: await measureCurve(curve, { folder, progress: show, ...size }) })
+    const { lines, runs } = options
+    all.push({ curve, costs: await measureCurve(curve, { folder, progress: show, lines, runs }) })
     rmSync(folder, { recursive: true, force: true })
   }
   show('')
@@ -79,7 +72,7 @@ async function main(): Promise<void> {
   const text = `${about}\n${all.map(({ curve, costs }) => table(curve, costs)).join('\n')}`
   const json = {
     machine,
-    lines: numberOf('--lines', options.lines),
+    lines: options.lines,
     curves: all.map(({ curve: { id }, costs }) => ({ id, costs })),
   }
   process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)
@@ -88,9 +81,4 @@ async function main(): Promise<void> {
   writeFileSync(join(CHECKOUT, 'docs/curves.svg'), drawCurves(all))
 }
 
-if (options.help) process.stdout.write(USAGE)
-else
-  await main().catch(error => {
-    process.stderr.write(`${error.message}\n`)
-    process.exitCode = 1
-  })
+await runProgram('bench:curves', main)

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { numberOf, programOptions } from '../../test/support/program-options.js'
+import { NONE, programOptions } from '../../test/support/program-options.js'
 import { CHECKOUT } from '../checkout.js'
 import { LINES, microBenches, reference } from './stages.js'
 
@@ -19,16 +19,7 @@ const USAGE = `Usage: npm run bench:micro -- [options]
   --save         writes the ratios into that file
 `
 
-const { values: options } = programOptions({
-  options: {
-    rounds: { type: 'string', default: '200' },
-    only: { type: 'string' },
-    json: { type: 'boolean', default: false },
-    check: { type: 'boolean', default: false },
-    save: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions({ rounds: 200, only: NONE, json: false, check: false, save: false }, USAGE)
 
 interface Baseline {
   /** Major version of Node.js. Ratios of other versions cannot be compared. */
@@ -53,7 +44,7 @@ function main(): void {
   const benches = microBenches().filter(({ id }) => !only || only.includes(id))
   const least = new Map(benches.map(({ id }) => [id, Number.POSITIVE_INFINITY]))
   let base = Number.POSITIVE_INFINITY
-  for (let round = -WARM_UP; round < numberOf('--rounds', options.rounds); round++) {
+  for (let round = -WARM_UP; round < options.rounds; round++) {
     const now = timed(reference)
     if (round >= 0) base = Math.min(base, now)
     for (const { id, run } of benches) {
@@ -93,5 +84,4 @@ function readBaseline(): Baseline | undefined {
   }
 }
 
-if (options.help) process.stdout.write(USAGE)
-else main()
+main()

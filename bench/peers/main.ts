@@ -1,13 +1,14 @@
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
+import { runProgram } from '../../test/support/program-options.js'
 import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { show, showOnTerminal, workFolder } from '../work.js'
 import { bringPeers } from './bring.js'
-import { type Options, readOptions, USAGE } from './options.js'
+import { type Options, readOptions } from './options.js'
 import { sluice } from './own.js'
 import type { JobId, Missing, Peer } from './peer.js'
 import { drawPicture } from './picture.js'
@@ -24,10 +25,6 @@ interface Failure {
 }
 
 async function main(options: Options): Promise<void> {
-  if (options.help) {
-    process.stdout.write(USAGE)
-    return
-  }
   if (process.platform !== 'linux') throw new Error('usage is read from /proc, which only Linux has')
   for (const folder of [options.cache, options.out, options.folder]) mkdirSync(folder, { recursive: true })
   const { peers, missing } = bringPeers(options.peers, options, show)
@@ -115,9 +112,4 @@ function formatMissing(missing: readonly Missing[], failures: readonly Failure[]
   return lines.length === 0 ? '' : `\n${lines.join('')}`
 }
 
-try {
-  await main(readOptions(process.argv.slice(2)))
-} catch (error) {
-  process.stderr.write(`bench:peers: ${(error as Error).message}\n`)
-  process.exitCode = 1
-}
+await runProgram('bench:peers', async () => main(readOptions()))

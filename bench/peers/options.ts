@@ -1,11 +1,11 @@
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
+import { NONE, programOptions } from '../../test/support/program-options.js'
 import { CHECKOUT } from '../checkout.js'
 import { PEER_IDS, type PeerId } from './bring.js'
 import { JOBS, type JobId } from './peer.js'
 
-export const USAGE = `Usage: npm run bench:peers -- [options]
+const USAGE = `Usage: npm run bench:peers -- [options]
 
 Compares Sluice with other log shippers on this machine. Needs Linux.
 
@@ -21,61 +21,35 @@ Compares Sluice with other log shippers on this machine. Needs Linux.
   --cache DIR      where programs are unpacked and built (default: .build/peers)
   --out DIR        where peers.jsonl and peers.svg go (default: .build/peers/results)
   --write-docs     puts the table into docs/performance.md and the picture into docs/peers.svg as well
-  --help
 `
 
-export interface Options {
-  readonly peers: readonly PeerId[]
-  readonly jobs: readonly JobId[]
-  readonly lines: number
-  readonly runs: number
-  readonly given: Readonly<Partial<Record<PeerId, string>>>
-  readonly folder: string
-  readonly keep: boolean
-  readonly cache: string
-  readonly out: string
-  readonly writeDocs: boolean
-  readonly help: boolean
-}
+export type Options = ReturnType<typeof readOptions>
 
 const cache = join(CHECKOUT, '.build/peers')
 
-export function readOptions(args: readonly string[]): Options {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      peers: { type: 'string', default: PEER_IDS.filter(id => id !== 'earlier').join(',') },
-      jobs: { type: 'string', default: Object.keys(JOBS).join(',') },
-      lines: { type: 'string', default: '8000000' },
-      runs: { type: 'string', default: '3' },
-      rsyslog: { type: 'string' },
-      'syslog-ng': { type: 'string' },
-      otelcol: { type: 'string' },
-      'fluent-bit': { type: 'string' },
-      vector: { type: 'string' },
-      earlier: { type: 'string' },
-      folder: { type: 'string', default: tmpdir() },
-      keep: { type: 'boolean', default: false },
-      cache: { type: 'string', default: cache },
-      out: { type: 'string', default: join(cache, 'results') },
-      'write-docs': { type: 'boolean', default: false },
-      help: { type: 'boolean', short: 'h', default: false },
+export function readOptions() {
+  const { options } = programOptions(
+    {
+      ...{ peers: PEER_IDS.filter(id => id !== 'earlier').join(','), jobs: Object.keys(JOBS).join(',') },
+      ...{ lines: 8_000_000, runs: 3, folder: tmpdir(), keep: false, 'write-docs': false },
+      ...{ cache, out: join(cache, 'results') },
+      ...{ rsyslog: NONE, 'syslog-ng': NONE, otelcol: NONE, 'fluent-bit': NONE, vector: NONE, earlier: NONE },
     },
-  })
+    USAGE,
+  )
   const given: Partial<Record<PeerId, string>> = {}
-  for (const id of PEER_IDS) if (id !== 'loop' && values[id] !== undefined) given[id] = resolve(values[id])
+  for (const id of PEER_IDS) if (id !== 'loop' && options[id] !== undefined) given[id] = resolve(options[id])
   return {
-    peers: listOf('--peers', values.peers, PEER_IDS),
-    jobs: listOf('--jobs', values.jobs, Object.keys(JOBS) as JobId[]),
-    lines: atLeast(1000, '--lines', values.lines),
-    runs: atLeast(1, '--runs', values.runs),
-    given,
-    folder: resolve(values.folder),
-    keep: values.keep,
-    cache: resolve(values.cache),
-    out: resolve(values.out),
-    writeDocs: values['write-docs'],
-    help: values.help,
+    peers: listOf('--peers', options.peers, PEER_IDS),
+    jobs: listOf('--jobs', options.jobs, Object.keys(JOBS) as JobId[]),
+    lines: atLeast(1000, '--lines', options.lines),
+    runs: atLeast(1, '--runs', options.runs),
+    given: given as Readonly<Partial<Record<PeerId, string>>>,
+    folder: resolve(options.folder),
+    keep: options.keep,
+    cache: resolve(options.cache),
+    out: resolve(options.out),
+    writeDocs: options['write-docs'],
   }
 }
 
@@ -87,8 +61,7 @@ function listOf<T extends string>(option: string, text: string, known: readonly 
   return known.filter(one => wanted.includes(one.toLowerCase()))
 }
 
-function atLeast(least: number, option: string, text: string): number {
-  const value = Number(text)
+function atLeast(least: number, option: string, value: number): number {
   if (Number.isInteger(value) && value >= least) return value
-  throw new Error(`${option} must be a whole number of at least ${least}, not ${text}`)
+  throw new Error(`${option} must be a whole number of at least ${least}, not ${value}`)
 }

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { numberOf, programOptions } from '../../test/support/program-options.js'
+import { NONE, programOptions, runProgram } from '../../test/support/program-options.js'
 import { makeInput } from '../input.js'
 import { profiled } from '../jobs.js'
 import { withNodeOptions } from '../measure.js'
@@ -26,23 +26,17 @@ SLUICE_BENCH_COMMAND=CHECKOUT/dist/src/cli/main.js profiles the build of another
 const INTERVAL = 500
 const MOST_LISTED = 15
 
-const { values: options, positionals } = programOptions({
-  allowPositionals: true,
-  options: {
-    lines: { type: 'string', default: '4000000' },
-    out: { type: 'string', default: '.build/profiles' },
-    folder: { type: 'string', default: tmpdir() },
-    narrowest: { type: 'string', default: '0.5' },
-    note: { type: 'string' },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options, operands } = programOptions(
+  { lines: 4_000_000, out: '.build/profiles', folder: tmpdir(), narrowest: 0.5, note: NONE },
+  USAGE,
+  true,
+)
 
 async function main(): Promise<void> {
-  const job = profiled.find(({ id }) => id === positionals[0]?.toUpperCase())
-  if (!job) throw new Error(`there is no job ${positionals[0] ?? ''}\n\n${USAGE}`)
+  const job = profiled.find(({ id }) => id === operands[0]?.toUpperCase())
+  if (!job) throw new Error(`there is no job ${operands[0] ?? ''}\n\n${USAGE}`)
   const work = workFolder(options.folder, 'profile')
-  const input = makeInput(work, numberOf('--lines', options.lines), () => {})
+  const input = makeInput(work, options.lines, () => {})
   const profiles = join(work, 'profiles')
   await withNodeOptions(['--cpu-prof', `--cpu-prof-interval=${INTERVAL}`, `--cpu-prof-dir=${profiles}`], () =>
     job.run(input, work, false),
@@ -56,7 +50,7 @@ async function main(): Promise<void> {
   writeFileSync(path('cpuprofile'), text)
   const note = options.note === undefined ? '' : `, ${options.note}`
   const title = `${job.id}: ${job.title}, ${options.lines} lines${note}`
-  writeFileSync(path('svg'), drawFlames(title, tree, numberOf('--narrowest', options.narrowest)))
+  writeFileSync(path('svg'), drawFlames(title, tree, options.narrowest))
   const own = new Map<string, number>()
   const collect = (frame: ReturnType<typeof treeOf>) => {
     own.set(frame.name, (own.get(frame.name) ?? 0) + frame.self)
@@ -68,9 +62,4 @@ async function main(): Promise<void> {
   process.stdout.write(`${path('svg')}\n${path('cpuprofile')}\n`)
 }
 
-if (options.help) process.stdout.write(USAGE)
-else
-  await main().catch(error => {
-    process.stderr.write(`profile: ${error.message}\n`)
-    process.exitCode = 1
-  })
+await runProgram('profile', main)

@@ -3,7 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { checkout } from '../support/checkout.js'
 import { mayMount } from '../support/mounts.js'
-import { numberOf, programOptions } from '../support/program-options.js'
+import { NONE, numberOf, programOptions } from '../support/program-options.js'
 import { makeCertificates } from './certificates.js'
 import { addCounts, formatCounts } from './counts.js'
 import { makeScenario } from './generate.js'
@@ -37,22 +37,14 @@ const SHRINKING_MS = 15 * 60_000
 /** A failure that depends on the moment is looked for so many times. */
 const TRIES = 3
 
-const { values: options } = programOptions({
-  options: {
-    seed: { type: 'string' },
-    seeds: { type: 'string' },
-    minutes: { type: 'string' },
-    steps: { type: 'string', default: '60' },
-    jobs: { type: 'string', default: String(Math.min(2, availableParallelism())) },
-    replay: { type: 'string' },
-    times: { type: 'string', default: '1' },
-    ci: { type: 'boolean', default: false },
-    'no-shrink': { type: 'boolean', default: false },
-    keep: { type: 'string', default: join(checkout, 'test/chaos/cases') },
-    folder: { type: 'string', default: tmpdir() },
-    help: { type: 'boolean', short: 'h', default: false },
+const { options } = programOptions(
+  {
+    ...{ seed: NONE, seeds: NONE, minutes: 0, steps: 60, jobs: Math.min(2, availableParallelism()) },
+    ...{ replay: NONE, times: 1, ci: false, 'no-shrink': false },
+    ...{ keep: join(checkout, 'test/chaos/cases'), folder: tmpdir() },
   },
-})
+  USAGE,
+)
 
 interface Failed {
   readonly scenario: Scenario
@@ -95,16 +87,16 @@ async function runAll(scenarios: Iterator<Scenario>, jobs: number): Promise<void
 function* scenarios(): Generator<Scenario> {
   if (options.replay !== undefined) {
     const scenario = readScenario(options.replay)
-    for (let i = 0; i < numberOf('--times', options.times); i++) yield scenario
+    for (let i = 0; i < options.times; i++) yield scenario
     return
   }
-  const minutes = options.minutes === undefined ? 0 : numberOf('--minutes', options.minutes)
+  const { minutes } = options
   const { first, count, steps } = options.ci
     ? CI_SEEDS
     : {
         first: numberOf('--seed', options.seed, minutes > 0 ? Date.now() % 1_000_000 : 1),
         count: numberOf('--seeds', options.seeds, minutes > 0 ? Number.POSITIVE_INFINITY : 1),
-        steps: numberOf('--steps', options.steps),
+        steps: options.steps,
       }
   for (let i = 0; i < count; i++) {
     if (minutes > 0 && performance.now() - began > minutes * 60_000) return
@@ -138,13 +130,9 @@ function formatScenario({ note, setup, steps }: Scenario): string {
 }
 
 async function main(): Promise<number> {
-  if (options.help) {
-    say(USAGE.trimEnd())
-    return 0
-  }
   if (!certificates) say('left out: TLS (there is no openssl)')
   if (!mayMount()) say('left out: full disks (only root can make small file systems)')
-  await runAll(scenarios(), numberOf('--jobs', options.jobs))
+  await runAll(scenarios(), options.jobs)
   say(
     `\n${formatCounts(total)}\n${total.runs} runs in ${((performance.now() - began) / 1000).toFixed(0)} s, ${failed.length} failed`,
   )

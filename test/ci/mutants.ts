@@ -15,7 +15,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { built, checkout } from '../support/checkout.js'
-import { numberOf, programOptions } from '../support/program-options.js'
+import { NONE, numberOf, programOptions } from '../support/program-options.js'
 import { Seeded } from '../support/seeded.js'
 import { drawn } from './drawn-mutants.js'
 
@@ -227,45 +227,39 @@ function summary(list: readonly Listed[]): void {
 }
 
 async function main(): Promise<number> {
-  const { values, positionals } = programOptions({
-    allowPositionals: true,
-    options: {
-      check: { type: 'boolean', default: false },
-      only: { type: 'string', multiple: true },
-      some: { type: 'string' },
-      draw: { type: 'string' },
-      seed: { type: 'string', default: new Date().toISOString().slice(0, 10) },
-      help: { type: 'boolean', short: 'h', default: false },
-    },
-  })
-  if (values.help) {
-    say(USAGE)
-    return 0
+  const defaults = {
+    check: false,
+    only: [] as string[],
+    some: NONE,
+    draw: NONE,
+    seed: new Date().toISOString().slice(0, 10),
   }
-  const seeded = new Seeded([...values.seed].reduce((sum, char) => Math.imul(sum, 31) + char.charCodeAt(0), 7))
-  if (values.draw !== undefined) {
-    const places = drawn(positionals, numberOf('--draw', values.draw), seeded)
-    say(JSON.stringify(places.map(place => ({ id: '', ...place, test: '', from: `seed ${values.seed}` }))))
+  const { options, operands } = programOptions(defaults, USAGE, true)
+  const { only, some, draw, seed } = options
+  const seeded = new Seeded([...seed].reduce((sum, char) => Math.imul(sum, 31) + char.charCodeAt(0), 7))
+  if (draw !== undefined) {
+    const places = drawn(operands, numberOf('--draw', draw), seeded)
+    say(JSON.stringify(places.map(place => ({ id: '', ...place, test: '', from: `seed ${seed}` }))))
     return 0
   }
   const groups = JSON.parse(read('test/ci/mutants.json')) as List
   const all = Object.entries(groups).flatMap(([group, promises]) =>
     Object.entries(promises).flatMap(([promise, mutants]) => mutants.map(mutant => ({ ...mutant, group, promise }))),
   )
-  const { only, some } = values
-  let list: readonly Listed[] = only ? all.filter(({ id, group }) => only.includes(id) || only.includes(group)) : all
+  const isWanted = ({ id, group }: Listed) => only.length === 0 || only.includes(id) || only.includes(group)
+  let list: readonly Listed[] = all.filter(isWanted)
   const wrong = problems(list)
   for (const problem of wrong) say(problem)
   if (wrong.length > 0 || list.length === 0) return 1
   if (some !== undefined) {
-    say(`--some ${some} --seed ${values.seed}`)
+    say(`--some ${some} --seed ${seed}`)
     const rest = list.filter(({ survives }) => !survives)
     list = Array.from(
       { length: Math.min(Number(some), rest.length) },
       () => rest.splice(seeded.below(rest.length), 1)[0]!,
     )
   }
-  if (values.check) {
+  if (options.check) {
     summary(list)
     return 0
   }

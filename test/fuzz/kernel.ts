@@ -1,13 +1,12 @@
 import { fieldDifferences } from '../support/field-differences.js'
 import { lineDifferences } from '../support/line-differences.js'
-import { numberOf, programOptions } from '../support/program-options.js'
+import { programOptions } from '../support/program-options.js'
 import { scanDifferences } from '../support/scan-differences.js'
 
-/** `npm run fuzz:kernel -- [--seed N] [--count N]`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
+/** `npm run fuzz:kernel`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
 
-const { values } = programOptions({ options: { seed: { type: 'string' }, count: { type: 'string' } } })
-const seed = numberOf('--seed', values.seed, Math.floor(Math.random() * 2 ** 31))
-const count = numberOf('--count', values.count, 1_000_000)
+const USAGE = 'Usage: npm run fuzz:kernel -- [--seed N] [--count N]\n'
+const { seed, count } = programOptions({ seed: Math.floor(Math.random() * 2 ** 31), count: 1_000_000 }, USAGE).options
 
 async function compare(what: string, run: () => { wrong: readonly string[] } | Promise<{ wrong: readonly string[] }>) {
   const begin = performance.now()

@@ -1,14 +1,13 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { numberOf, programOptions } from '../support/program-options.js'
+import { programOptions } from '../support/program-options.js'
 import { fuzz } from './run.js'
 
-/** `npm run fuzz:api -- [--seed N] [--count N]`: requests made of the API's own description. Exit code 1 on a problem. */
+/** `npm run fuzz:api`: requests made of the API's own description. Exit code 1 on a problem. */
 
-const { values } = programOptions({ options: { seed: { type: 'string' }, count: { type: 'string' } } })
-const seed = numberOf('--seed', values.seed, Math.floor(Math.random() * 2 ** 31))
-const count = numberOf('--count', values.count, 10_000)
+const USAGE = 'Usage: npm run fuzz:api -- [--seed N] [--count N]\n'
+const { seed, count } = programOptions({ seed: Math.floor(Math.random() * 2 ** 31), count: 10_000 }, USAGE).options
 const folder = mkdtempSync(join(tmpdir(), 'sluice-fuzz-'))
 try {
   const begin = performance.now()

@@ -1,4 +1,4 @@
-import { numberOf, programOptions } from '../support/program-options.js'
+import { NONE, programOptions } from '../support/program-options.js'
 import { type Kind, LIMITS, type Outcome, runCluster, type Settings } from './run.js'
 
 /** `npm run sim:cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
@@ -13,17 +13,7 @@ const USAGE = `Usage: npm run sim:cluster -- [options]
   --limits L   limits of one kind only: events, costs, bytes or several
 `
 
-const { values } = programOptions({
-  options: {
-    daemons: { type: 'string', default: '200' },
-    seeds: { type: 'string', default: '3' },
-    from: { type: 'string', default: '1' },
-    windows: { type: 'string', default: '11' },
-    mode: { type: 'string' },
-    limits: { type: 'string' },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions({ daemons: 200, seeds: 3, from: 1, windows: 11, mode: NONE, limits: NONE }, USAGE)
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
@@ -35,15 +25,9 @@ function line({ mode, accuracy, kind, troubles, seed }: Settings, outcome: Outco
 }
 
 async function main(): Promise<number> {
-  if (values.help) {
-    say(USAGE)
-    return 0
-  }
   let failed = 0
-  const modes = (['aligned', 'fixed', 'gcra'] as const).filter(
-    mode => values.mode === undefined || values.mode === mode,
-  )
-  const kinds = (Object.keys(LIMITS) as Kind[]).filter(kind => values.limits === undefined || values.limits === kind)
+  const modes = (['aligned', 'fixed', 'gcra'] as const).filter(mode => (options.mode ?? mode) === mode)
+  const kinds = (Object.keys(LIMITS) as Kind[]).filter(kind => (options.limits ?? kind) === kind)
   const all = kinds.flatMap(kind =>
     modes.flatMap(mode =>
       (['leased', 'exact'] as const).flatMap(accuracy =>
@@ -51,13 +35,10 @@ async function main(): Promise<number> {
       ),
     ),
   )
-  for (let n = 0; n < numberOf('--seeds', values.seeds); n++) {
+  for (let n = 0; n < options.seeds; n++) {
     for (const about of all) {
-      const { daemons, windows } = {
-        daemons: numberOf('--daemons', values.daemons),
-        windows: numberOf('--windows', values.windows),
-      }
-      const settings = { ...about, seed: numberOf('--from', values.from) + n, daemons, windows }
+      const { daemons, windows, from } = options
+      const settings = { ...about, seed: from + n, daemons, windows }
       const outcome = await runCluster(settings)
       say(line(settings, outcome))
       for (const text of outcome.violations.slice(0, 3)) say(`VIOLATION ${text}`)

@@ -1,6 +1,6 @@
 import './globals.js'
 import './patched-fs.js'
-import { numberOf, programOptions } from '../support/program-options.js'
+import { NONE, numberOf, programOptions } from '../support/program-options.js'
 import type { Result } from './run.js'
 
 /** `npm run sim`: runs the engine on a simulated machine, from seeds, and says which seeds break an invariant. */
@@ -14,16 +14,7 @@ const USAGE = `Usage: npm run sim -- [options]
   --fingerprints  says of each seed what is the same whenever it runs
 `
 
-const { values: options } = programOptions({
-  options: {
-    seeds: { type: 'string' },
-    from: { type: 'string', default: '1' },
-    seconds: { type: 'string' },
-    seed: { type: 'string' },
-    fingerprints: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions({ seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false }, USAGE)
 const REPORT_EVERY_MS = 10_000
 const MOST_FAILED = 50
 
@@ -34,10 +25,6 @@ const lastLine = ({ seed, violations, fingerprint }: Result) =>
   `seed ${seed}: ${violations.length > 0 ? 'FAILED' : 'ok'}; ${fingerprint}`
 
 async function main(): Promise<number> {
-  if (options.help) {
-    say(USAGE)
-    return 0
-  }
   const { runSeed } = await import('./run.js')
   if (options.seed !== undefined) {
     const result = await runSeed(numberOf('--seed', options.seed), true)
@@ -46,9 +33,9 @@ async function main(): Promise<number> {
     say(lastLine(result))
     return result.violations.length > 0 ? 1 : 0
   }
-  const from = numberOf('--from', options.from)
-  const limit = numberOf('--seeds', options.seeds, options.seconds ? Number.POSITIVE_INFINITY : 5000)
-  const until = options.seconds ? real() + numberOf('--seconds', options.seconds) * 1000 : Number.POSITIVE_INFINITY
+  const { from, seconds } = options
+  const limit = numberOf('--seeds', options.seeds, seconds > 0 ? Number.POSITIVE_INFINITY : 5000)
+  const until = seconds > 0 ? real() + seconds * 1000 : Number.POSITIVE_INFINITY
   const began = real()
   let reported = began
   let failed = 0

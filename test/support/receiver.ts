@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import zlib from 'node:zlib'
 import { HOST } from './address.js'
-import { programOptions } from './program-options.js'
+import { NONE, programOptions } from './program-options.js'
 
 /** One request as it came, its body unpacked. */
 export interface Received {
@@ -40,9 +40,9 @@ export type Step = number | Answer | ((received: Received) => number | Answer)
 export interface ReceiverOptions {
   readonly port?: number
   /** Requests are answered 401 without this in `Authorization`. */
-  readonly authorization?: string
+  readonly authorization?: string | undefined
   /** Lines that were accepted are appended here as well. */
-  readonly out?: string
+  readonly out?: string | undefined
   readonly tls?: https.ServerOptions
 }
 
@@ -177,10 +177,7 @@ function linesOf(body: string): string[] {
 
 /** As a program: `receiver.js [--port N] [--authorization 'Token k'] [--out FILE]`; prints its address. */
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = programOptions({
-    options: { port: { type: 'string' }, authorization: { type: 'string' }, out: { type: 'string' } },
-  })
-  const { port, ...rest } = values
-  const receiver = await startReceiver({ ...rest, port: Number(port ?? 0) })
+  const { options } = programOptions({ port: 0, authorization: NONE, out: NONE })
+  const receiver = await startReceiver(options)
   process.stdout.write(`${receiver.url()}\n`)
 }

@@ -3,7 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EXIT } from '../../../src/daemon/process/dispatch.js'
 import { checkout } from '../../support/checkout.js'
-import { numberOf, programOptions } from '../../support/program-options.js'
+import { programOptions } from '../../support/program-options.js'
 import { Seeded } from '../../support/seeded.js'
 import { compare, compareTexts, type Difference, repeats } from './compare.js'
 import { broken, caseOf, corpusOf, findConfigs, hasTests } from './configs.js'
@@ -40,16 +40,11 @@ interface Decided {
   readonly decision: string
 }
 
-const { values: options, positionals } = programOptions({
-  allowPositionals: true,
-  options: {
-    worlds: { type: 'string', default: '300' },
-    from: { type: 'string', default: '1' },
-    configs: { type: 'string' },
-    jobs: { type: 'string', default: String(JOBS) },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options, operands } = programOptions(
+  { worlds: 300, from: 1, configs: Number.POSITIVE_INFINITY, jobs: JOBS },
+  USAGE,
+  true,
+)
 /** Per configuration. */
 const MISTAKES = 20
 const MISTAKE = '-mistake-'
@@ -81,7 +76,7 @@ async function inTurns<T>(all: Iterable<T>, run: (one: T, slot: string) => Promi
   const worker = async (_: unknown, slot: number) => {
     for (let next = rest.next(); !next.done && !isStopping; next = rest.next()) await run(next.value, `slot-${slot}`)
   }
-  await Promise.all(Array.from({ length: numberOf('--jobs', options.jobs) }, worker))
+  await Promise.all(Array.from({ length: options.jobs }, worker))
 }
 
 /** Returns the output of `validate` by the name of the file. */
@@ -105,7 +100,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const receiver = await new Receiver().listen()
   const configs = findConfigs()
   const corpus = corpusOf(configs)
-  const some = configs.slice(0, numberOf('--configs', options.configs, Number.POSITIVE_INFINITY))
+  const some = configs.slice(0, options.configs)
 
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())
@@ -142,9 +137,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   say(`the tests of ${tested.length} configurations run (${seconds()})`)
 
   const cases = some.flatMap(config => caseOf(config, corpus) ?? [])
-  const worlds = Array.from({ length: numberOf('--worlds', options.worlds) }, (_, i) =>
-    makeWorld(numberOf('--from', options.from) + i, corpus),
-  )
+  const worlds = Array.from({ length: options.worlds }, (_, i) => makeWorld(options.from + i, corpus))
   let done = 0
   let arrivals = 0
   const repeated = [0, 0]
@@ -194,10 +187,10 @@ function report(decided: readonly Decided[]): number {
 }
 
 async function main(): Promise<number> {
-  const [base, commit] = positionals
-  if (options.help || base === undefined) {
+  const [base, commit] = operands
+  if (base === undefined) {
     say(USAGE.trimEnd())
-    return options.help ? 0 : 2
+    return 2
   }
   const scratch = mkdtempSync(join(tmpdir(), 'sluice-same-'))
   process.once('exit', () => rmSync(scratch, { recursive: true, force: true, maxRetries: 20, retryDelay: 20 }))

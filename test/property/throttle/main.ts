@@ -1,4 +1,4 @@
-import { numberOf, programOptions } from '../../support/program-options.js'
+import { NONE, numberOf, programOptions } from '../../support/program-options.js'
 import { run } from './run.js'
 import { ALL_RUNS, scenarioOf } from './scenario.js'
 import { shrunken } from './shrink.js'
@@ -13,14 +13,7 @@ const USAGE = `Usage: npm run property:throttle -- [options]
 `
 const MOST_FAILED = 10
 
-const { values: options } = programOptions({
-  options: {
-    runs: { type: 'string', default: '10000' },
-    from: { type: 'string', default: '0' },
-    seed: { type: 'string' },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const { options } = programOptions({ runs: 10_000, from: 0, seed: NONE }, USAGE)
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
 async function explain(seed: number): Promise<boolean> {
@@ -35,17 +28,12 @@ async function explain(seed: number): Promise<boolean> {
 }
 
 async function main(): Promise<number> {
-  if (options.help) {
-    say(USAGE)
-    return 0
-  }
   if (options.seed !== undefined) {
     const isFine = await explain(numberOf('--seed', options.seed))
     say(`seed ${options.seed}: ${isFine ? 'ok' : 'FAILED'}`)
     return isFine ? 0 : 1
   }
-  const from = numberOf('--from', options.from)
-  const runs = numberOf('--runs', options.runs)
+  const { from, runs } = options
   const failed: number[] = []
   let events = 0
   let refused = 0
