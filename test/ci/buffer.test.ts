@@ -11,11 +11,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { HOST } from '../support/address.js'
+import { HOST, listening } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -51,12 +50,7 @@ async function startCounter(t: Test) {
       response.writeHead(status).end()
     })
   })
-  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return Object.assign(state, { url: `http://${HOST}:${(server.address() as AddressInfo).port}/` })
+  return Object.assign(state, { url: `http://${HOST}:${await listening(t, server)}/` })
 }
 
 const once = (seen: ReadonlyMap<number, number>, count: number) =>

@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { HOST, ownPort } from '../support/address.js'
+import { HOST, listening, ownPort } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import { testFolder } from '../support/folder.js'
@@ -61,9 +61,7 @@ t.test('a password that the server repeats in an error is not shown', async t =>
     socket.on('error', () => {})
     socket.on('data', part => socket.write(`-ERR syntax: ${part.toString().replace(/\s+/g, ' ')}\r\n`))
   })
-  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
-  t.teardown(() => server.close())
-  const url = `redis://${HOST}:${(server.address() as AddressInfo).port}`
+  const url = `redis://${HOST}:${await listening(t, server)}`
   const daemon = await member(t, { below: testFolder(t), limit: 8, redis: `{ url: "${url}", password: the-secret }` })
   daemon.child.stdin!.write(lines(5))
   await decided(daemon, 5)
@@ -81,9 +79,7 @@ async function counting(t: Test) {
     connections++
     socket.destroy()
   })
-  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
-  t.teardown(() => server.close())
-  return { port: (server.address() as AddressInfo).port, connections: () => connections }
+  return { port: await listening(t, server), connections: () => connections }
 }
 
 t.test('validate, test, explain and simulate ask no server', async t => {

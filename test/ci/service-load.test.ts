@@ -1,8 +1,8 @@
-import { once } from 'node:events'
 import { readdirSync, statSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOST, listening } from '../support/address.js'
 import { limitFileSize } from '../support/file-limit.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -14,10 +14,7 @@ import { until } from '../support/until.js'
 t.test('one account does not stall the others', async t => {
   let held = 0
   const silent = createServer(() => held++)
-  silent.listen(0, '127.0.0.1')
-  await once(silent, 'listening')
-  t.teardown(() => silent.close())
-  const address = `127.0.0.1:${(silent.address() as AddressInfo).port}`
+  const address = `${HOST}:${await listening(t, silent)}`
   const limits = `  ingest: { max_pipelines: 6, allow_addresses: ['${address}'] }\n`
   const { url, config, running } = await serve(t, testFolder(t), limits)
   const made = await init(t, config)

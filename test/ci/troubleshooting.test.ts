@@ -15,7 +15,7 @@ import t, { type Test } from 'tap'
 import { Client } from '../../src/client.js'
 import { codecs } from '../../src/core/codecs/list.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
-import { HOST, ownPort } from '../support/address.js'
+import { HOST, listening, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
@@ -305,12 +305,7 @@ destinations:
 }
 
 /** Something that has a port already. */
-async function takenPort(t: Test): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise(resolve => server.once('listening', resolve))
-  t.teardown(() => server.close())
-  return (server.address() as { port: number }).port
-}
+const takenPort = (t: Test) => listening(t, createServer(), '127.0.0.1')
 
 const numbered = (from: number, count: number) => Array.from({ length: count }, (_, i) => `line ${from + i} of a file`)
 const textOf = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')

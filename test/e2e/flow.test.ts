@@ -1,9 +1,8 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { HOST } from '../support/address.js'
+import { HOST, listening } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -234,18 +233,13 @@ t.test('a destination that does not keep up: memory is bounded, and everything a
       response.end()
     })
   })
-  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  const port = await listening(t, server)
   const folder = testFolder(t)
   for (let at = 0; at < LINES; ) {
     let text = ''
     for (const end = Math.min(LINES, at + 10_000); at < end; at++) text += `${String(at).padStart(8, '0')} ${REST}\n`
     appendFileSync(join(folder, 'in.log'), text)
   }
-  const { port } = server.address() as AddressInfo
   const daemon = await startDaemon(
     t,
     folder,

@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import {
   appendFileSync,
   existsSync,
@@ -10,13 +9,12 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { askSocket, textOf } from '../../src/daemon/admin/ask-socket.js'
 import type { ComponentStatus } from '../../src/daemon/status/status.js'
-import { HOST, ownPort } from '../support/address.js'
+import { HOST, listening, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
@@ -331,10 +329,7 @@ t.test('status of a destination that delivers again: its last outage is history,
   const receiver = createServer((request, response) => {
     request.resume().on('end', () => response.writeHead(answers.shift() ?? 200).end())
   })
-  receiver.listen(0, HOST)
-  await once(receiver, 'listening')
-  t.teardown(() => receiver.close())
-  const { port } = receiver.address() as AddressInfo
+  const port = await listening(t, receiver)
   writeFileSync(
     join(folder, 'sluice.yaml'),
     `data_dir: ./state

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOST, listening } from '../support/address.js'
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { startDaemon, type Totals } from '../support/daemon.js'
@@ -187,11 +187,7 @@ t.test('a destination that does not answer: the deadline, a second signal, and d
       response.end()
     })
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  const port = await listening(t, server)
   // More than there is room for on the way.
   const lines = Array.from({ length: 40_000 }, (_, i) => `line ${i} ${'-'.repeat(100)}\n`)
   const folder = testFolder(t, { 'in.log': lines.join('') })
@@ -202,7 +198,7 @@ processors:
   some: { type: filter, inputs: [log], condition: if (.message exists) }
   more: { type: throttle, inputs: [some], limit: 1000000, window: 1h }
 destinations:
-  up: { type: http, inputs: [more], encoding: raw, url: "http://127.0.0.1:${(server.address() as AddressInfo).port}/", batch: { max_wait: 10ms } }
+  up: { type: http, inputs: [more], encoding: raw, url: "http://${HOST}:${port}/", batch: { max_wait: 10ms } }
 `
   const late = await startDaemon(t, folder, config('300ms'))
   await late.scrapedUntil(scrape => scrape.events('log').received > 10_000)
@@ -248,11 +244,7 @@ t.test('the reader of standard output leaves: the other destinations get everyth
       }, 300),
     )
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
+  const port = await listening(t, server)
   const folder = testFolder(t)
   const daemon = await startDaemon(
     t,
@@ -263,7 +255,7 @@ sources: { in: { type: stdin } }
 destinations:
   out: { type: stdout, inputs: [in] }
   copy: { type: file, inputs: [in], path: out.log }
-  slow: { type: http, inputs: [in], encoding: raw, url: "http://127.0.0.1:${(server.address() as AddressInfo).port}/", batch: { max_wait: 10ms } }
+  slow: { type: http, inputs: [in], encoding: raw, url: "http://${HOST}:${port}/", batch: { max_wait: 10ms } }
 `,
   )
   const { stdin, stdout } = daemon.child

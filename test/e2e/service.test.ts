@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { openLevelStore } from '../../src/service/api/store/level.js'
 import { Client } from '../../src/service/client/client.js'
-import { HOST, ownPort } from '../support/address.js'
+import { HOST, listening, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
@@ -90,10 +90,7 @@ t.test('what is not there to be served', async t => {
   })
   t.match(await command(['validate', join(folder, 'daemon.yaml')]), { code: 0, stdout: /ok \(the service\)/ })
   t.match(await run(['run', '--config', join(folder, 'daemon.yaml')]), { code: 78, stderr: /there is no source/ })
-  const taken = createServer()
-  await new Promise<void>(resolve => taken.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => taken.close())
-  const { port } = taken.address() as { port: number }
+  const port = await listening(t, createServer(), '127.0.0.1')
   writeFileSync(
     join(folder, 'taken.yaml'),
     `metrics: false\nservice: { listen: '127.0.0.1:${port}', data_dir: ${folder}/s }\n`,

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/daemon/admin/socket.js'
-import { HOST } from '../support/address.js'
+import { HOST, listening } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -134,13 +134,8 @@ t.test('standard output that nobody reads: a signal ends the daemon all the same
 /** A daemon that got SIGTERM, and still delivers to a receiver that does not answer. */
 async function stopping(t: Test) {
   const server = createServer(request => void request.resume())
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
-  })
   const folder = testFolder(t, { 'in.log': 'one\n' })
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  const url = `http://${HOST}:${await listening(t, server)}/`
   const daemon = await startDaemon(
     t,
     folder,

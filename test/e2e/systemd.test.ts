@@ -1,5 +1,4 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import {
   closeSync,
   cpSync,
@@ -11,14 +10,14 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import { findCommand, readCall } from '../../src/daemon/process/command-line.js'
 import { EXIT } from '../../src/daemon/process/dispatch.js'
-import { HOST } from '../support/address.js'
+import { HOST, listening } from '../support/address.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -101,10 +100,9 @@ destinations:
   await notified('how long', () => told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
   t.notMatch(running.stderr, 'cannot notify systemd')
 
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => void taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  // Something listens there, and is no service.
+  const taken = createServer(socket => void socket.destroy())
+  const port = await listening(t, taken, '127.0.0.1')
   const source = `  net: { type: tcp, listen: 127.0.0.1:${port} }\n`
   writeFileSync(config, text.replace('destinations', `${source}destinations`).replace('[app]', '[app, net]'))
   const failing = sluice(['run', '--config', config], { env })
@@ -117,8 +115,6 @@ destinations:
   writeFileSync(config, `metrics: false\ndata_dir: ${join(folder, 'managed')}\nsources:\n  app: { type: stdin }\n`)
   const key = join(folder, 'key')
   writeFileSync(key, `sts_${'0'.repeat(40)}\n`)
-  // Something listens there, and is no service.
-  taken.on('connection', socket => socket.destroy())
   const url = `http://127.0.0.1:${port}/v3/pipeline/${'0'.repeat(24)}`
   const managed = sluice(['run', '--config', config, '--pipeline', url, '--key-file', key], { env })
   await notified('what it waits for', () =>

@@ -1,5 +1,7 @@
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { Server as HttpServer } from 'node:http'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import type { Test } from 'tap'
 
 /**
  * A loopback address of this process alone (all of 127/8 is local on Linux): what is free there stays free, whatever
@@ -31,4 +33,15 @@ export async function ownPort(): Promise<number> {
     await once(server, 'close')
     return port
   }
+}
+
+/** Listens at a free port of HOST until the end of the test. Returns the port. */
+export async function listening(t: Test, server: Server, host = HOST): Promise<number> {
+  server.listen(0, host)
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    if (server instanceof HttpServer) server.closeAllConnections()
+  })
+  return (server.address() as AddressInfo).port
 }

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -12,6 +11,7 @@ import type { Io } from '../../../src/daemon/process/command-line.js'
 import { dispatch } from '../../../src/daemon/process/dispatch.js'
 import { createLog } from '../../../src/daemon/process/log.js'
 import { daemonState } from '../../../src/daemon/systemd/service-state.js'
+import { HOST, listening } from '../../support/address.js'
 import { commandIo } from '../../support/command-io.js'
 import { testFolder } from '../../support/folder.js'
 
@@ -39,11 +39,10 @@ async function answering(t: Test, body: string, { path, status = 200 }: { path?:
     response.writeHead(status, { 'content-type': 'application/json' })
     response.end(body)
   })
-  if (path === undefined) server.listen(0, '127.0.0.1')
-  else server.listen(path)
-  await once(server, 'listening')
+  if (path === undefined) return `http://${HOST}:${await listening(t, server)}`
+  await once(server.listen(path), 'listening')
   t.teardown(() => server.close())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return ''
 }
 
 t.test('tap shows events as JSON with the same values', async t => {

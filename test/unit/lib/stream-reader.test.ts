@@ -1,9 +1,9 @@
-import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { connect, createServer, type Server, type Socket } from 'node:net'
 import { PassThrough, type Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
 import { REFUSED, type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
+import { HOST, listening } from '../../support/address.js'
 import { turns, until } from '../../support/until.js'
 
 class Taken implements Receiver {
@@ -57,16 +57,13 @@ async function accepted(t: Test, make: (serve: (socket: Socket) => void) => Serv
     socket.on('error', () => {})
     accepted = socket
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const sender = connect((server.address() as AddressInfo).port, '127.0.0.1').setNoDelay(true)
+  const sender = connect(await listening(t, server), HOST).setNoDelay(true)
   sender.on('error', () => {})
   await until(() => accepted !== undefined)
   const stream = accepted!
   t.teardown(() => {
     sender.destroy()
     stream.destroy()
-    server.close()
   })
   const fail = () => void sender.resetAndDestroy()
   const came = (bytes: number) => until(`${bytes} bytes`, () => stream.bytesRead >= bytes)

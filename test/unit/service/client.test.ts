@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { Client, type ClientOptions, everything, ServiceError } from '../../../src/client.js'
+import { HOST, listening } from '../../support/address.js'
 import { FakeIngest } from '../../support/fake-ingest.js'
 import { testFolder } from '../../support/folder.js'
 import { install } from '../../support/installed.js'
@@ -164,12 +164,7 @@ t.test('a service that cannot be reached is named, with the reason', async t => 
     socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{')),
   )
   const mute = createServer(() => {})
-  const url = async (server: Server) => {
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  }
-  const [broken, silent] = [await url(hole), await url(mute)]
+  const [broken, silent] = [`http://${HOST}:${await listening(t, hole)}`, `http://${HOST}:${await listening(t, mute)}`]
   const asked = (url: string, timeoutMs = 30_000) => new Client({ url, key: 'k', retries: 0, timeoutMs }).whoami()
   const closed = 'the connection was closed before the answer; does it expect https:// there? (UND_ERR_SOCKET)'
   await t.rejects(asked(broken), { name: 'UnreachableError', message: `cannot reach ${broken}: ${closed}` })

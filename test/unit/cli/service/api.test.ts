@@ -1,8 +1,6 @@
-import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer as createPlainServer } from 'node:http'
 import { createServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
@@ -13,6 +11,7 @@ import { dispatch } from '../../../../src/daemon/process/dispatch.js'
 import { AccessKey, auth } from '../../../../src/net/key.js'
 import { fetchTrusting } from '../../../../src/service/client/fetch-trusting.js'
 import { linkTo } from '../../../../src/service/fleet/service-link.js'
+import { listening } from '../../../support/address.js'
 import { makeCertificates } from '../../../support/certificates.js'
 import { testFolder } from '../../../support/folder.js'
 import { needs } from '../../../support/needs.js'
@@ -128,10 +127,9 @@ t.test('authorities of the service', async t => {
         }
       })
     },
-  ).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  )
+  const port = await listening(t, server, '127.0.0.1')
+  const url = `https://127.0.0.1:${port}`
   const env = { SLUICE_ACCESS_KEY: 'x'.repeat(40), SLUICE_URL: url }
   const ca = certificates.path('ca.pem')
   t.intercept(process, 'emitWarning', { value: () => {} })
@@ -142,11 +140,8 @@ t.test('authorities of the service', async t => {
     code: 1,
     stderr: /cannot reach https:.*certificate is not from an authority that is trusted here; name .* with --ca-file/,
   })
-  const { port } = server.address() as AddressInfo
-  const other = createPlainServer((_, response) => response.end('{}')).listen(0, '127.0.0.1')
-  await once(other, 'listening')
-  t.teardown(() => other.close())
-  const plainPort = (other.address() as AddressInfo).port
+  const other = createPlainServer((_, response) => response.end('{}'))
+  const plainPort = await listening(t, other, '127.0.0.1')
   for (const [address, reason] of [
     [`https://127.0.0.2:${port}`, /(nothing accepts connections there|certificate is for another name).*\((\w+)\)/],
     [`https://127.0.0.1:${plainPort}`, /it does not speak TLS there; use http:\/\//],

@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, readFileSync } from 'node:fs'
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
+import { listening } from '../../../support/address.js'
 import { type Certificates, makeCertificates } from '../../../support/certificates.js'
 import { deliver, events, failure, make, never, ns, receiver, started, upTo } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
@@ -31,12 +32,10 @@ async function rawServer(t: Test, answer: (socket: Socket, request: string) => v
         }
       })
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {
     for (const socket of sockets) socket.destroy()
-    server.close()
   })
-  return (server.address() as AddressInfo).port
+  return await listening(t, server, '127.0.0.1')
 }
 
 t.test('interim answers are skipped, however many and however they come', async t => {

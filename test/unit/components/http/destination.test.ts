@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { ClientRequest } from 'node:http'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
@@ -15,6 +15,7 @@ import { EventBatch } from '../../../../src/core/event/batch.js'
 import { CHUNK_BYTES } from '../../../../src/lib/lines/chunk-memory.js'
 import { freeChunk, takeChunk } from '../../../../src/lib/lines/chunk-pool.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { HOST, listening } from '../../../support/address.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import {
   deliver,
@@ -211,10 +212,8 @@ t.test('when there is no answer', async t => {
   })
 
   // Connecting hangs in the handshake: giving up must not wait for it, and it has a limit of its own.
-  const deaf = createServer(socket => void socket.resume().on('error', () => {})).listen(0, '127.0.0.1')
-  await new Promise(resolve => deaf.once('listening', resolve))
-  t.teardown(() => deaf.close())
-  const url = `https://127.0.0.1:${(deaf.address() as { port: number }).port}`
+  const deaf = createServer(socket => void socket.resume().on('error', () => {}))
+  const url = `https://${HOST}:${await listening(t, deaf)}`
   const silent = await started(t, { url })
   const controller = new AbortController()
   const attempt = silent.destination.write(events(1), controller.signal).catch(error => error as Error)
@@ -235,13 +234,11 @@ async function answersEarly(t: Test, answer: string): Promise<{ url: string; acc
   const server = createServer(socket => {
     accepted.push(socket.on('error', () => {}))
     socket.once('data', () => socket.pause().write(answer))
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  })
   t.teardown(() => {
     for (const socket of accepted) socket.destroy()
-    server.close()
   })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, accepted }
+  return { url: `http://${HOST}:${await listening(t, server)}`, accepted }
 }
 
 t.test('a request that was refused before it was sent is not sent any further', async t => {
@@ -737,7 +734,7 @@ t.test('a body that was answered before it was sent stays what it is', async t =
     socket.on('data', text => got.set(socket, (got.get(socket) ?? '') + text)).pause()
     sockets.set(socket.remotePort, socket)
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const port = await listening(t, server)
   // Each request is answered as soon as it is begun, and nothing of it is read.
   const begun = async (message: unknown) => {
     const { request } = message as { request: ClientRequest }
@@ -747,12 +744,8 @@ t.test('a body that was answered before it was sent stays what it is', async t =
     sockets.get(port)!.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n')
   }
   subscribe('http.client.request.start', begun)
-  t.teardown(() => {
-    unsubscribe('http.client.request.start', begun)
-    server.close()
-  })
-  const { port } = server.address() as AddressInfo
-  const { destination, counters } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
+  t.teardown(() => unsubscribe('http.client.request.start', begun))
+  const { destination, counters } = await started(t, { url: `http://${HOST}:${port}/`, encoding: 'raw' })
   const writes = LETTERS.map(letter => destination.write(batchesOf(letter.repeat(SIZE), originOf('text')), never))
   await until(() => counters.counter('sluice_http_requests_total', '', { status: '200' }).value === LETTERS.length)
   for (const socket of sockets.values()) socket.resume()

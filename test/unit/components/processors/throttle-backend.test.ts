@@ -1,5 +1,4 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer, type Server } from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { boundReplies, RedisBackend } from '../../../../src/components/processors/throttle/cluster/redis-backend.js'
@@ -8,14 +7,13 @@ import { systemClock } from '../../../../src/lib/time.js'
 import type { RedisConnection } from '../../../../src/net/redis/connection.js'
 import { RedisConnector } from '../../../../src/net/redis/connector.js'
 import { redisOptions } from '../../../../src/net/redis/options.js'
+import { HOST, listening } from '../../../support/address.js'
 
 const log = pino({ level: 'silent' })
 const PART = Buffer.alloc(64 * 1024, 'x')
 
 async function connectorTo(t: Test, server: Server): Promise<RedisConnector> {
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const url = `redis://${HOST}:${await listening(t, server)}`
   return new RedisConnector(redisOptions.parse({ url }), { log, clock: systemClock, bound: boundReplies })
 }
 
@@ -34,7 +32,7 @@ t.test('a server that never stops to reply is left, whether or not somebody wait
       socket.write('$1000000000000\r\n')
       socket.on('drain', more)
       more()
-    }).listen(0, '127.0.0.1')
+    })
     const connector = await connectorTo(t, server)
     const left = new Promise<Error>(resolve => {
       void connector.connect(resolve, AbortSignal.timeout(30_000)).then(connection => {
@@ -55,7 +53,7 @@ t.test('replies that are large for what they are asked with pass for as long as 
     socket.on('data', ({ length }) => {
       for (asked += length; asked >= REQUEST; asked -= REQUEST) socket.write(reply)
     })
-  }).listen(0, '127.0.0.1')
+  })
   const connector = await connectorTo(t, server)
   const connection = await connector.connect(() => t.fail('it was left'), AbortSignal.timeout(30_000))
   for (let n = 0; n < 200; n++) {

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { type ConnectionOptions, createServer as createTlsServer, connect as tlsConnect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { tcp } from '../../../../src/components/tcp/source.js'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
 import { Listener } from '../../../../src/net/listen.js'
+import { HOST, listening } from '../../../support/address.js'
 import { makeCertificates } from '../../../support/certificates.js'
 import { testFolder } from '../../../support/folder.js'
 import { needs } from '../../../support/needs.js'
@@ -248,13 +249,10 @@ t.test('unfinished lines of all connections are bounded together, and lose nothi
 })
 
 t.test('what cannot listen says why', async t => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => taken.close())
-  await once(taken, 'listening')
-  const { port } = taken.address() as AddressInfo
+  const port = await listening(t, createServer())
   const tls = { cert_file: '/nowhere/cert.pem', key_file: '/nowhere/key.pem' }
   const cases: [Record<string, unknown>, RegExp][] = [
-    [{ listen: `127.0.0.1:${port}` }, new RegExp(`cannot listen on 127.0.0.1:${port}: another program listens there`)],
+    [{ listen: `${HOST}:${port}` }, new RegExp(`cannot listen on ${HOST}:${port}: another program listens there`)],
     [{ listen: '203.0.113.9:0' }, /cannot listen on 203.0.113.9:0: this machine does not have that address/],
     [{ listen: '[2001:db8::1]:0' }, /cannot listen on \[2001:db8::1\]:0: /],
     [{ tls }, /tls.cert_file: \/nowhere\/cert.pem cannot be read: there is no such file/],

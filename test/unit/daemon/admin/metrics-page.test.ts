@@ -7,6 +7,7 @@ import t from 'tap'
 import { type AdminLimits, serveAdmin } from '../../../../src/daemon/admin/server.js'
 import { CONTENT_TYPES, Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from '../../../../src/net/limits.js'
+import { listening } from '../../../support/address.js'
 import { until } from '../../../support/until.js'
 
 const OPEN = 'application/openmetrics-text'
@@ -247,13 +248,8 @@ t.test('the connections of all servers leave descriptors for files', async t => 
       const server = createServer()
       connections.attach(server, false)
       server.on('connection', socket => void connections.received(socket.on('error', () => {})))
-      server.listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      t.teardown(() => {
-        connections.close()
-        server.close()
-      })
-      return { port: (server.address() as AddressInfo).port, connections }
+      t.teardown(() => connections.close())
+      return { port: await listening(t, server, '127.0.0.1'), connections }
     }),
   )
   const dial = async (port: number) => {

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import type { Codec } from '../../../../src/core/codec.js'
 import type { SourceContext } from '../../../../src/core/component.js'
@@ -9,6 +8,7 @@ import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { sendBody } from '../../../../src/net/http/events/send-body.js'
 import { readBody } from '../../../../src/net/http/server/body.js'
 import { bodyRoom, freeBody, takeBody } from '../../../../src/net/http/server/body-memory.js'
+import { HOST, listening } from '../../../support/address.js'
 
 const KIB = 1024
 
@@ -47,12 +47,9 @@ t.test(
         response.end(bytes.subarray(0, size), () => freeBody(bytes))
       })
     })
-    server.listen(0, '127.0.0.1')
-    t.teardown(() => server.close())
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
+    const port = await listening(t, server)
     const echo = async (letter: string, size: number) => {
-      const sent = request({ host: '127.0.0.1', port, method: 'POST', agent: false })
+      const sent = request({ host: HOST, port, method: 'POST', agent: false })
       for (let at = 0; at < size; at += 10_000) {
         sent.write(letter.repeat(Math.min(10_000, size - at)))
         await new Promise(setImmediate)

@@ -1,9 +1,10 @@
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import t from 'tap'
 import { inOrder } from '../../../../src/net/http/server/in-order.js'
 import { failReply, headerText, onConnectionClosed, onReplyOver } from '../../../../src/net/http/server/respond.js'
+import { HOST, listening } from '../../../support/address.js'
 import { Seeded } from '../../../support/seeded.js'
 import { until } from '../../../support/until.js'
 
@@ -33,10 +34,8 @@ t.test('a reply that throws while it is written is answered in any case', async 
       // A second failure must not end in an exception.
       failReply(response)
     }
-  }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  })
+  const url = `http://${HOST}:${await listening(t, server)}/`
   write = response => {
     response.setHeader('x-left', 'over')
     response.writeHead(202, { 'x-odd': 'ł' })
@@ -70,10 +69,8 @@ t.test('replies are over when their connection closes, those that wait for earli
     responses.push(response)
     onReplyOver(response, () => over++)
     onConnectionClosed(response.req.socket, () => cancelled++)()
-  }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  })
+  const client = connect(await listening(t, server), HOST)
   const warnings: string[] = []
   const warned = ({ name }: Error) => warnings.push(name)
   process.on('warning', warned)
@@ -98,12 +95,9 @@ t.test('pipelined requests of a connection are handled one after the other, and 
     atOnce: 2,
     tooMany: () => closed.push(held.length),
   })
-  const server = createServer(handle).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  const port = await listening(t, createServer(handle))
   const dial = (requests: number) => {
-    const client = connect(port, '127.0.0.1').on('error', () => {})
+    const client = connect(port, HOST).on('error', () => {})
     t.teardown(() => client.destroy())
     let said = ''
     client.on('data', part => (said += part))

@@ -1,5 +1,4 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { Reach } from '../../../../src/core/options/reach.js'
@@ -7,6 +6,7 @@ import { AddressRules } from '../../../../src/lib/network/address-rules.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { RedisConnector } from '../../../../src/net/redis/connector.js'
 import { redisOptions } from '../../../../src/net/redis/options.js'
+import { HOST, listening } from '../../../support/address.js'
 
 /** A server that counts its connections and never replies. */
 async function listener(t: Test) {
@@ -16,10 +16,7 @@ async function listener(t: Test) {
     counted.connections++
     socket.destroy()
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  counted.port = (server.address() as AddressInfo).port
+  counted.port = await listening(t, server, '127.0.0.1')
   return counted
 }
 
@@ -53,10 +50,8 @@ t.test('replies are bounded by nothing but what the user of a connection says', 
       socket.write(Buffer.alloc(LARGE, 'x'))
       socket.write('\r\n')
     })
-  }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  })
+  const url = `redis://${HOST}:${await listening(t, server)}`
   let bounded = 0
   const context = { log: pino({ level: 'silent' }), clock: systemClock, bound: () => void bounded++ }
   const connector = new RedisConnector(redisOptions.parse({ url }), context)

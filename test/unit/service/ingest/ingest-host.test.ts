@@ -1,5 +1,4 @@
 import dns from 'node:dns'
-import { once } from 'node:events'
 import {
   existsSync,
   linkSync,
@@ -13,7 +12,7 @@ import {
 } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
-import { type AddressInfo, createServer as createTcpServer } from 'node:net'
+import { createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
 import { crc32, gzipSync } from 'node:zlib'
 import { pino } from 'pino'
@@ -27,6 +26,7 @@ import { AccountQuotas } from '../../../../src/service/ingest/account/account-qu
 import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
 import { Feed } from '../../../../src/service/ingest/worker/feed.js'
 import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
+import { HOST, listening } from '../../../support/address.js'
 import { limitFileSize } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
@@ -538,10 +538,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
     connections++
     socket.destroy()
   })
-  inside.listen(0, '127.0.0.1')
-  await once(inside, 'listening')
-  t.teardown(() => inside.close())
-  const { port } = inside.address() as AddressInfo
+  const port = await listening(t, inside, '127.0.0.1')
   resolveName(t, 'rebinds.example', '127.0.0.1')
 
   const permitted: Permissions = {
@@ -702,19 +699,9 @@ async function startSilent(t: Test) {
     if (answers) response.end()
     else waiting.push(response)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
+  const url = `http://${HOST}:${await listening(t, server)}/`
   return {
-    destination: {
-      type: 'http',
-      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
-      inputs: ['ingest'],
-      batch: { max_wait: '1ms' },
-    },
+    destination: { type: 'http', url, inputs: ['ingest'], batch: { max_wait: '1ms' } },
     answer() {
       answers = true
       for (const response of waiting) response.end()
