@@ -9,7 +9,7 @@ import { encodeLines, RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { codecOf, codecs } from '../../../../src/core/codecs/list.js'
 import type { Output } from '../../../../src/core/component.js'
-import { ConfigError, DeliveryError } from '../../../../src/core/errors.js'
+import { DeliveryError } from '../../../../src/core/errors.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
@@ -23,6 +23,7 @@ import { batchOf } from '../../../support/batches.js'
 import { checkout } from '../../../support/checkout.js'
 import { agreesWithFields } from '../../../support/codecs.js'
 import { testFolder } from '../../../support/folder.js'
+import { problemsOf } from '../../../support/problems.js'
 import { seeded } from '../../../support/seeded.js'
 
 const examples = codecs.flatMap(definition =>
@@ -180,15 +181,8 @@ const config = (source: string, destination = 'type: blackhole') =>
     'c.yaml',
     { components, env: {} } as never,
   )
-const problemsOf = (source: string, destination?: string) => {
-  try {
-    config(source, destination)
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(({ path, message }) => `${path}: ${message}`)
-  }
-}
+const problemsIn = (source: string, destination?: string) =>
+  problemsOf(() => config(source, destination), { format: ({ path, message }) => `${path}: ${message}` })
 
 t.test('every source that reads lines takes every codec, by name and with options', t => {
   const sources = components.filter(({ kind, options }) => kind === 'source' && 'decode' in options.shape)
@@ -220,38 +214,38 @@ t.test('every source that reads lines takes every codec, by name and with option
 
 t.test('what is wrong with a codec is said in its place', t => {
   const names = codecs.map(({ name }) => name).join(', ')
-  t.same(problemsOf('type: stdin, decode: jsn'), [
+  t.same(problemsIn('type: stdin, decode: jsn'), [
     `sources.in.decode: must be one of ${names}, not "jsn"; did you mean "json"?`,
   ])
-  t.same(problemsOf('type: stdin, decode: { codec: cvs }'), [
+  t.same(problemsIn('type: stdin, decode: { codec: cvs }'), [
     `sources.in.decode.codec: must be one of ${names}, not "cvs"; did you mean "csv"?`,
   ])
-  t.same(problemsOf('type: stdin, decode: { codec: csv, colums: [a] }'), [
+  t.same(problemsIn('type: stdin, decode: { codec: csv, colums: [a] }'), [
     'sources.in.decode.colums: unknown option; did you mean "columns"?',
   ])
-  t.same(problemsOf('type: stdin, decode: { codec: csv, columns: [a, a] }'), [
+  t.same(problemsIn('type: stdin, decode: { codec: csv, columns: [a, a] }'), [
     'sources.in.decode.columns: must not contain a name twice',
   ])
-  t.same(problemsOf('type: stdin, decode: regex'), [
+  t.same(problemsIn('type: stdin, decode: regex'), [
     'sources.in.decode: regex needs the option pattern, as in {codec: regex, pattern: …}',
   ])
-  t.match(problemsOf('type: stdin, decode: { codec: grok, pattern: "%{IPP:a}" }'), [
+  t.match(problemsIn('type: stdin, decode: { codec: grok, pattern: "%{IPP:a}" }'), [
     /^sources\.in\.decode: there is no pattern IPP; did you mean IP\?$/,
   ])
-  t.match(problemsOf('type: stdin, decode: 3')[0], /^sources\.in\.decode: must be one of json, text/)
+  t.match(problemsIn('type: stdin, decode: 3')[0], /^sources\.in\.decode: must be one of json, text/)
   t.match(
-    problemsOf('type: stdin, decode: logfmt, multiline: { preset: java }')[0],
+    problemsIn('type: stdin, decode: logfmt, multiline: { preset: java }')[0],
     /cannot be used with decode: logfmt/,
   )
-  t.same(problemsOf('type: stdin, decode: csv, multiline: { preset: java }'), [])
+  t.same(problemsIn('type: stdin, decode: csv, multiline: { preset: java }'), [])
   t.match(
-    problemsOf('type: stdin', 'type: stdout, encoding: csv')[0],
+    problemsIn('type: stdin', 'type: stdout, encoding: csv')[0],
     /encoding: csv cannot be written without columns/,
   )
   t.match(
-    problemsOf('type: stdin', 'type: stdout, encoding: klog')[0],
+    problemsIn('type: stdin', 'type: stdout, encoding: klog')[0],
     /klog can only be used to decode lines; use one of raw, json, /,
   )
-  t.same(problemsOf('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
+  t.same(problemsIn('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
   t.end()
 })

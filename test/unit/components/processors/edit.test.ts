@@ -8,7 +8,6 @@ import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { truncated } from '../../../../src/components/processors/edit/texts.js'
 import { edit, KINDS } from '../../../../src/components/processors/edit.js'
-import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { EventEditor } from '../../../../src/core/event/event-editor.js'
 import type { FieldPath } from '../../../../src/core/event/field-path.js'
@@ -20,6 +19,7 @@ import { type BatchOptions, batchOf } from '../../../support/batches.js'
 import { casesOf } from '../../../support/cases.js'
 import { collectBytes } from '../../../support/collect-bytes.js'
 import { testFolder } from '../../../support/folder.js'
+import { problemsOf } from '../../../support/problems.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
 interface More extends BatchOptions {
@@ -196,24 +196,15 @@ t.test('explain says for each step whether it was done, as the event was then', 
 })
 
 function problems(...steps: string[]): string[] {
-  const text = [
-    'sources: { in: { type: stdin, decode: json } }',
-    'destinations: { out: { type: stdout, inputs: [ed] } }',
-    'processors:',
-    '  ed:',
-    '    type: edit',
-    '    inputs: [in]',
-    '    steps:',
-    ...steps.map(step => `      - ${step}`),
-    '',
-  ].join('\n')
-  try {
-    parseConfig(text, 'c.yaml', { env: {}, components })
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(formatProblem)
-  }
+  const text = `sources: { in: { type: stdin, decode: json } }
+destinations: { out: { type: stdout, inputs: [ed] } }
+processors:
+  ed:
+    type: edit
+    inputs: [in]
+    steps:
+${steps.map(step => `      - ${step}\n`).join('')}`
+  return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components }))
 }
 
 t.test('what is wrong with a step is told at its place', async t => {

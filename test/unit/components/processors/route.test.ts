@@ -6,11 +6,11 @@ import { explain } from '../../../../src/cli/check/explain/explain.js'
 import { test } from '../../../../src/cli/check/test.js'
 import { components } from '../../../../src/components/list.js'
 import { route } from '../../../../src/components/processors/route.js'
-import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { stageOf } from '../../../support/stage.js'
+import { problemsOf } from '../../../support/problems.js'
 
 const ROUTES = { errors: "if (.level equal 'error')", slow: 'if (.ms greater 9)', all: 'if (.ms exists)' }
 const LINES = ['{"level":"error","ms":10}', '{"ms":1}', '{"level":"error"}', '{}', '{"ms":11}', 'no json']
@@ -64,29 +64,22 @@ tests:
     expect: { r.errors: 1, r.slow: [{ ms: 10 }], r.else: 1 }
 `
 
-function problemsOf(text: string): string[] {
-  try {
-    return parseConfig(text, 'c.yaml', { env: {}, components }).warnings.map(formatProblem)
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(formatProblem)
-  }
-}
+const problemsIn = (text: string) => problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components }), { warns: true })
 
 t.test('validate knows its outputs', async t => {
-  t.same(problemsOf(config('r.errors, r.slow, r.else')), [])
+  t.same(problemsIn(config('r.errors, r.slow, r.else')), [])
   const lost = 'so its events are discarded (unrouted)'
-  t.same(problemsOf(config('r.errors')), [
+  t.same(problemsIn(config('r.errors')), [
     `c.yaml:7:5: processors.r.routes: nobody reads r.else, ${lost}: add r.else to the inputs of a component`,
     `c.yaml:9:13: processors.r.routes: nobody reads r.slow, ${lost}: add r.slow to the inputs of a component`,
   ])
-  t.match(problemsOf(config('r')), [/r \(type route\) has no main output; it has r\.errors, r\.slow, r\.else$/])
-  t.match(problemsOf(config('r.errors, r.fast')), [/r \(type route\) has no side output of this name; it has r\.err/])
-  t.match(problemsOf(config('r.errors').replace('r.slow: ', 'r: ')), [/has no main output/])
-  t.match(problemsOf(config('r.errors').replace('slow:', 'else:')), [/two outputs named else; rename one of them/])
-  t.match(problemsOf(config('r.errors').replace('slow:', 'Slow:')), [/must be made of a-z, 0-9 and _/])
+  t.match(problemsIn(config('r')), [/r \(type route\) has no main output; it has r\.errors, r\.slow, r\.else$/])
+  t.match(problemsIn(config('r.errors, r.fast')), [/r \(type route\) has no side output of this name; it has r\.err/])
+  t.match(problemsIn(config('r.errors').replace('r.slow: ', 'r: ')), [/has no main output/])
+  t.match(problemsIn(config('r.errors').replace('slow:', 'else:')), [/two outputs named else; rename one of them/])
+  t.match(problemsIn(config('r.errors').replace('slow:', 'Slow:')), [/must be made of a-z, 0-9 and _/])
   const many = Array.from({ length: 128 }, (_, n) => `\n      r${n}: if (.a exists)`).join('')
-  t.match(problemsOf(config('r.errors').replace("'error')", `'error')${many}`)), [/makes 130 outputs, .* at most 127/])
+  t.match(problemsIn(config('r.errors').replace("'error')", `'error')${many}`)), [/makes 130 outputs, .* at most 127/])
 })
 
 t.test('sluice test and sluice explain follow an event to each of its outputs', async t => {

@@ -3,9 +3,9 @@ import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { sample } from '../../../../src/components/processors/sample.js'
-import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
+import { problemsOf } from '../../../support/problems.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
 async function sampled(options: object, events: readonly object[], perBatch = 100) {
@@ -64,13 +64,7 @@ t.test('options', async t => {
     const text = `sources: { in: { type: stdin } }
 processors: { s: { type: sample, inputs: [in], ${options} } }
 destinations: { out: { type: stdout, inputs: [s] } }`
-    try {
-      parseConfig(text, 'c.yaml', { env: {}, components })
-      return []
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error
-      return error.problems.map(formatProblem)
-    }
+    return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components }))
   }
   t.same(problems('one_in: 2, rate_field: .x'), [])
   t.match(problems('keep: if (.message exists)'), [/one_in: is missing; or give a ratio/])

@@ -3,12 +3,12 @@ import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { readLimitsSync } from '../../../../src/components/processors/throttle/limits-file.js'
 import type { RuledOptions } from '../../../../src/components/processors/throttle/options.js'
-import { ConfigError } from '../../../../src/core/errors.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { testFolder } from '../../../support/folder.js'
+import { problemsOf } from '../../../support/problems.js'
 
 /** The problems of a throttle with these options, with their places. */
-function problemsOf(options: string): string[] {
+function problemsWith(options: string): string[] {
   const text = `sources: { in: { type: stdin, decode: json } }
 processors:
   shared:
@@ -18,13 +18,8 @@ processors:
 ${options.replace(/^/gm, '    ')}
 destinations: { out: { type: stdout, inputs: [shared] } }
 `
-  try {
-    parseConfig(text, 'c.yaml', { env: {}, components })
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(({ line, path, message }) => `${line} ${path}: ${message}`)
-  }
+  const read = () => parseConfig(text, 'c.yaml', { env: {}, components })
+  return problemsOf(read, { format: ({ line, path, message }) => `${line} ${path}: ${message}` })
 }
 
 const REDIS = 'scope: cluster\nredis: { url: "redis://127.0.0.1:1" }\nexpected_members: 2\n'
@@ -41,7 +36,7 @@ t.test('limits of every kind can be shared, and those that cannot are refused wh
     'quota: { limit_bytes: 5GB, per: day, time_zone: Europe/Berlin }',
     'limit: 5\nwindow: 1s\nlimits: [{ key: "batch-*", limit: unlimited }]',
   ]
-  for (const options of fine) t.same(problemsOf(`${REDIS}${options}`), [], options)
+  for (const options of fine) t.same(problemsWith(`${REDIS}${options}`), [], options)
   const sliding = /sliding cannot be combined with scope: cluster, .*; use gcra/
   const refused: [string, string, RegExp][] = [
     ['limit: 5\nwindow: 1s\nwindow_mode: sliding', '12 processors.shared.window_mode', sliding],
@@ -59,7 +54,7 @@ t.test('limits of every kind can be shared, and those that cannot are refused wh
     ['limit: 5\nwindow: 1s\ntime_field: auto', '12 processors.shared.time_field', /follow the clock of the server/],
   ]
   for (const [options, place, reason] of refused) {
-    const problems = problemsOf(`${REDIS}${options}`)
+    const problems = problemsWith(`${REDIS}${options}`)
     t.equal(problems.length, 1, options)
     t.ok(problems[0]!.startsWith(`${place}: `), problems[0]!)
     t.match(problems[0], reason)
@@ -72,6 +67,6 @@ t.test('limits of every kind can be shared, and those that cannot are refused wh
 t.test('what matters in a group alone is refused without one', async t => {
   const own = ['group: a', 'accuracy: exact', 'on_backend_failure: pass', 'expected_members: 3']
   for (const option of [...own, 'redis: { url: "redis://127.0.0.1:1" }'])
-    t.match(problemsOf(`limit: 5\nwindow: 1s\n${option}`), [/has no effect without scope: cluster/], option)
-  t.match(problemsOf('limit: 5\nwindow: 1s\nscope: cluster'), [/redis: is required with scope: cluster/])
+    t.match(problemsWith(`limit: 5\nwindow: 1s\n${option}`), [/has no effect without scope: cluster/], option)
+  t.match(problemsWith('limit: 5\nwindow: 1s\nscope: cluster'), [/redis: is required with scope: cluster/])
 })

@@ -1,8 +1,9 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: variables of the configuration, not of the test
 import t from 'tap'
-import { ConfigError } from '../../../../src/core/errors.js'
+import type { Problem } from '../../../../src/core/errors.js'
 import { type Config, type LoadOptions, parseConfig, parseDocument } from '../../../../src/engine/config/load.js'
 import { components } from './fake-components.js'
+import { problemsOf } from '../../../support/problems.js'
 
 const tail = components.find(({ type }) => type === 'tail') as Extract<(typeof components)[number], { kind: 'source' }>
 const ingest = {
@@ -21,15 +22,8 @@ type Options = Partial<Parameters<typeof parseDocument>[2]>
 const parse = (document: unknown, options: Options = {}): Config =>
   parseDocument(document, 'it', { env: {}, components, given: [ingest], literal: true, ...options })
 
-function told(document: unknown, options?: Options): string[] {
-  try {
-    parse(document, options)
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(({ path, message }) => `${path}: ${message}`)
-  }
-}
+const byPath = { format: ({ path, message }: Problem) => `${path}: ${message}` }
+const told = (document: unknown, options?: Options) => problemsOf(() => parse(document, options), byPath)
 
 t.test('a document with a source that is there by itself', async t => {
   const config = parse(GOOD)
@@ -108,12 +102,7 @@ t.test('it agrees with the same document as a file', async t => {
   ]
   for (const part of parts) {
     const document = { processors: { lim: part }, destinations: { out } }
-    let fromFile: string[] = []
-    try {
-      parseConfig(JSON.stringify(document), 'it', options)
-    } catch (error) {
-      fromFile = (error as ConfigError).problems.map(({ path, message }) => `${path}: ${message}`)
-    }
+    const fromFile = problemsOf(() => parseConfig(JSON.stringify(document), 'it', options), byPath)
     t.same(told(document, { literal: false }), fromFile, JSON.stringify(part))
   }
 })

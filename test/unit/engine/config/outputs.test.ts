@@ -5,24 +5,18 @@ import t from 'tap'
 import { z } from 'zod'
 import { components } from '../../../../src/components/list.js'
 import { defineProcessor } from '../../../../src/core/component.js'
-import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import type { Plan } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { testFolder } from '../../../support/folder.js'
+import { problemsOf } from '../../../support/problems.js'
 
 const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
 
 /** What is wrong with destinations that write to these files, a line each. */
-function problemsOf(paths: readonly string[], onThisMachine = true, more = ''): string[] {
+function problemsAt(paths: readonly string[], onThisMachine = true, more = ''): string[] {
   const destinations = paths.map((path, n) => `  d${n}: { type: file, inputs: [in], path: ${JSON.stringify(path)} }\n`)
-  try {
-    const text = more + SOURCES + (destinations.join('') || '  out: { type: blackhole, inputs: [in] }\n')
-    parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine })
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(formatProblem)
-  }
+  const text = more + SOURCES + (destinations.join('') || '  out: { type: blackhole, inputs: [in] }\n')
+  return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine }))
 }
 
 t.test('two destinations on one file are refused, whatever their paths look like', async t => {
@@ -31,10 +25,10 @@ t.test('two destinations on one file are refused, whatever their paths look like
   linkSync(at('a.log'), at('hard.log'))
   symlinkSync('real', at('linked'))
   symlinkSync('real/later.log', at('dangling.log'))
-  t.same(problemsOf(['out.log', './x/../out.log'], false), [
+  t.same(problemsAt(['out.log', './x/../out.log'], false), [
     'c.yaml:5:41: destinations.d1.path: the destination d0 writes to the same file as out.log at c.yaml:4:41; two destinations need two files',
   ])
-  t.match(problemsOf(['out.log', 'out.log'], false)[0], /writes to this file at c\.yaml:4:41/)
+  t.match(problemsAt(['out.log', 'out.log'], false)[0], /writes to this file at c\.yaml:4:41/)
   const same = [
     ['a.log', 'hard.log'],
     ['linked/new.log', 'real/new.log'],
@@ -42,10 +36,10 @@ t.test('two destinations on one file are refused, whatever their paths look like
     ['linked/a/b.log', 'real/./a//b.log'],
   ] as const
   for (const [one, other] of same) {
-    t.match(problemsOf([at(one), at(other)]), [/destinations\.d1\.path: the destination d0 writes to the same file as/])
-    t.same(problemsOf([at(one), at(other)], false), [], 'for another machine nothing is looked up here')
+    t.match(problemsAt([at(one), at(other)]), [/destinations\.d1\.path: the destination d0 writes to the same file as/])
+    t.same(problemsAt([at(one), at(other)], false), [], 'for another machine nothing is looked up here')
   }
-  t.same(problemsOf([at('a.log'), at('real/a.log'), at('linked/b.log')]), [], 'different files')
+  t.same(problemsAt([at('a.log'), at('real/a.log'), at('linked/b.log')]), [], 'different files')
 })
 
 t.test('what exists must be a regular file', async t => {
@@ -53,24 +47,24 @@ t.test('what exists must be a regular file', async t => {
   execFileSync('mkfifo', [join(folder, 'fifo')])
   mkdirSync(join(folder, 'folder'))
   writeFileSync(join(folder, 'file'), '')
-  t.match(problemsOf([join(folder, 'fifo')]), [
+  t.match(problemsAt([join(folder, 'fifo')]), [
     /^c\.yaml:4:\d+: destinations\.d0\.path: .*cannot be written: it is a FIFO/,
   ])
-  t.match(problemsOf([join(folder, 'folder')]), [/it is a folder; name a file in it/])
-  t.match(problemsOf(['/proc/no/such.log']), [/\/proc belongs to the kernel \(proc\), and files cannot be kept there/])
-  t.match(problemsOf(['/dev/null']), [/it is a device; .*blackhole/])
-  t.match(problemsOf([join(folder, 'file/new/x')]), [/cannot be written: .*file is not a folder/])
-  t.same(problemsOf([join(folder, 'file'), join(folder, 'new/file')]), [])
+  t.match(problemsAt([join(folder, 'folder')]), [/it is a folder; name a file in it/])
+  t.match(problemsAt(['/proc/no/such.log']), [/\/proc belongs to the kernel \(proc\), and files cannot be kept there/])
+  t.match(problemsAt(['/dev/null']), [/it is a device; .*blackhole/])
+  t.match(problemsAt([join(folder, 'file/new/x')]), [/cannot be written: .*file is not a folder/])
+  t.same(problemsAt([join(folder, 'file'), join(folder, 'new/file')]), [])
 })
 
 t.test('data_dir is a folder that can keep files', async t => {
   const path = join(testFolder(t, { file: '' }), 'file')
-  t.match(problemsOf([], true, `data_dir: ${path}\n`), [
+  t.match(problemsAt([], true, `data_dir: ${path}\n`), [
     /^c\.yaml:1:11: data_dir: .*cannot be used: it is not a folder/,
   ])
-  t.match(problemsOf([], true, `data_dir: ${path}/state\n`), [/data_dir: .*cannot be used: .*file is not a folder/])
-  t.match(problemsOf([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
-  t.same(problemsOf([], true, `data_dir: ${path}-new/deep\n`), [])
+  t.match(problemsAt([], true, `data_dir: ${path}/state\n`), [/data_dir: .*cannot be used: .*file is not a folder/])
+  t.match(problemsAt([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
+  t.same(problemsAt([], true, `data_dir: ${path}-new/deep\n`), [])
 })
 
 t.test('a source that reads what comes of its own events', async t => {
@@ -86,12 +80,7 @@ destinations:
   out: { type: file, inputs: ${inputs}, path: ${at(path)} }
   rest: { type: blackhole, inputs: [in, other, limit] }
 `
-    try {
-      return parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine: true }).warnings.map(formatProblem)
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error
-      return error.problems.map(formatProblem)
-    }
+    return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine: true }), { warns: true })
   }
   const refused = /^c\.yaml:6:\d+: destinations\.out\.path: the source in reads .* again.*its include at c\.yaml:2:\d+/
   t.match(check('logs/*.log', 'logs/out.log'), [refused])
@@ -127,15 +116,7 @@ processors:
 destinations:
   out: { type: blackhole, inputs: [by_level${plan.outputs ? `.${plan.outputs[0]}` : ''}] }
 `
-      const warnings: string[] = []
-      try {
-        const config = parseConfig(text, 'c.yaml', { env: {}, components: [...components, route] })
-        warnings.push(...config.warnings.map(formatProblem))
-      } catch (error) {
-        if (!(error instanceof ConfigError)) throw error
-        return error.problems.map(formatProblem)
-      }
-      return warnings
+      return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components: [...components, route] }), { warns: true })
     }
     const most = problemsWith({ outputs: names(127), reasons: names(124) })
     t.same(

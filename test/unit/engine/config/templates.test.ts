@@ -2,9 +2,9 @@
 import t from 'tap'
 import { z } from 'zod'
 import { defineProcessor } from '../../../../src/core/component.js'
-import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
 import { type Template, template } from '../../../../src/core/template.js'
 import { parseConfig, parseDocument } from '../../../../src/engine/config/load.js'
+import { problemsOf } from '../../../support/problems.js'
 import { components } from './fake-components.js'
 
 const value = z.union([template(), z.number()])
@@ -44,15 +44,7 @@ const all = [...components, label]
 const optionsOf = (env: NodeJS.ProcessEnv, ...options: string[]) =>
   parseConfig(text(...options), 'c.yaml', { env, components: all }).processors[0]!.options as LabelOptions
 
-function problems(...options: string[]): string[] {
-  try {
-    optionsOf({ APP: 'cart' }, ...options)
-    return []
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    return error.problems.map(formatProblem)
-  }
-}
+const problems = (...options: string[]) => problemsOf(() => optionsOf({ APP: 'cart' }, ...options))
 
 const shown = ({ parts }: Template) => parts.map(part => (typeof part === 'string' ? part : [part.path.text]))
 
