@@ -1,36 +1,19 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { Series } from '../../src/daemon/status/series.js'
 import { HOST } from './address.js'
+import { samplesIn } from './series.js'
 import { type Running, sluice } from './sluice.js'
 import { until } from './until.js'
 
-/** What one scrape of /metrics said: the value of each series, by its name and labels as printed. */
-export class Scrape {
+/** What one scrape of /metrics said. */
+export class Scrape extends Series {
   readonly text: string
-  readonly series = new Map<string, number>()
 
   constructor(text: string) {
+    super(samplesIn(text))
     this.text = text
-    for (const line of text.split('\n')) {
-      const [, series, value] = /^([a-z_:][^ {]*(?:\{.*\})?) (\S+)$/is.exec(line) ?? []
-      if (series !== undefined) this.series.set(series, Number(value))
-    }
-  }
-
-  /** The sum of all series of this name that have all these labels; 0 when there is none. */
-  sum(name: string, labels: Record<string, string> = {}): number {
-    const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
-    let sum = 0
-    for (const [series, value] of this.series) {
-      const own = series === name || series.startsWith(`${name}{`)
-      if (
-        own &&
-        wanted.every(label => new RegExp(`[{,]${label.replace(/[.*+?^$()[\]\\|]/g, '\\$&')}[,}]`).test(series))
-      )
-        sum += value
-    }
-    return sum
   }
 
   /** Events that reached a component, left it, were discarded there, and are inside it. */
@@ -49,13 +32,9 @@ export class Scrape {
 
   /** Asserts for every component that received + emitted = sent + discarded + consumed + in flight, also in bytes. */
   conserves(t: Test, message = 'every event is accounted for'): void {
-    const ids = new Set<string>()
-    for (const series of this.series.keys()) {
-      const id = /^sluice_component_in_flight_events\{component_id="([^"]+)"/.exec(series)?.[1]
-      if (id !== undefined) ids.add(id)
-    }
+    const ids = this.by('component_id', 'sluice_component_in_flight_events')
     const off: Record<string, Balance> = {}
-    for (const id of ids) {
+    for (const id of ids.keys()) {
       for (const unit of ['events', 'bytes'] as const) {
         const balance = this.#balance(unit, id)
         const made = this.sum('sluice_component_emitted_events_total', { component_id: id })

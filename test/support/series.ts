@@ -1,4 +1,4 @@
-import { type Sample, Series } from '../../src/daemon/status/series.js'
+import { type Sample, type Samples, Series } from '../../src/daemon/status/series.js'
 
 // A label may have any character, also those that end a line elsewhere.
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/s
@@ -6,7 +6,9 @@ const LABEL = /(\w+)="((?:[^"\\]|\\.)*)",?/gs
 const ESCAPES: Readonly<Record<string, string>> = { '\\n': '\n', '\\"': '"', '\\\\': '\\' }
 
 /** What the Prometheus text of a daemon says. */
-export function seriesIn(text: string): Series {
+export const seriesIn = (text: string) => new Series(samplesIn(text))
+
+export function samplesIn(text: string): Samples {
   const all: Record<string, Sample[]> = {}
   for (const line of text.split('\n')) {
     const [, name, labels = '', value] = LINE.exec(line) ?? []
@@ -17,5 +19,5 @@ export function seriesIn(text: string): Series {
     all[name] ??= []
     all[name].push({ labels: Object.fromEntries(found), value: Number(value) })
   }
-  return new Series(all)
+  return all
 }
