@@ -1,9 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { built, median } from './measure.js'
+import { workFolder } from './work.js'
 
 /**
  * Requests a second of authenticated calls at 10,000 keys and 1,000 accounts, beside the same framework answering the
@@ -102,9 +102,8 @@ async function load({ url, keys }: Server, method: 'GET' | 'HEAD', ms: number): 
 }
 
 export async function measureApi(progress: (text: string) => void): Promise<ApiResult[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-api-'))
   progress('the API: making 10,000 keys')
-  const state = join(folder, 'state')
+  const state = join(workFolder(tmpdir(), 'api'), 'state')
   execFileSync(process.execPath, [built('./api-server.js'), 'fill', state], { stdio: 'inherit' })
   const servers = [await start('constant'), await start('service', state)] as const
   try {
@@ -126,7 +125,6 @@ export async function measureApi(progress: (text: string) => void): Promise<ApiR
     ]
   } finally {
     for (const server of servers) server.stop()
-    rmSync(folder, { recursive: true, force: true })
     progress('')
   }
 }

@@ -1,4 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
@@ -16,6 +15,7 @@ import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { systemClock } from '../src/lib/time.js'
 import { programOptions } from '../test/support/program-options.js'
+import { workFolder } from './work.js'
 
 /**
  * The disk buffer by itself, on a real disk: events a second that go in and out of it at the same time, that go in
@@ -148,28 +148,24 @@ async function measure(name: string, work: () => Promise<number>): Promise<void>
   })
 }
 
-const folder = mkdtempSync(join(options.folder, 'sluice-bench-'))
-try {
-  await measure('through', async () => {
-    const run = await open(join(folder, 'a', 'through'), true)
-    await fill(run)
-    run.input.end()
-    await run.end()
-    return complete(run.counters)
-  })
-  await measure('in', async () => {
-    const run = await open(join(folder, 'a', 'outage'), false)
-    await fill(run)
-    await run.end()
-    return run.counters.received.events
-  })
-  await measure('out', async () => {
-    const run = await open(join(folder, 'a', 'outage'), true)
-    run.input.end()
-    await run.end()
-    return complete(run.counters)
-  })
-} finally {
-  rmSync(folder, { recursive: true, force: true })
-}
+const folder = workFolder(options.folder, 'buffer')
+await measure('through', async () => {
+  const run = await open(join(folder, 'a', 'through'), true)
+  await fill(run)
+  run.input.end()
+  await run.end()
+  return complete(run.counters)
+})
+await measure('in', async () => {
+  const run = await open(join(folder, 'a', 'outage'), false)
+  await fill(run)
+  await run.end()
+  return run.counters.received.events
+})
+await measure('out', async () => {
+  const run = await open(join(folder, 'a', 'outage'), true)
+  run.input.end()
+  await run.end()
+  return complete(run.counters)
+})
 process.stdout.write(`${JSON.stringify(results)}\n`)

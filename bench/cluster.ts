@@ -1,10 +1,11 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { APPS, type Input, makeInput } from './input.js'
 import { freePort, type Measured, measure, median, RUN } from './measure.js'
+import { workFolder } from './work.js'
 
 /** How many events a second one daemon decides on with a limit that it shares, by a Redis server on loopback. */
 
@@ -101,33 +102,29 @@ export async function measureCluster(
   progress: (text: string) => void,
 ): Promise<ClusterResult | undefined> {
   if (spawnSync('redis-server', ['--version']).error) return undefined
-  const work = mkdtempSync(join(folder, 'sluice-cluster-'))
-  try {
-    const input = makeInput(work, lines, progress)
-    const ways: Record<string, Decided> = {}
-    for (const [way, more] of Object.entries(WAYS)) {
-      const all: Decided[] = []
-      for (let n = 0; n < runs; n++) {
-        progress(`run ${n + 1} of ${runs}: ${way}`)
-        // An empty server for each run, since a limit is used up once.
-        const port = await freePort()
-        const end = await startServer(work, port)
-        try {
-          const { seconds, cpuSeconds, requests } = await run(input, work, more, port)
-          all.push({ perSecond: lines / seconds, perCpuSecond: lines / cpuSeconds, requests })
-        } finally {
-          end()
-        }
-      }
-      const middle = (of: (one: Decided) => number) => Math.round(median(all.map(of)))
-      ways[way] = {
-        perSecond: middle(one => one.perSecond),
-        perCpuSecond: middle(one => one.perCpuSecond),
-        requests: middle(one => one.requests),
+  const work = workFolder(folder, 'cluster')
+  const input = makeInput(work, lines, progress)
+  const ways: Record<string, Decided> = {}
+  for (const [way, more] of Object.entries(WAYS)) {
+    const all: Decided[] = []
+    for (let n = 0; n < runs; n++) {
+      progress(`run ${n + 1} of ${runs}: ${way}`)
+      // An empty server for each run, since a limit is used up once.
+      const port = await freePort()
+      const end = await startServer(work, port)
+      try {
+        const { seconds, cpuSeconds, requests } = await run(input, work, more, port)
+        all.push({ perSecond: lines / seconds, perCpuSecond: lines / cpuSeconds, requests })
+      } finally {
+        end()
       }
     }
-    return { lines, runs, ways }
-  } finally {
-    rmSync(work, { recursive: true, force: true })
+    const middle = (of: (one: Decided) => number) => Math.round(median(all.map(of)))
+    ways[way] = {
+      perSecond: middle(one => one.perSecond),
+      perCpuSecond: middle(one => one.perCpuSecond),
+      requests: middle(one => one.requests),
+    }
   }
+  return { lines, runs, ways }
 }

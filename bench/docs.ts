@@ -1,4 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { checkout } from '../test/support/checkout.js'
+
+/** The page that the benchmarks write their tables into. */
+export const PERFORMANCE_PAGE = join(checkout, 'docs/performance.md')
 
 const COLUMNS = 120
 

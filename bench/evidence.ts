@@ -1,7 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { APPS, type Input, makeInput } from './input.js'
-import { measure, median, RUN } from './measure.js'
+import { inTurns, measure, median, RUN } from './measure.js'
+import { workFolder } from './work.js'
 
 /** What it costs that a throttle says what it discards: the CPU time of whole runs, each beside one of a plain throttle. */
 
@@ -61,29 +62,14 @@ export async function measureEvidence(
   runs: number,
   progress: (text: string) => void,
 ): Promise<EvidenceResult> {
-  const work = mkdtempSync(join(folder, 'sluice-evidence-'))
-  try {
-    const input = makeInput(work, lines, progress)
-    const ways = { ...WAYS, ...rulesOf(Math.floor(input.lines / APPS / 2), work) }
-    const plain: number[] = []
-    const ratios = new Map<string, number[]>(Object.keys(ways).map(way => [way, []]))
-    for (let run = 0; run <= runs; run++) {
-      for (const [way, more] of Object.entries(ways)) {
-        progress(run === 0 ? 'warming up' : `run ${run} of ${runs}: ${way}`)
-        const before = await cpuOf(input, work, '')
-        const with_ = await cpuOf(input, work, more)
-        if (run === 0) continue
-        plain.push(before)
-        ratios.get(way)!.push(with_ / before)
-      }
-    }
-    return {
-      lines,
-      runs,
-      plain: median(plain),
-      ratios: Object.fromEntries([...ratios].map(([way, all]) => [way, median(all)])),
-    }
-  } finally {
-    rmSync(work, { recursive: true, force: true })
-  }
+  const work = workFolder(folder, 'evidence')
+  const input = makeInput(work, lines, progress)
+  const ways = { ...WAYS, ...rulesOf(Math.floor(input.lines / APPS / 2), work) }
+  const pairs = await inTurns(Object.keys(ways), runs, async (way, run) => {
+    progress(run === 0 ? 'warming up' : `run ${run} of ${runs}: ${way}`)
+    return [await cpuOf(input, work, ''), await cpuOf(input, work, ways[way]!)] as const
+  })
+  const plain = median([...pairs.values()].flatMap(all => all.map(([before]) => before)))
+  const ratio = (all: readonly (readonly [number, number])[]) => median(all.map(([before, after]) => after / before))
+  return { lines, runs, plain, ratios: Object.fromEntries([...pairs].map(([way, all]) => [way, ratio(all)])) }
 }

@@ -1,8 +1,9 @@
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { RunningDaemon } from './running.js'
+import { workFolder } from './work.js'
 
 export interface Watching {
   readonly files: number
@@ -25,7 +26,7 @@ const TICKS_A_SECOND = 10
 
 /** What the daemon costs while it watches many files, of which few or none are written to. */
 export async function measureWatching(files: number, active: number, seconds: number): Promise<Watching> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-idle-'))
+  const folder = workFolder(tmpdir(), 'idle')
   const logs = join(folder, 'logs')
   mkdirSync(logs)
   const path = (i: number) => join(logs, `app-${i}.log`)
@@ -58,6 +59,5 @@ destinations: { nowhere: { type: blackhole, inputs: [logs] } }
     return { files, active, seconds, cpuShare, rssBytes: daemon.rssBytes().now, openFiles }
   } finally {
     await daemon.stop()
-    rmSync(folder, { recursive: true, force: true })
   }
 }

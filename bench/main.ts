@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { stringify } from 'yaml'
 import { NONE, programOptions } from '../test/support/program-options.js'
 import { measureApi } from './api.js'
@@ -10,12 +10,12 @@ import { measureEvidence } from './evidence.js'
 import { measureWatching } from './idle.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
-import { built, type Measured } from './measure.js'
+import { built, inTurns } from './measure.js'
 import { measureScrape } from './scrape.js'
 import { measureSimulate } from './simulate.js'
 import { measureStart } from './start.js'
 import { formatTable, type Row, summarize } from './table.js'
-import { showOnTerminal } from './work.js'
+import { showOnTerminal, workFolder } from './work.js'
 
 /** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
 
@@ -85,15 +85,10 @@ function wants(id: string): boolean {
 }
 
 async function runJobs(selected: readonly Job[], input: Input, work: string, runs: number): Promise<Row[]> {
-  const measured = new Map<Job, Measured[]>(selected.map(job => [job, []]))
-  // Round by round, so that a slow moment of the machine hits all of them.
-  for (let round = 0; round <= runs; round++) {
-    for (const job of selected) {
-      showOnTerminal(round === 0 ? `warming up: ${job.title}` : `run ${round} of ${runs}: ${job.title}`)
-      const result = await job.run(input, work, round === 0)
-      if (round > 0) measured.get(job)!.push(result)
-    }
-  }
+  const measured = await inTurns(selected, runs, (job, round) => {
+    showOnTerminal(round === 0 ? `warming up: ${job.title}` : `run ${round} of ${runs}: ${job.title}`)
+    return job.run(input, work, round === 0)
+  })
   showOnTerminal('')
   return selected.map(job => summarize(job, measured.get(job)!, input.lines))
 }
@@ -116,13 +111,11 @@ async function main(): Promise<void> {
   const selected = jobs.filter(job => wants(job.id))
   if (selected.length > 0) {
     const input = makeInput(folder, lines, showOnTerminal)
-    const work = mkdtempSync(join(folder, 'sluice-bench-'))
     try {
-      const rows = await runJobs([obvious, ...selected], input, work, runs)
+      const rows = await runJobs([obvious, ...selected], input, workFolder(folder, 'bench'), runs)
       Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
       if (!options.json) process.stdout.write(formatTable(rows, report))
     } finally {
-      rmSync(work, { recursive: true, force: true })
       if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
     }
   }

@@ -86,6 +86,21 @@ export async function freePort(): Promise<number> {
   return port
 }
 
+/** Does all of them in turn, so that a slow moment of the machine hits all; what comes of the first round does not count. */
+export async function inTurns<K, T>(
+  all: Iterable<K>,
+  rounds: number,
+  run: (one: K, round: number) => Promise<T>,
+): Promise<Map<K, T[]>> {
+  const results = new Map<K, T[]>(Array.from(all, one => [one, []]))
+  for (let round = 0; round <= rounds; round++)
+    for (const [one, own] of results) {
+      const result = await run(one, round)
+      if (round > 0) own.push(result)
+    }
+  return results
+}
+
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   const middle = sorted.length >> 1

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { appendFileSync, mkdirSync, openSync, readSync, writeFileSync, writeSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ import { growth, leaks } from './leaks.js'
 import { built, freePort, median } from './measure.js'
 import { OUTPUTS, type Places, plainConfig, randomConfig, wrongConfig } from './reloads-configs.js'
 import { RunningDaemon } from './running.js'
-import { showOnTerminal } from './work.js'
+import { showOnTerminal, workFolder } from './work.js'
 
 /** `npm run reloads`: random reloads under load; nothing is lost, nothing is repeated, nothing is left behind. */
 
@@ -24,7 +24,6 @@ const USAGE = `Usage: npm run reloads -- [options]
   --rate N       events a second, over a file, standard input and a TCP connection (default: 200000)
   --seed N       other reloads (default: 1)
   --wrong SHARE  of the reloads, so many are of a wrong configuration (default: 0.15)
-  --json         one JSON document
 `
 const TICK_MS = 50
 const WARM_UP = 20
@@ -113,19 +112,19 @@ class Load {
 }
 
 async function main(): Promise<number> {
-  const defaults = { count: 200, rate: 200_000, seed: 1, wrong: 0.15, json: false }
-  const { count, rate, seed, wrong, json } = programOptions(defaults, USAGE).options
+  const defaults = { count: 200, rate: 200_000, seed: 1, wrong: 0.15 }
+  const { count, rate, seed, wrong } = programOptions(defaults, USAGE).options
   if (!(count >= 2 && rate > 0)) {
     process.stdout.write(USAGE)
     return 1
   }
   const report = await run(count, rate, wrong, new Seeded(seed))
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : format(report))
+  process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
   return report.wrong.length === 0 ? 0 : 1
 }
 
 async function run(count: number, rate: number, share: number, random: Seeded): Promise<Report> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-reloads-'))
+  const folder = workFolder(tmpdir(), 'reloads')
   for (const name of ['logs', 'quiet']) mkdirSync(join(folder, name))
   const file = join(folder, 'logs', 'app.log')
   for (const path of [file, join(folder, 'quiet', 'q.log')]) writeFileSync(path, '')
@@ -205,7 +204,6 @@ async function run(count: number, rate: number, share: number, random: Seeded): 
     socket?.destroy()
     receiver.close()
     receiver.closeAllConnections()
-    rmSync(folder, { recursive: true, force: true })
   }
 }
 
@@ -346,28 +344,6 @@ function* linesOf(path: string): Iterable<string> {
 
 function round(value: number): number {
   return Number(value.toFixed(1))
-}
-
-function format(report: Report): string {
-  const {
-    reloads,
-    refused,
-    seconds,
-    events,
-    events_per_second: rate,
-    lost,
-    repeated,
-    reload_ms: ms,
-    left,
-    wrong,
-  } = report
-  const mb = (of: (one: Left) => number) => left.map(one => Math.round(of(one) / 1e6)).join(', ')
-  const kinds = JSON.stringify(left.at(-1)!.resources)
-  return `${reloads} reloads in ${seconds} s, ${refused} of them of wrong configurations, under ${(rate / 1000).toFixed(0)} k events/s: ${events} events, ${lost} lost, ${repeated} repeated
-a reload takes ${ms.median} ms, at worst ${ms.worst} ms
-at the beginning, in the middle and at the end: ${left.map(one => one.descriptors).join(', ')} descriptors; heap ${mb(one => one.heapBytes)} MB, buffers ${mb(one => one.externalBytes)} MB, RSS ${mb(one => one.rssBytes)} MB
-what keeps it going at the end: ${kinds}
-${wrong.map(one => `WRONG: ${one}\n`).join('')}`
 }
 
 process.exitCode = await main()

@@ -1,8 +1,7 @@
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
 import { built, median } from './measure.js'
 import { RunningDaemon } from './running.js'
+import { workFolder } from './work.js'
 
 /** What a scrape of many series costs the daemon. */
 export interface ScrapeResult {
@@ -33,14 +32,12 @@ const WAYS: Readonly<Record<string, Record<string, string>>> = {
 }
 
 export async function measureScrape(folder: string): Promise<ScrapeResult> {
-  mkdirSync(folder, { recursive: true })
-  const work = mkdtempSync(join(folder, 'sluice-scrape-'))
   const throttles = Array.from(
     { length: COMPONENTS },
     (_, i) => `  limit_${i}: { type: throttle, inputs: [lines], limit: ${i + 1}, window: 1h, key_field: .app }\n`,
   )
   const daemon = new RunningDaemon(
-    work,
+    workFolder(folder, 'scrape'),
     `sources: { lines: { type: stdin, decode: json } }
 processors:
 ${throttles.join('')}destinations: { nowhere: { type: blackhole, inputs: [${throttles.map((_, i) => `limit_${i}`).join(', ')}] } }
@@ -82,7 +79,6 @@ ${throttles.join('')}destinations: { nowhere: { type: blackhole, inputs: [${thro
     return { series, bytes: text.length, held_up_ms: held, cpu_ms: cpu }
   } finally {
     await daemon.stop()
-    rmSync(work, { recursive: true, force: true })
   }
 }
 

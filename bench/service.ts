@@ -1,7 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SLUICE } from './measure.js'
+import { workFolder } from './work.js'
 
 /** The real service as a process of its own, for as long as it is measured. */
 export interface Served {
@@ -17,8 +18,7 @@ export interface Served {
 }
 
 export async function startService(folder: string): Promise<Served> {
-  mkdirSync(folder, { recursive: true })
-  const work = mkdtempSync(join(folder, 'sluice-service-'))
+  const work = workFolder(folder, 'service')
   const config = join(work, 'service.yaml')
   const service = { listen: '127.0.0.1:0', data_dir: join(work, 'state'), limits: { requests: 1_000_000_000 } }
   writeFileSync(config, JSON.stringify({ metrics: { listen: '127.0.0.1:0' }, service }))
@@ -49,7 +49,6 @@ export async function startService(folder: string): Promise<Served> {
     stop() {
       process.removeListener('exit', kill)
       kill()
-      rmSync(work, { recursive: true, force: true })
     },
   }
 }

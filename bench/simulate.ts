@@ -1,6 +1,6 @@
-import { mkdirSync, rmSync } from 'node:fs'
 import { makeInput } from './input.js'
-import { measure, median, SLUICE } from './measure.js'
+import { inTurns, measure, median, SLUICE } from './measure.js'
+import { workFolder } from './work.js'
 
 /** How fast `sluice simulate` is, in CPU time. */
 export interface SimulateResult {
@@ -28,24 +28,15 @@ export async function measureSimulate(
   runs: number,
   progress: (text: string) => void,
 ): Promise<SimulateResult> {
-  mkdirSync(folder, { recursive: true })
-  const input = makeInput(folder, lines, progress)
-  const cpu = new Map(Object.keys(WAYS).map(way => [way, [] as number[]]))
+  const input = makeInput(workFolder(folder, 'simulate'), lines, progress)
   let rss = 0
-  try {
-    // In turn, so that a slow moment of the machine hits all of them. The first round fills the page cache.
-    for (let round = 0; round <= runs; round++) {
-      for (const [way, options] of Object.entries(WAYS)) {
-        progress(`simulate: ${way}, ${round === 0 ? 'warming up' : `run ${round} of ${runs}`}`)
-        const call = ['simulate', '--key=.app', '--window=1s', '--time=.timestamp', ...options, input.path]
-        const { cpuSeconds, rssBytes } = await measure([SLUICE, ...call])
-        if (round > 0) cpu.get(way)!.push(cpuSeconds)
-        rss = Math.max(rss, rssBytes)
-      }
-    }
-  } finally {
-    for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
-  }
+  const cpu = await inTurns(Object.keys(WAYS), runs, async (way, round) => {
+    progress(`simulate: ${way}, ${round === 0 ? 'warming up' : `run ${round} of ${runs}`}`)
+    const call = ['simulate', '--key=.app', '--window=1s', '--time=.timestamp', ...WAYS[way]!, input.path]
+    const { cpuSeconds, rssBytes } = await measure([SLUICE, ...call])
+    rss = Math.max(rss, rssBytes)
+    return cpuSeconds
+  })
   const one = cpu.get(ONE)!
   const ratio = (way: string) => median(cpu.get(way)!.map((seconds, round) => seconds / one[round]!))
   return {

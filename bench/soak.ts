@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -7,7 +7,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { programOptions } from '../test/support/program-options.js'
 import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
-import { showOnTerminal } from './work.js'
+import { showOnTerminal, workFolder } from './work.js'
 
 /** `npm run soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
 
@@ -64,7 +64,7 @@ async function main(): Promise<number> {
   const seconds = minutes * 60
   const perTick = Math.max(1, Math.round((rate * TICK_MS) / 1000 / FILES))
   if (!(seconds > 0) || !(perTick > 0)) throw new Error(USAGE)
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-soak-'))
+  const folder = workFolder(tmpdir(), 'soak')
   const receiver = new Receiver()
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []
@@ -98,7 +98,6 @@ async function main(): Promise<number> {
     await daemon.stop()
     server.close()
     server.closeAllConnections()
-    rmSync(folder, { recursive: true, force: true })
   }
 }
 

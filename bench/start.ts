@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { CHECKOUT } from './checkout.js'
-import { median, SLUICE } from './measure.js'
+import { checkout } from '../test/support/checkout.js'
+import { inTurns, median, SLUICE } from './measure.js'
+import { workFolder } from './work.js'
 
 /** How long it takes from the start of a process to the first line that it ships. */
 export interface StartResult {
@@ -29,43 +30,30 @@ const LONGEST_MS = 20_000
 type Start = () => Promise<number>
 
 export async function measureStart(folder: string): Promise<StartResult> {
-  mkdirSync(folder, { recursive: true })
-  const work = mkdtempSync(join(folder, 'sluice-start-'))
-  try {
-    const parts: Record<string, Start> = {
-      'node -e 0': () => untilEnd('-e', '0'),
-      [`node with ${PACKAGES.join(', ')}`]: () => untilEnd('--input-type=module', '-e', importsOf(PACKAGES)),
-      [`node with ${MODULES} empty modules`]: emptyModules(work),
-    }
-    const starts: Record<string, Start> = {
-      'standard input to standard output': pipes(work),
-      'file to file': files(work),
-    }
-    const all = Object.entries({ ...parts, ...starts })
-    const measured = new Map<string, number[]>(all.map(([name]) => [name, []]))
-    // In turn, so that a slow moment of the machine hits all of them. The first round fills the page cache.
-    for (let round = 0; round <= RUNS; round++) {
-      for (const [name, start] of all) {
-        const ms = await start()
-        if (round > 0) measured.get(name)!.push(ms)
-      }
-    }
-    const timesOf = (some: Record<string, Start>): Times =>
-      Object.fromEntries(
-        Object.keys(some).map(name => {
-          const ms = measured.get(name)!
-          return [name, { median: Math.round(median(ms)), least: Math.round(Math.min(...ms)) }]
-        }),
-      )
-    return { runs: RUNS, ms: timesOf(starts), parts: timesOf(parts) }
-  } finally {
-    rmSync(work, { recursive: true, force: true })
+  const work = workFolder(folder, 'start')
+  const parts: Record<string, Start> = {
+    'node -e 0': () => untilEnd('-e', '0'),
+    [`node with ${PACKAGES.join(', ')}`]: () => untilEnd('--input-type=module', '-e', importsOf(PACKAGES)),
+    [`node with ${MODULES} empty modules`]: emptyModules(work),
   }
+  const starts: Record<string, Start> = {
+    'standard input to standard output': pipes(work),
+    'file to file': files(work),
+  }
+  const measured = await inTurns(Object.values({ ...parts, ...starts }), RUNS, start => start())
+  const timesOf = (some: Record<string, Start>): Times =>
+    Object.fromEntries(
+      Object.entries(some).map(([name, start]) => {
+        const ms = measured.get(start)!
+        return [name, { median: Math.round(median(ms)), least: Math.round(Math.min(...ms)) }]
+      }),
+    )
+  return { runs: RUNS, ms: timesOf(starts), parts: timesOf(parts) }
 }
 
 async function untilEnd(...args: string[]): Promise<number> {
   const began = performance.now()
-  checkEnd(await once(spawn(process.execPath, args, { stdio: 'ignore', cwd: CHECKOUT }), 'exit'))
+  checkEnd(await once(spawn(process.execPath, args, { stdio: 'ignore', cwd: checkout }), 'exit'))
   return performance.now() - began
 }
 

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DemoEvents } from '../src/components/demo/demo-source.js'
 import { options as demoOptions } from '../src/components/demo/options.js'
+import { checkout } from '../test/support/checkout.js'
 import { programOptions } from '../test/support/program-options.js'
-import { CHECKOUT } from './checkout.js'
 import { SLUICE } from './measure.js'
 import { svg, svgText } from './svg.js'
 import { workFolder } from './work.js'
@@ -132,7 +132,7 @@ function rate(passed: readonly number[]): string {
   return `M${x(0)} ${y(0)}${steps.join('')}H${x(SECONDS * 1000)}V${y(0)}Z`
 }
 
-const QUICKSTART = join(CHECKOUT, 'config/examples/quickstart.yaml')
+const QUICKSTART = join(checkout, 'config/examples/quickstart.yaml')
 const APP_SECONDS = 30
 const APP_LIMIT = 20
 const ROW = 64
@@ -202,7 +202,7 @@ function drawnApps(): string {
   return svg({ width: WIDTH, height: end + 30, title, style: APPS_STYLE, dark: APPS_DARK, content })
 }
 
-const { out } = programOptions({ out: join(CHECKOUT, 'docs') }).options
+const { out } = programOptions({ out: join(checkout, 'docs') }).options
 const folder = workFolder(tmpdir(), 'windows')
 for (const [name, options] of Object.entries(MODES))
   writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))

@@ -1,7 +1,6 @@
 import { tmpdir } from 'node:os'
 import { programOptions, runProgram } from '../../test/support/program-options.js'
-import { PERFORMANCE_PAGE } from '../checkout.js'
-import { writeBetweenMarkers } from '../docs.js'
+import { PERFORMANCE_PAGE, writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { built, measure } from '../measure.js'

@@ -1,9 +1,9 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { checkout } from '../../test/support/checkout.js'
 import { NONE, programOptions, runProgram } from '../../test/support/program-options.js'
-import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
-import { writeBetweenMarkers } from '../docs.js'
+import { PERFORMANCE_PAGE, writeBetweenMarkers } from '../docs.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { show, workFolder } from '../work.js'
 import { CURVES, type Curve } from './curves.js'
@@ -78,7 +78,7 @@ async function main(): Promise<void> {
   process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)
   if (!options['write-docs']) return
   writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:curves', `![CPU time, as curves](curves.svg)\n\n${text}`)
-  writeFileSync(join(CHECKOUT, 'docs/curves.svg'), drawCurves(all))
+  writeFileSync(join(checkout, 'docs/curves.svg'), drawCurves(all))
 }
 
 await runProgram('bench:curves', main)

@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { checkout } from '../../test/support/checkout.js'
 import { NONE, programOptions } from '../../test/support/program-options.js'
-import { CHECKOUT } from '../checkout.js'
 import { LINES, microBenches, reference } from './stages.js'
 
 /** `npm run bench:micro`: what a line costs in each stage, as a ratio to a fixed program that runs in between. */
 
-const BASELINE = join(CHECKOUT, 'bench/micro/baseline.json')
+const BASELINE = join(checkout, 'bench/micro/baseline.json')
 /** A ratio that grew by more than this is shown as slower. */
 const TOLERANCE = 0.05
 

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { CHECKOUT } from '../checkout.js'
+import { checkout } from '../../test/support/checkout.js'
 
 /** The configurations of all programs, with places to fill in. */
-export const CONF = join(CHECKOUT, 'bench/peers/conf')
+export const CONF = join(checkout, 'bench/peers/conf')
 
 export interface Places {
   readonly folder: string

@@ -1,9 +1,9 @@
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
+import { checkout } from '../../test/support/checkout.js'
 import { runProgram } from '../../test/support/program-options.js'
-import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
-import { writeBetweenMarkers } from '../docs.js'
+import { PERFORMANCE_PAGE, writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { show, showOnTerminal, workFolder } from '../work.js'
@@ -53,7 +53,7 @@ ${versions.join(', ')}.
   if (options.writeDocs) {
     const drawn = '![Lines per second and CPU time, as bars](peers.svg)'
     writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:peers', `${drawn}\n\n${text}`)
-    writeFileSync(join(CHECKOUT, 'docs/peers.svg'), picture)
+    writeFileSync(join(checkout, 'docs/peers.svg'), picture)
   }
   if (failures.length > 0) process.exitCode = 1
 }

@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { checkout } from '../../test/support/checkout.js'
 import { NONE, programOptions } from '../../test/support/program-options.js'
-import { CHECKOUT } from '../checkout.js'
 import { PEER_IDS, type PeerId } from './bring.js'
 import { JOBS, type JobId } from './peer.js'
 
@@ -25,7 +25,7 @@ Compares Sluice with other log shippers on this machine. Needs Linux.
 
 export type Options = ReturnType<typeof readOptions>
 
-const cache = join(CHECKOUT, '.build/peers')
+const cache = join(checkout, '.build/peers')
 
 export function readOptions() {
   const { options } = programOptions(

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { CHECKOUT } from '../checkout.js'
+import { checkout } from '../../test/support/checkout.js'
 import { built, RUN, SLUICE } from '../measure.js'
 import type { Peer } from './peer.js'
 
 /** Sluice, an earlier build of it, and the loop that no program in Node.js can be faster than. */
 
-const { version } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, 'utf8')) as { version: string }
+const { version } = JSON.parse(readFileSync(`${checkout}/package.json`, 'utf8')) as { version: string }
 
 export const sluice: Peer = {
   id: 'sluice',

@@ -250,7 +250,7 @@ t.test('a table replaces the one that is between the markers of a page', async t
 
 t.test('npm run reloads, a short one: nothing is lost, repeated or left behind', async t => {
   const script = join(built, 'bench/reloads.js')
-  const args = [script, '--count', '10', '--rate', '20000', '--seed', '3', '--wrong', '0.3', '--json']
+  const args = [script, '--count', '10', '--rate', '20000', '--seed', '3', '--wrong', '0.3']
   // A group of its own: its daemon ends with it, however this ends.
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   const kill = () => {
