@@ -19,6 +19,7 @@ import type { StartLink } from '../../src/service/ingest/process/link.js'
 import type { Published } from '../../src/service/ingest/published.js'
 import { PipelineWorker, type WorkerOptions } from '../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from './folder.js'
+import { madeUp } from './made-up.js'
 import { hurried } from './manual-time.js'
 import { until } from './until.js'
 
@@ -32,13 +33,12 @@ export const stage: Stage = { got: [], gate: undefined, holds: false }
 
 const collect = defineDestination({
   type: 'blackhole',
-  summary: 'Keeps what it gets.',
+  ...madeUp('Keeps what it gets.'),
   options: z.strictObject({
     broken: z.boolean().default(false),
     cannot_start: z.boolean().default(false),
     refuses: z.boolean().default(false),
   }),
-  examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create({ broken, cannot_start, refuses }) {
     if (broken) throw new Error('it is broken')

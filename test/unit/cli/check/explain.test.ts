@@ -17,6 +17,7 @@ import { parseConfig } from '../../../../src/engine/config/load.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { madeUp } from '../../../support/made-up.js'
 
 const CONFIG = `
 sources:
@@ -352,9 +353,7 @@ destinations: { out: { type: stdout, inputs: [clean] } }
 
 const raise = defineProcessor({
   type: 'raise',
-  summary: 'Makes every event an error.',
-  options: z.strictObject({}),
-  examples: [{ title: 'As it is', yaml: '' }],
+  ...madeUp('Makes every event an error.'),
   create: () => ({
     process(batch) {
       for (let i = 0; i < batch.length; i++) batch.modify(i, { ...batch.fields(i), level: 'error' })

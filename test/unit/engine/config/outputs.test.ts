@@ -9,6 +9,7 @@ import type { Plan } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { testFolder } from '../../../support/folder.js'
 import { problemsOf } from '../../../support/problems.js'
+import { madeUp } from '../../../support/made-up.js'
 
 const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
 
@@ -104,9 +105,8 @@ t.test(
     const problemsWith = (plan: Plan) => {
       const route = defineProcessor({
         type: 'route',
-        summary: 'Routes.',
+        ...madeUp('Routes.'),
         options: z.strictObject({ routes: z.number() }),
-        examples: [{ title: '', yaml: '' }],
         plan: () => plan,
         create: () => ({ process() {} }),
       })

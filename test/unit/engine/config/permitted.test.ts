@@ -10,6 +10,7 @@ import { type Permissions, refusedBy } from '../../../../src/engine/config/publi
 import { deliverySchema } from '../../../../src/engine/config/schema.js'
 import { AddressRules, parseRule } from '../../../../src/lib/network/address-rules.js'
 import { casesOf } from '../../../support/cases.js'
+import { madeUp } from '../../../support/made-up.js'
 
 t.test('every option that takes text says what its text names', async t => {
   for (const definition of components) {
@@ -55,9 +56,8 @@ t.test('what a configuration from elsewhere may reach', async t => {
 t.test('an option that does not say what it names is refused once it is used', async t => {
   const definition = defineProcessor({
     type: 'new',
-    summary: 'New.',
+    ...madeUp('New.'),
     options: z.strictObject({ program: z.string().optional(), level: z.enum(['a', 'b']).default('a') }),
-    examples: [{ title: '', yaml: '' }],
     create: () => new PassThrough({ objectMode: true }) as never,
   })
   const of = (options: object) =>

@@ -2,7 +2,6 @@ import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { z } from 'zod'
 import { validate } from '../../../../src/cli/check/validate.js'
 import { components } from '../../../../src/components/list.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
@@ -15,6 +14,7 @@ import { parseConfig } from '../../../../src/engine/config/load.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { PIECE } from '../../../../src/lib/lines/line-splitter.js'
 import { testFolder } from '../../../support/folder.js'
+import { madeUp } from '../../../support/made-up.js'
 
 /** The warnings of a configuration, without their file. */
 function warningsOf(text: string, env: NodeJS.ProcessEnv = {}): string[] {
@@ -380,9 +380,7 @@ t.test('each component of a long chain is asked once for its fields', async t =>
   let asked = 0
   const adds = defineProcessor({
     type: 'adds',
-    summary: 'Adds a field.',
-    options: z.strictObject({}),
-    examples: [{ title: '', yaml: '' }],
+    ...madeUp('Adds a field.'),
     fields() {
       asked++
       return { names: ['added'] }

@@ -1,18 +1,16 @@
 import { once } from 'node:events'
 import t from 'tap'
-import { z } from 'zod'
 import { defineProcessor } from '../../../../src/core/component.js'
 import type { Emitted } from '../../../../src/core/processor.js'
 import { batchOf } from '../../../support/batches.js'
 import { stageOf } from '../../../support/stage.js'
+import { madeUp } from '../../../support/made-up.js'
 
 /** The counts of a processor with the side output `own`, which nobody reads, and that emits events at its end. */
 async function emits(...events: Emitted[]) {
   const definition = defineProcessor({
     type: 'emits',
-    summary: '',
-    options: z.strictObject({}),
-    examples: [{ title: '', yaml: '' }],
+    ...madeUp(),
     plan: () => ({ outputs: ['own'], reasons: ['one'] }),
     create: () => ({ process() {}, emit: why => (why === 'drain' ? events : []) }),
   })

@@ -1,5 +1,4 @@
 import t from 'tap'
-import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../../src/core/component.js'
 import type { AckStatus, OnSettled } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
@@ -11,6 +10,7 @@ import { nextTurn } from '../../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { stageOf } from '../../../support/stage.js'
+import { madeUp } from '../../../support/made-up.js'
 
 type Decide = (event: { n: number; at?: number }, scope: BatchScope, now: number) => number
 
@@ -38,9 +38,7 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
   }
   const definition = defineProcessor({
     type: 'made_here',
-    summary: '',
-    options: z.strictObject({}),
-    examples: [{ title: '', yaml: '' }],
+    ...madeUp(),
     plan: () => ({ waits: true, reasons: ['refused'] }),
     create: () => processor,
   })
@@ -490,9 +488,7 @@ t.test('LATER fails the event where the plan knows nothing of it', async t => {
   }
   const definition = defineProcessor({
     type: 'made_here',
-    summary: '',
-    options: z.strictObject({}),
-    examples: [{ title: '', yaml: '' }],
+    ...madeUp(),
     create: () => processor,
   })
   const { stage, wanted } = stageOf(definition, {})

@@ -3,7 +3,6 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { pino } from 'pino'
 import t from 'tap'
-import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../../src/core/component.js'
 import type { DeliveryError } from '../../../../src/core/errors.js'
 import type { AckStatus, Share } from '../../../../src/core/event/ack.js'
@@ -12,6 +11,7 @@ import { CONSUMED, discard, FAILED, output, type Plan } from '../../../../src/co
 import type { Stage } from '../../../../src/engine/flow/stage.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import { batchOf, collectLines, linesOf, originOf } from '../../../support/batches.js'
+import { madeUp } from '../../../support/made-up.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { pooledBatch } from '../../../support/pooled-batch.js'
 import { type StageOptions, stageOf } from '../../../support/stage.js'
@@ -21,9 +21,7 @@ import { until } from '../../../support/until.js'
 function stageWith(processor: Processor, plan: Plan = {}, more: StageOptions = {}) {
   const definition = defineProcessor({
     type: 'made_here',
-    summary: '',
-    options: z.strictObject({}),
-    examples: [{ title: '', yaml: '' }],
+    ...madeUp(),
     plan: () => plan,
     create: () => processor,
   })

@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
-import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../../src/core/component.js'
 import { FAILED } from '../../../../src/core/processor.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
+import { madeUp } from '../../../support/made-up.js'
 import { stageOf } from '../../../support/stage.js'
 
 /** Changes all events, takes back what it did to odd ones, and throws at 3. */
@@ -23,9 +23,7 @@ const processor: Processor = {
 }
 const definition = defineProcessor({
   type: 'odd',
-  summary: 'Fails.',
-  options: z.strictObject({}),
-  examples: [{ title: 'One', yaml: '' }],
+  ...madeUp('Fails.'),
   create: () => processor,
 })
 

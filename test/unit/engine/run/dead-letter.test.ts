@@ -48,6 +48,7 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { batchOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { turns, until } from '../../../support/until.js'
+import { madeUp } from '../../../support/made-up.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -75,9 +76,7 @@ const numbers = defineSource({
 
 const judging = defineDestination({
   type: 'judging',
-  summary: 'Takes what the test wants.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Takes what the test wants.'),
   delivery: { ...LOCAL, max_events: 1 },
   create: (_, context) => ({
     async write(request) {
@@ -93,9 +92,7 @@ const judging = defineDestination({
 /** Fails on the first batch it sees. */
 const failsOnce = defineProcessor({
   type: 'fails_once',
-  summary: 'Wrong on purpose.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Wrong on purpose.'),
   create: () => {
     let failed = false
     return {
@@ -112,9 +109,7 @@ const failsOnce = defineProcessor({
 let least = 0
 const picky = defineProcessor({
   type: 'picky',
-  summary: 'Wrong on purpose.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Wrong on purpose.'),
   plan: () => ({ reasons: ['odd'] }),
   create: () => ({
     process(batch, to) {

@@ -28,6 +28,7 @@ import { SourceRun, type SourceRunParts } from '../../../../src/engine/run/sourc
 import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { nextTurn, systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { madeUp } from '../../../support/made-up.js'
 import { advanceUntil, ManualTime } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
 
@@ -78,9 +79,7 @@ const lines = defineSource({
 /** Has something to save when everything else has ended. */
 const late = defineSource({
   type: 'late',
-  summary: 'Saves at its end.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Saves at its end.'),
   create(_, { checkpoints }) {
     let stopped = false
     checkpoints.provide(() => ({ stopped }))
@@ -96,9 +95,7 @@ const late = defineSource({
 
 const collect = defineDestination({
   type: 'collect',
-  summary: 'Keeps what it gets.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Keeps what it gets.'),
   delivery: LOCAL,
   create: (_, context) => ({
     async write(request) {

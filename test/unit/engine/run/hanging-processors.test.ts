@@ -13,15 +13,14 @@ import { Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { systemClock, type TimerClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
 import { until } from '../../../support/until.js'
+import { madeUp } from '../../../support/made-up.js'
 
 const got: string[] = []
 let called = 0
 
 const collect = defineDestination({
   type: 'collect',
-  summary: 'Keeps what it gets.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Keeps what it gets.'),
   delivery: LOCAL,
   create: () => ({
     async write(request) {
@@ -32,9 +31,8 @@ const collect = defineDestination({
 })
 const think = defineProcessor({
   type: 'think',
-  summary: 'Never ends, if it is told so.',
+  ...madeUp('Never ends, if it is told so.'),
   options: z.strictObject({ hangs: z.boolean() }),
-  examples: [{ title: '', yaml: '' }],
   create: ({ hangs }) => ({
     process() {
       called++

@@ -36,6 +36,7 @@ import { type ReplaceOptions, Supervisor } from '../../../../src/engine/run/supe
 import { systemClock } from '../../../../src/lib/time.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
+import { madeUp } from '../../../support/made-up.js'
 import { seriesIn } from '../../../support/series.js'
 import { until } from '../../../support/until.js'
 
@@ -44,9 +45,8 @@ let got: string[] = []
 
 const collect = defineDestination({
   type: 'collect',
-  summary: 'Keeps what it gets.',
+  ...madeUp('Keeps what it gets.'),
   options: z.strictObject({ how: z.enum(['takes', 'refuses', 'retries', 'hangs', 'cannot_start']).default('takes') }),
-  examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create: ({ how }) => ({
     async start() {

@@ -27,6 +27,7 @@ import { Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { Pattern } from '../../../../src/lib/pattern.js'
 import type { TimerClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { madeUp } from '../../../support/made-up.js'
 import { hurried } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
 
@@ -41,7 +42,7 @@ let stopped: string[] = []
 
 const collect = defineDestination({
   type: 'collect',
-  summary: 'Keeps what it gets.',
+  ...madeUp('Keeps what it gets.'),
   options: z.strictObject({
     how: z
       .enum([
@@ -58,7 +59,6 @@ const collect = defineDestination({
       .default('takes'),
     key_file: filePath().optional(),
   }),
-  examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create({ how }, { id }) {
     made++
@@ -95,16 +95,12 @@ let isFailing = true
 let gates: Record<'processor' | 'destination', Promise<void>>
 const gated = defineProcessor({
   type: 'gated',
-  summary: 'Keeps events until the test lets them go.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Keeps events until the test lets them go.'),
   create: () => ({ process: () => gates.processor }),
 })
 const stoppable = defineProcessor({
   type: 'stoppable',
-  summary: 'Passes all, and says when it is stopped.',
-  options: z.strictObject({}),
-  examples: [{ title: '', yaml: '' }],
+  ...madeUp('Passes all, and says when it is stopped.'),
   create: (_options, { id }) => ({
     process() {},
     async stop(deadline) {
@@ -119,9 +115,8 @@ let stopsLate = false
 let keyedMade = 0
 const keyed = defineSource({
   type: 'keyed',
-  summary: 'Has a file, and no events.',
+  ...madeUp('Has a file, and no events.'),
   options: z.strictObject({ key_file: filePath() }),
-  examples: [{ title: '', yaml: '' }],
   create() {
     keyedMade++
     return { run: async (_out, signal) => void (await once(signal, 'abort')) }
