@@ -2,7 +2,9 @@ import { inspect, isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { codecOf, codecs } from '../../../../src/core/codecs/list.js'
 import type { Fields } from '../../../../src/core/event/event.js'
+import { parseIsoTime } from '../../../../src/lib/formats/iso-time.js'
 import { FACILITIES, SEVERITIES } from '../../../../src/lib/formats/syslog.js'
+import { batchOf } from '../../../support/batches.js'
 import { fuzzCodecs } from '../../../support/codec-fuzz.js'
 import { Seeded } from '../../../support/seeded.js'
 
@@ -116,4 +118,30 @@ t.test('no damaged line is too much for a codec', async t => {
 
 t.test('a line of 10 MB of a bad shape is read in a time that grows with its length alone', async t => {
   t.same(fuzzCodecs({ seed: 7, rounds: 0, longBytes: 10_000_000, shapes: 1 }).problems, [])
+})
+
+const RECEIVED = Date.UTC(2017, 0, 1, 0, 1)
+const UTC = Date.UTC(2017, 0, 1)
+/** Of a line without a zone. */
+const LOCAL = new Date(2017, 0, 1).getTime()
+
+t.test('a leap second is the first second of the next minute, whichever codec reads it', t => {
+  for (const [decode, line, time] of [
+    ['json', '{"timestamp":"2016-12-31T23:59:60Z"}', UTC],
+    ['logfmt', 'timestamp=2016-12-31T23:59:60Z a=b', UTC],
+    ['cri', '2016-12-31T23:59:60.5Z stdout F a', UTC + 500],
+    ['docker_json', '{"log":"a\\n","stream":"stdout","time":"2016-12-31T23:59:60.5Z"}', UTC + 500],
+    ['gelf', '{"version":"1.1","host":"h","short_message":"m","timestamp":"2016-12-31T23:59:60Z"}', UTC],
+    ['klog', 'I1231 23:59:60.500000 1 a.go:7] x', UTC + 500],
+    ['nginx', '192.0.2.1 - - [31/Dec/2016:23:59:60 +0000] "GET / HTTP/1.1" 200 1 "-" "-"', UTC],
+    ['apache', '192.0.2.1 - - [31/Dec/2016:23:59:60 +0000] "GET / HTTP/1.1" 200 1', UTC],
+    ['apache', '[Sat Dec 31 23:59:60.500000 2016] [core:error] [pid 1] m', LOCAL + 500],
+    ['syslog', '<13>Dec 31 23:59:60 h a: m', LOCAL],
+    ['syslog', '<13>1 2016-12-31T23:59:60Z h a - - - m', UTC],
+  ] as const) {
+    const { timestamp } = batchOf([line], { decode, receivedAt: RECEIVED }).fields(0)
+    const text = Buffer.from(String(timestamp))
+    t.equal(parseIsoTime(text, 0, text.length), time, `${decode}: ${line}: ${text}`)
+  }
+  t.end()
 })

@@ -7,6 +7,7 @@ import { FUNCTIONS } from '../../../../src/core/condition/functions.js'
 import { SIGNS } from '../../../../src/core/condition/names.js'
 import { OPERATORS } from '../../../../src/core/condition/operators.js'
 import { parseCondition } from '../../../../src/core/condition/parse.js'
+import { lostWithout } from '../../../../src/core/condition/without-field.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../../support/batches.js'
@@ -89,4 +90,21 @@ t.test('the page has the functions and the grammar of the code', async t => {
     .find(({ language }) => language === 'text')!
     .text.trimEnd()
   t.ok(source.includes(grammar.replace(/^/gm, ' *   ')), 'the grammar in parse.ts')
+})
+
+t.test('what an event without a field does not satisfy, although it is not what the condition is about', async t => {
+  for (const [condition, field] of [
+    [".path not_equal '/healthz'", '.path'],
+    [".app != 'a' AND .env not_in ('dev', 'test')", '.app'],
+    [".level equal 'error' OR .app not_equal 'a'", '.app'],
+    ['.a not_equal .b', '.a'],
+    ["NOT (NOT .path not_equal '/')", '.path'],
+    ["NOT .path equal '/healthz'", undefined],
+    [".path exists AND .path not_equal '/healthz'", undefined],
+    [".level equal 'error' AND .app not_equal 'a'", undefined],
+    ["NOT .path exists OR .path not_equal '/'", undefined],
+    ["NOT .path not_equal '/'", undefined],
+    [".level equal 'error'", undefined],
+  ] as const)
+    t.equal(lostWithout(parseCondition(condition)), field, condition)
 })

@@ -3,6 +3,7 @@ import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { Attempts, type OutageState } from '../../../../src/engine/flow/delivery/attempts.js'
+import { type RequestPool, RequestSlots } from '../../../../src/engine/flow/delivery/request-slots.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 
 function setUp(outage?: OutageState, afterTimers = () => {}) {
@@ -118,4 +119,32 @@ t.test('an answer that arrived while the process was stopped is read, although t
   t.match(logs, [{ reason: 'timeout', error: 'no answer within 1s' }])
   attempts.close()
   await settle()
+})
+
+t.test('a destination without a request waits for room in the pool, as often as there is none', async t => {
+  let room = false
+  const waiting: (() => void)[] = []
+  const requests: RequestPool = {
+    hasRoom: () => room,
+    begin: () => {},
+    end: () => {},
+    wait: again => waiting.push(again),
+  }
+  let woken = 0
+  const metrics = new ComponentCounters('out', 'destination', 'fake')
+  const slots = new RequestSlots(1, { requests, metrics }, () => woken++)
+  for (let round = 1; round <= 3; round++) {
+    t.notOk(slots.freeOrWait())
+    t.notOk(slots.freeOrWait())
+    t.equal(waiting.length, 1, 'it waits once')
+    waiting.shift()!()
+    t.equal(woken, round)
+  }
+  room = true
+  t.ok(slots.freeOrWait())
+  const end = slots.begin(1)
+  t.notOk(slots.freeOrWait(), 'its only slot is taken')
+  t.equal(waiting.length, 0, 'the end of its request wakes it')
+  end()
+  t.ok(slots.idle)
 })

@@ -1,10 +1,13 @@
 import { once } from 'node:events'
 import t from 'tap'
 import { defineProcessor } from '../../../../src/core/component.js'
+import { Ack } from '../../../../src/core/event/ack.js'
 import type { Emitted } from '../../../../src/core/processor.js'
-import { batchOf } from '../../../support/batches.js'
-import { stageOf } from '../../../support/stage.js'
+import { lineBatch } from '../../../../src/engine/flow/made-batch.js'
+import { batchOf, originOf } from '../../../support/batches.js'
+import { freeChunks } from '../../../support/free-chunks.js'
 import { madeUp } from '../../../support/made-up.js'
+import { stageOf } from '../../../support/stage.js'
 
 /** The counts of a processor with the side output `own`, which nobody reads, and that emits events at its end. */
 async function emits(...events: Emitted[]) {
@@ -41,4 +44,13 @@ t.test('to emit to an output that the plan does not have is a fault, and counted
   const counters = await emits({ fields: { a: 1 }, to: 'other' })
   t.equal(counters.discards.get('unrouted')?.events, 1)
   t.equal(counters.failures.get('bug'), 1)
+})
+
+t.test('a batch of long lines that were made gives its memory back when it is settled', async t => {
+  const before = freeChunks()
+  const lines = Buffer.from(`{"n":"${'x'.repeat(300_000)}"}\n`)
+  const batch = lineBatch(lines, originOf('json'), 0, new Ack(() => {}))
+  t.ok(freeChunks() < before, 'it takes memory')
+  batch.ack.settle('delivered')
+  t.equal(freeChunks(), before)
 })

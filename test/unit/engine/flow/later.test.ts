@@ -4,13 +4,16 @@ import type { AckStatus, OnSettled } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../../src/core/processor.js'
+import { isReady } from '../../../../src/daemon/status/ready.js'
+import { SlowWork } from '../../../../src/engine/flow/failures.js'
 import { SteadyClock } from '../../../../src/engine/flow/steady-clock.js'
 import type { Left } from '../../../../src/engine/flow/waiting.js'
+import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
+import { madeUp } from '../../../support/made-up.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { stageOf } from '../../../support/stage.js'
-import { madeUp } from '../../../support/made-up.js'
 
 type Decide = (event: { n: number; at?: number }, scope: BatchScope, now: number) => number
 
@@ -495,4 +498,42 @@ t.test('LATER fails the event where the plan knows nothing of it', async t => {
   stage.write(batchOf([{ n: 1 }], { wanted }))
   await settle()
   t.match((stage.read() as EventBatch).fields(0), { processing_error: { component: 'p' } })
+})
+
+function slowWork(processor: { readonly isWaiting?: boolean } = {}) {
+  const clock = new ManualTime()
+  const logged: Logged[] = []
+  return { clock, logged, slow: new SlowWork(processor, { clock, log: recordingLog(logged) }) }
+}
+
+t.test(
+  'a batch that is not finished within a minute is logged, and makes the daemon not ready until it is',
+  async t => {
+    const { clock, logged, slow } = slowWork()
+    const end = slow.begin(batchOf(['{}', '{}']))
+    await clock.advance(59_000)
+    t.equal(slow.outage, undefined)
+    t.same(logged, [])
+    await clock.advance(2000)
+    t.match(slow.outage, { isStuck: true, reason: /2 events of/, since: new Date(1_700_000_000_000).toISOString() })
+    t.notOk(isReady([{ state: 'ready' }], [], [slow.outage!]))
+    t.match(logged, [{ level: 'warn', fields: { code: 'SLUICE_PROCESSOR_STUCK', events: 2 } }])
+    end()
+    t.equal(slow.outage, undefined)
+    t.match(logged[1], { level: 'info', text: 'processor has finished with the batch' })
+  },
+)
+
+t.test('who waits for a server, and who is gone, is not stuck', async t => {
+  const { clock, logged, slow } = slowWork({ isWaiting: true })
+  slow.begin(batchOf(['{}']))
+  await clock.advance(61_000)
+  t.equal(slow.outage, undefined)
+  const gone = slowWork()
+  gone.slow.begin(batchOf(['{}']))
+  gone.slow.stop()
+  t.equal(gone.clock.timers, 0)
+  await gone.clock.advance(61_000)
+  t.equal(gone.slow.outage, undefined)
+  t.same([...logged, ...gone.logged], [])
 })

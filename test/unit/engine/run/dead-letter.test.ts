@@ -47,8 +47,9 @@ import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { batchOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
-import { turns, until } from '../../../support/until.js'
+import { freeChunks } from '../../../support/free-chunks.js'
 import { madeUp } from '../../../support/made-up.js'
+import { turns, until } from '../../../support/until.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -615,4 +616,13 @@ t.test('the gauge says of any component that its letters cannot be written', asy
     rmSync(join(dataDir, 'dead-letter'), { recursive: true })
     writeFileSync(join(dataDir, 'dead-letter'), 'in the way')
   }
+})
+
+t.test('what is read of a file of dead letters gives its memory back', async t => {
+  const before = freeChunks()
+  const path = join(testFolder(t), 'letters')
+  const letter = '{"reason":"status_422","event":{"n":1}}\n'
+  writeFileSync(path, `${letter.repeat(3)}${'x'.repeat(100_000)}`)
+  t.equal((await surveyLetters(path)).events, 3)
+  t.equal(freeChunks(), before)
 })
