@@ -164,7 +164,7 @@ export class OpenFiles {
     }
     for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
-    const isUncovered = this.#rotated.isUncovered()
+    const isUncovered = this.#rotated.copies.isUncovered()
     const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete || isUncovered
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     else await this.#missing.findUnopened(slices)

@@ -231,8 +231,8 @@ export class Copies {
     return is
   }
 
-  /** Claims the copy of an open file, so that it is not matched to a file with a shorter head. */
-  async speak(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
+  /** Claims the copy of a file of which so much was read, so that it is not matched to a file with a shorter head. */
+  async claim(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
     const looked = await this.#look(folder, slices)
     const { head, size } = read
     for (const one of looked.all.length > 0 && head.bytes > 0 ? withHead(looked, head) : [])

@@ -161,7 +161,7 @@ export class DetachedFiles {
       }
     }
     rotated.begin()
-    const names = new Map([...folders].map(folder => [folder, rotated.namesIn(folder)]))
+    const names = new Map([...folders].map(folder => [folder, rotated.siblings.namesIn(folder)]))
     const known = [...closed.values()].sort((a, b) => b.sought.head.bytes - a.sought.head.bytes)
     const isUnsure = known.some(({ head }) => head.bytes < FINGERPRINT_BYTES)
     for (const folder of isUnsure ? folders : []) await rotated.claimCopies(folder, [...tailers()], slices)
@@ -170,7 +170,7 @@ export class DetachedFiles {
       const folder = dirname(tailer.path)
       const { sought, truncatedSince } = tailer
       const place = await rotated.find(folder, { ...sought, truncatedSince }, slices)
-      if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
+      if (place ? !readOn(tailer, place) : rotated.siblings.namesIn(folder) !== names.get(folder)) continue
       if (!place && truncatedSince !== undefined && !tailer.wasSought) await rotated.claimShort(folder, tailer, slices)
       tailer.wasSought = true
       tailer.wasLookedFor()
@@ -211,8 +211,8 @@ export class DetachedFiles {
     if (tailer.truncatedSince !== undefined && !tailer.isOpen && !isSettled(tailer.origin.path!)) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
-    const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
-    const isHidden = tailer.unread > 0 && rotated.mayHide(dirname(tailer.path), tailer.sought)
+    const mayBeCopied = unlinked && rotated.copies.areIn(dirname(tailer.path))
+    const isHidden = tailer.unread > 0 && rotated.copies.mayHide(dirname(tailer.path), tailer.sought)
     if (tailer.unread > 0 && !isHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), ...(!isHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)

@@ -153,33 +153,33 @@ export class Missing {
     const { saved, rotated } = this.#options
     const folders = saved.byFolder()
     const read = tailers.filter(({ copy, isOpen }) => copy || !isOpen).map(({ path }) => dirname(path))
-    rotated.keep(new Set([...folders.keys(), ...read]))
+    rotated.copies.keep(new Set([...folders.keys(), ...read]))
     rotated.begin()
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
     const nowhere: Entry[] = []
     for (const [folder, entries] of folders) {
-      const names = rotated.namesIn(folder)
+      const names = rotated.siblings.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
       if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
         await rotated.claimCopies(folder, tailers, slices)
         for (const entry of entries)
-          if (there.has(entry)) await rotated.claimCopy(folder, { ...entry, size: entry.offset }, slices)
+          if (there.has(entry)) await rotated.copies.claim(folder, { ...entry, size: entry.offset }, slices)
       }
       for (const entry of missing) {
         if (slices.due) await slices.pause()
         const sought = soughtBy(entry, saved.lookedAt)
         const place = await rotated.find(folder, sought, slices)
-        if (!place && rotated.mayHide(folder, sought)) this.#hidden.add(entry)
+        if (!place && rotated.copies.mayHide(folder, sought)) this.#hidden.add(entry)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
         const isLost = !place && !this.#hidden.has(entry) && (entry.size ?? 0) > entry.offset
         if (!isLost || entry.away !== undefined || !existsSync(folder)) continue
         // Any compressed file that was made since may be that of one that was never opened.
         const since = entry.head.bytes === 0 ? this.#birthOf(entry, folder) : undefined
-        if (since !== undefined && rotated.isCompressedIn(folder, basename(nameOf(entry)), since))
+        if (since !== undefined && rotated.copies.isIn(folder, basename(nameOf(entry)), since))
           this.displaced(nameOf(entry), since)
         else nowhere.push(entry)
       }
-      if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
+      if (missing.length > 0 && rotated.siblings.namesIn(folder) !== names) this.isIncomplete = true
     }
     found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { entry, place } of found) this.#readOn(entry, place)
@@ -241,7 +241,7 @@ export class Missing {
         continue
       }
       const fd = at(path)?.fd
-      const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
+      const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.siblings.isCopyOf(place.path, fd)
       const whole = unseen.filter(one => !isCopy(one))
       this.#displaced.delete(path)
       try {
@@ -357,7 +357,7 @@ export class Missing {
         this.#begin(place.path, { ...entry, path: place.path, file: name, size })
       } else {
         const gone: Entry = { ...entry, gone: true }
-        const tailer = adoptCopy(gone, rotated.whole(place, goneKeyOf(gone)))
+        const tailer = adoptCopy(gone, rotated.copies.whole(place, goneKeyOf(gone)))
         precede(name, tailer)
         context.log.info({ file: name, copy: place.path }, 'reading a rotated file that was not seen before')
         onReady(tailer)

@@ -138,7 +138,7 @@ export class PossibleCopies {
       if (!of || of.copy || of.fd === undefined) continue
       if (!named.includes(of) && clock.now() - since >= TWIN_MS) continue
       // A copy that has just been created is empty.
-      if (size === 0n || (isSame && seen.of === of) || rotated.isCopyOf(path, of.fd))
+      if (size === 0n || (isSame && seen.of === of) || rotated.siblings.isCopyOf(path, of.fd))
         return { of, size, changedAt, since }
       // The original may have been truncated during the comparison.
       if (!areSettled()) return 'later'

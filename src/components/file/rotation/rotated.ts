@@ -34,9 +34,9 @@ interface Read {
 
 /** Finds the rotated content of files: in plain copies, in compressed ones, and in files that came and went unseen. */
 export class Rotated {
+  readonly copies: Copies
+  readonly siblings: Siblings
   readonly #saved: Saved
-  readonly #copies: Copies
-  readonly #siblings: Siblings
   /** What folders had when they were listed in this round: `namesIn`. */
   readonly #listed = new Map<string, string>()
 
@@ -50,35 +50,15 @@ export class Rotated {
     mayBeCopy: (path: string) => boolean = () => false,
   ) {
     this.#saved = saved
-    this.#copies = new Copies(problems, births, clock)
-    this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births), mayBeCopy)
+    this.copies = new Copies(problems, births, clock)
+    this.siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births), mayBeCopy)
   }
 
   /** Starts a round; folders are listed again. */
   begin(): void {
-    this.#copies.begin()
-    this.#siblings.begin()
+    this.copies.begin()
+    this.siblings.begin()
     this.#listed.clear()
-  }
-
-  /** Forgets all folders except these. */
-  keep(folders: { has(folder: string): boolean }): void {
-    this.#copies.keep(folders)
-  }
-
-  /** Identifies the current set of potential copies. If it changes during a search, a file may have been missed. */
-  namesIn(folder: string): string {
-    return this.#siblings.namesIn(folder)
-  }
-
-  /** Whether there are compressed files. */
-  areCompressedIn(folder: string): boolean {
-    return this.#copies.areIn(folder)
-  }
-
-  /** Whether there is one named like a rotated file of `name` that was made since, wall clock in milliseconds. */
-  isCompressedIn(folder: string, name: string, since: number): boolean {
-    return this.#copies.isIn(folder, name, since)
   }
 
   /**
@@ -93,43 +73,23 @@ export class Rotated {
       if (copy || dirname(path) !== folder) continue
       const { head, offset, size } = sought
       const whole = fd === undefined ? head : fingerprintAt(fd, 0, FINGERPRINT_BYTES)
-      await this.claimCopy(folder, { head: whole, offset, size }, slices)
+      await this.copies.claim(folder, { head: whole, offset, size }, slices)
     }
-  }
-
-  /** Claims the compressed copy of a file of which so much was read. */
-  async claimCopy(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
-    await this.#copies.speak(folder, read, slices)
   }
 
   /** Whether the folder contains a file that nobody read and that was written since, wall clock in milliseconds. */
   async hasUnread(folder: string, since: number, slices: Slices): Promise<boolean> {
-    return (await this.#siblings.newest(folder, slices)) >= since
+    return (await this.siblings.newest(folder, slices)) >= since
   }
 
   /** Finds the copy of a file that is gone or was truncated. Search for files with longer heads first. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
-    const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)
-    const sibling = isCompressed ? undefined : await this.#siblings.find(folder, sought, slices)
-    if (sibling && sibling.stat.size >= sought.size) return this.#siblings.take(sibling)
+    const isCompressed = this.copies.isFound(folder, sought) || isCopyOnly(sought.key)
+    const sibling = isCompressed ? undefined : await this.siblings.find(folder, sought, slices)
+    if (sibling && sibling.stat.size >= sought.size) return this.siblings.take(sibling)
     // If the plain copy is too short, a compressed one may be the right one.
-    const copy = await this.#copies.find(folder, sought, slices)
-    return copy ?? (sibling && this.#siblings.take(sibling))
-  }
-
-  /** Whether a compressed file that cannot be read may be the copy of a file that was not found. Reports it. */
-  mayHide(folder: string, sought: Sought): boolean {
-    return this.#copies.mayHide(folder, sought)
-  }
-
-  /** Whether one of those can be read now, or is gone. */
-  isUncovered(): boolean {
-    return this.#copies.isUncovered()
-  }
-
-  /** Whether `path` is just a copy of the beginning of the open file `original`. */
-  isCopyOf(path: string, original: number): boolean {
-    return this.#siblings.isCopyOf(path, original)
+    const copy = await this.copies.find(folder, sought, slices)
+    return copy ?? (sibling && this.siblings.take(sibling))
   }
 
   /**
@@ -148,7 +108,7 @@ export class Rotated {
     const folder = dirname(path)
     const until = now === undefined ? undefined : now - SETTLE_MS
     // Lists are those of the round, in which another file of the folder may have been searched for before.
-    const names = this.#listed.get(folder) ?? this.namesIn(folder)
+    const names = this.#listed.get(folder) ?? this.siblings.namesIn(folder)
     this.#listed.set(folder, names)
     const open = tailers.filter(({ fd, origin }) => fd !== undefined && origin.path === path)
     // Their copies have what was written to them since the sweep looked at them.
@@ -156,9 +116,9 @@ export class Rotated {
     const read = this.#readIn(folder, tailers)
     const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
     const sought = { folder, name: basename(path), since, until, reads, unreadable }
-    const compressed = await this.#copies.unseen(sought, slices)
+    const compressed = await this.copies.unseen(sought, slices)
     if (!compressed) return undefined
-    const plain = await this.#siblings.unseen(sought, slices)
+    const plain = await this.siblings.unseen(sought, slices)
     // Compare keys, because names change with every rotation, and heads, because inodes of deleted copies are used again.
     const copied = tailers.filter(({ copy, copyKey }) => copy?.isFound || copyKey !== undefined)
     const isRead = ({ key, first }: Candidate) =>
@@ -166,7 +126,7 @@ export class Rotated {
     const others: Candidate[] = []
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
     const short = others.length === 0 ? new Map() : await this.#shortCopies(path, tailers, others)
-    if (this.namesIn(folder) !== names) return undefined
+    if (this.siblings.namesIn(folder) !== names) return undefined
     this.#claim(short)
     return [
       ...others.map(place => ({ place, changedAt: place.changedAt })),
@@ -176,7 +136,7 @@ export class Rotated {
 
   /** Matches a truncated file with a plain copy that is shorter than what was read of it. */
   async claimShort(folder: string, of: Tailer, slices: Slices): Promise<void> {
-    const places = await this.#siblings.shorter(folder, of.sought, slices)
+    const places = await this.siblings.shorter(folder, of.sought, slices)
     if (places.length > 0) this.#claim(await this.#shortCopies(of.origin.path!, [of], places))
   }
 
@@ -204,13 +164,8 @@ export class Rotated {
     stat: BigIntStats,
     slices: Slices,
   ): Promise<{ first: Buffer; isMatched: boolean } | undefined> {
-    const one = await this.#copies.examine(path, stat, slices)
+    const one = await this.copies.examine(path, stat, slices)
     return one && { first: one.first, isMatched: one.owner !== undefined || one.spoken > 0 || one.over }
-  }
-
-  /** All of a compressed file. */
-  whole(candidate: Candidate, key: string): Copy {
-    return this.#copies.whole(candidate, key)
   }
 
   #readIn(folder: string, tailers: readonly Tailer[]): Read[] {

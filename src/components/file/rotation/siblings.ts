@@ -150,7 +150,7 @@ export class Siblings {
     )
   }
 
-  /** The files with names like those of copies, each with its inode. */
+  /** The files with names like those of copies, each with its inode. If they change during a search, one may be missed. */
   namesIn(folder: string): string {
     const found: string[] = []
     for (const name of readNames(folder)) {

@@ -43,6 +43,7 @@ import { type Candidate, Copy, Slots } from '../../../../src/components/file/rot
 import { Missing, type MissingOptions } from '../../../../src/components/file/rotation/missing.js'
 import { PossibleCopies } from '../../../../src/components/file/rotation/possible-copies.js'
 import { Rotated } from '../../../../src/components/file/rotation/rotated.js'
+import type { Siblings } from '../../../../src/components/file/rotation/siblings.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
@@ -399,10 +400,12 @@ t.test('an original that is truncated while its copy is compared with it', async
     entries: () => [],
     open: name => openSync(name, 'r'),
     rotated: {
-      isCopyOf: () => {
-        isSettled = false
-        return false
-      },
+      siblings: {
+        isCopyOf: () => {
+          isSettled = false
+          return false
+        },
+      } as Partial<Siblings> as Siblings,
     } as Partial<Rotated> as Rotated,
     isName: () => true,
     at: original => (original.endsWith('.log') ? ({ fd: 1 } as Tailer) : undefined),
@@ -440,7 +443,7 @@ t.test('a compressed file is made of the file beside it while it is written, or 
     const clock = { ...systemClock, wall: () => systemClock.wall() + ms }
     const rotated = new Rotated(new Saved(undefined), new BirthTimes(), {} as PathProblems, clock, () => false)
     rotated.begin()
-    return rotated.isCompressedIn(folder, 'app.log', 0)
+    return rotated.copies.isIn(folder, 'app.log', 0)
   }
   t.equal(seen('another one\n', 0), false, 'it may be incomplete')
   t.equal(seen('another one\n', 31_000), true)
