@@ -88,19 +88,10 @@ export class Descriptors {
         if (tailer.pending > 0 !== unfinished || tailer.reading) continue
         // The last line of a file that gets no more data must stay in memory.
         if (tailer.awaySince !== undefined && tailer.unread > 0) continue
-        if (!this.#canBeFound(tailer)) continue
+        if (!leadsTo(tailer.path, tailer.key, false)) continue
         this.close(tailer)
         excess--
       }
-    }
-  }
-
-  #canBeFound({ path, key }: Tailer): boolean {
-    try {
-      return leadsTo(path, key)
-    } catch {
-      // Its file system does not respond.
-      return false
     }
   }
 

@@ -1,6 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { SilentFileSystem } from '../../lib/files/remote/file-systems.js'
 import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/files/remote/guarded-fs.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
@@ -101,13 +102,13 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
 /** The part of a stat that identifies the file. */
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
-/** Whether the file at `path` has this key. */
-export function leadsTo(path: string, key: string): boolean {
+/** Whether the file at `path` has this key. If its file system does not respond: `ifSilent`, or throws without it. */
+export function leadsTo(path: string, key: string, ifSilent?: boolean): boolean {
   try {
     return keyOf(statSync(path, { bigint: true })) === key
   } catch (error) {
-    unlessSilent(error)
-    return false
+    if (ifSilent === undefined) unlessSilent(error)
+    return error instanceof SilentFileSystem && ifSilent === true
   }
 }
 

@@ -6,7 +6,7 @@ import { finalPath } from '../../lib/files/final-path.js'
 import { closeSync, fstatSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { BirthTimes, fingerprintAt, keyOf, same, type Verdict } from './identity.js'
+import { BirthTimes, fingerprintAt, judge, keyOf, same, type Verdict } from './identity.js'
 import { openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
@@ -24,7 +24,7 @@ import { openSibling, type Sibling } from './rotation/siblings.js'
 import { Succession } from './rotation/succession.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
-import { beginningOf, judgeEntry, positionOf, precedesStart, resumeOf, startOf } from './start.js'
+import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
 import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
@@ -82,22 +82,21 @@ export class OpenFiles {
     })
     const isRead = (key: string) => this.#tailers.has(key)
     this.#rotated = new Rotated(saved, births, problems, context.clock, isRead, path => this.#possibleCopies.has(path))
-    const shared = { ...options, births, rotated: this.#rotated }
+    const tailers = () => this.#tailers.values()
+    const shared = { ...options, births, rotated: this.#rotated, tailers, open: (tailer: Tailer) => this.open(tailer) }
     this.#missing = new Missing({
       ...shared,
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
       precede: (name, tailer) => this.#names.precede(name, tailer),
       at: path => this.#names.paths.get(path),
-      tailers: () => this.#tailers.values(),
-      open: tailer => this.open(tailer),
       onTruncated: tailer => this.truncated(tailer),
     })
     this.#possibleCopies = new PossibleCopies({
       clock: context.clock,
       problems,
       rotated: this.#rotated,
-      tailers: () => this.#tailers.values(),
+      tailers,
       entries: () => saved.entries(),
       isName: path => this.#names.paths.has(path) || saved.has(path),
       at: path => this.#names.paths.get(path),
@@ -107,9 +106,7 @@ export class OpenFiles {
     })
     this.#detached = new DetachedFiles({
       ...shared,
-      tailers: () => this.#tailers.values(),
       readOn: (tailer, place) => this.#readOn(tailer, place),
-      open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
       isSettled: name => this.#missing.isSettled(name),
     })
@@ -313,7 +310,7 @@ export class OpenFiles {
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
-      const verdict = remembered && judgeEntry(fd, stat, remembered, this.#births)
+      const verdict = remembered && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
       const atEnd = fromEnd && this.#sweeps.isFirst

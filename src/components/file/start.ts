@@ -1,16 +1,10 @@
 import type { BigIntStats } from 'node:fs'
-import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt, judge, type Verdict } from './identity.js'
+import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
 import type { Entry, Saved } from './saved.js'
 import type { Sweeps } from './sweeps.js'
 
 const LF = 0x0a
-
-/** Compares the open file with an entry, including its content. */
-export function judgeEntry(fd: number, stat: BigIntStats, entry: Entry, births: BirthTimes): Verdict {
-  const { offset, head, tail, birth } = entry
-  return judge(fd, stat, { offset, head, tail, birth: BigInt(birth) }, births)
-}
 
 /** The position at which to resume a file. */
 export function positionOf({ offset, continues, carry = 0, head, tail }: Entry): Position {

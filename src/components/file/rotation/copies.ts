@@ -1,14 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import {
-  closeSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  unlessSilent,
-} from '../../../lib/files/remote/guarded-fs.js'
+import { fstatSync, openSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
@@ -16,7 +9,8 @@ import type { Slices } from '../slices.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
-import { statIn, statOf, withFile } from './search.js'
+import { namesIn, statIn, statOf, withFile } from './search.js'
+import { isStrong } from './siblings.js'
 
 /** Clocks of file systems may be behind by up to this. */
 export const CLOCK_MS = 10
@@ -131,12 +125,7 @@ export class Copies {
   /** Whether the folder contains compressed files. */
   areIn(folder: string): boolean {
     // Called for each released file, so it does less than `list`.
-    try {
-      return readdirSync(folder).some(name => copyStat(folder, name) !== undefined)
-    } catch (error) {
-      unlessSilent(error)
-      return false
-    }
+    return namesIn(folder).some(name => copyStat(folder, name) !== undefined)
   }
 
   /** Whether it contains one named like a rotated file of `name` that was made since, wall clock in milliseconds. */
@@ -164,7 +153,7 @@ export class Copies {
     // An empty file has no content that identifies it.
     if (sought.head.bytes === 0) return undefined
     const { bytes } = sought.head
-    const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
+    const strong = isStrong(sought)
     const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
     const free = ({ over, not, owner = sought.key, spoken }: Candidate) =>
       !over && !not.has(sought.key) && owner === sought.key && spoken <= bytes
@@ -222,7 +211,7 @@ export class Copies {
     for (const [path, stamp] of this.#hiding) {
       const stat = statOf(path)
       const isSame = stat !== undefined && stampOf(stat) === stamp
-      const isLocked = isSame && (this.#folders.get(dirname(path))?.known.has(stamp) || !canBeOpened(path))
+      const isLocked = isSame && (this.#folders.get(dirname(path))?.known.has(stamp) || !withFile(path, () => true))
       if (isLocked) continue
       this.#hiding.delete(path)
       if (stat) this.#problems.over(path)
@@ -392,16 +381,6 @@ function unseen(): Folder {
   return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0, unreadable: new Map() }
 }
 
-function canBeOpened(path: string): boolean {
-  try {
-    closeSync(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK))
-    return true
-  } catch (error) {
-    unlessSilent(error)
-    return false
-  }
-}
-
 function withHead({ all, heads }: Folder, { bytes, hash }: Fingerprint): readonly Candidate[] {
   let byHash = heads.get(bytes)
   if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
@@ -442,19 +421,14 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
  */
 function list(folder: string, now: number): Listed[] {
   const found: Listed[] = []
-  try {
-    const names = new Set(readdirSync(folder))
-    for (const name of names) {
-      const stat = copyStat(folder, name)
-      if (!stat) continue
-      const original = name.slice(0, -'.gz'.length)
-      const path = join(folder, name)
-      if (names.has(original) && isMadeOf(path, stat, statIn(folder, original), now)) continue
-      found.push({ path, stat, stamp: stampOf(stat) })
-    }
-  } catch (error) {
-    unlessSilent(error)
-    // The folder is gone or cannot be read.
+  const names = new Set(namesIn(folder))
+  for (const name of names) {
+    const stat = copyStat(folder, name)
+    if (!stat) continue
+    const original = name.slice(0, -'.gz'.length)
+    const path = join(folder, name)
+    if (names.has(original) && isMadeOf(path, stat, statIn(folder, original), now)) continue
+    found.push({ path, stat, stamp: stampOf(stat) })
   }
   found.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1))
   return found.slice(0, MAX_COPIES)

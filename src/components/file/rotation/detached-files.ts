@@ -1,35 +1,19 @@
 import { dirname } from 'node:path'
-import type { SourceContext } from '../../../core/component.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
-import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo } from '../identity.js'
-import type { PathProblems } from '../path-problems.js'
+import { FINGERPRINT_BYTES, keyOf, leadsTo } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
-import type { Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
 import { Copy } from './copy.js'
-import type { Losses } from './losses.js'
-import type { Rotated } from './rotated.js'
+import { goOn, type SearchOptions } from './missing.js'
 import { search } from './search.js'
 import type { Sibling } from './siblings.js'
 
-export interface DetachedFilesOptions {
-  readonly context: SourceContext
+export interface DetachedFilesOptions extends SearchOptions {
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
-  readonly saved: Saved
-  readonly problems: PathProblems
-  readonly births: BirthTimes
-  readonly rotated: Rotated
-  readonly losses: Losses
-  /** All tailers, including those of missing files. */
-  tailers(): Iterable<Tailer>
-  /** Called when the file may have more to read. */
-  onReady(tailer: Tailer): void
   /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
-  /** Opens the file if it is closed; false if it cannot be read now. */
-  open(tailer: Tailer): boolean
   /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
   readOn(tailer: Tailer, place: Sibling | Copy): boolean
   forget(tailer: Tailer): void
@@ -54,7 +38,7 @@ export class DetachedFiles {
     const sought = new Map<string, Tailer>()
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
-      if (tailer.isOpen && !tailer.copy && !this.#mayBeThere(tailer)) sought.set(tailer.key, tailer)
+      if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
     }
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       try {
@@ -72,22 +56,13 @@ export class DetachedFiles {
   async locate(tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const sought = new Map<string, Tailer>()
     for (const tailer of tailers)
-      if (tailer.isOpen && !tailer.copy && !this.#mayBeThere(tailer)) sought.set(tailer.key, tailer)
+      if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       for await (const [path, stat] of search(folder, sought, slices)) {
         const tailer = sought.get(keyOf(stat))!
         tailer.path = path
         tailer.found = path
       }
-    }
-  }
-
-  #mayBeThere({ path, key }: Tailer): boolean {
-    try {
-      return leadsTo(path, key)
-    } catch {
-      // Its file system does not respond.
-      return true
     }
   }
 
@@ -156,7 +131,7 @@ export class DetachedFiles {
           tailer.awaySince = now
           continue
         }
-        if (births.kept(stat) || tailer.verify()) this.#goOn(tailer, path)
+        if (births.kept(stat) || tailer.verify()) goOn(tailer, path, this.#options)
         else forget(tailer)
       }
     }
@@ -192,15 +167,6 @@ export class DetachedFiles {
     if (place instanceof Copy) log.info(fields, 'file is gone; searching a compressed copy for its rest')
     else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
     else log.debug(fields, 'the copy of a truncated file was read to its end')
-  }
-
-  #goOn(tailer: Tailer, path: string): void {
-    const { context, onReady } = this.#options
-    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-    tailer.path = path
-    tailer.found = path
-    tailer.awaySince = context.clock.now()
-    onReady(tailer)
   }
 
   /** Releases a file. Its position is kept in case it reappears. */

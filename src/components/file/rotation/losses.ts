@@ -54,25 +54,23 @@ export class Losses {
 }
 
 /** Undelivered bytes of a file; 0 while its file system does not respond. */
-export function undeliveredOf(tailer: Tailer): number {
-  try {
-    return tailer.undelivered
-  } catch {
-    return 0
-  }
+function undeliveredOf(tailer: Tailer): number {
+  return known(() => tailer.undelivered) ?? 0
 }
 
 /** Undelivered bytes of deleted files. */
 export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
   let bytes = 0
-  for (const tailer of tailers) if (tailer.awaySince !== undefined && isUnlinked(tailer)) bytes += undeliveredOf(tailer)
+  for (const tailer of tailers)
+    if (tailer.awaySince !== undefined && known(() => tailer.unlinked)) bytes += undeliveredOf(tailer)
   return bytes
 }
 
-function isUnlinked(tailer: Tailer): boolean {
+/** Undefined while the file system does not respond. */
+function known<T>(look: () => T): T | undefined {
   try {
-    return tailer.unlinked
+    return look()
   } catch {
-    return false
+    return undefined
   }
 }

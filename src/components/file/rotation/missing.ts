@@ -21,13 +21,23 @@ import type { Sibling } from './siblings.js'
 /** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
 const LONGEST_DELAY_MS = 10_000
 
-export interface MissingOptions {
+/** What the searches for missing files share. */
+export interface SearchOptions {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
   readonly births: BirthTimes
   readonly rotated: Rotated
   readonly losses: Losses
+  /** All tailers, including those of missing files. */
+  tailers(): Iterable<Tailer>
+  /** Opens the file if it is closed; false if it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** Called when the file may have more to read. */
+  onReady(tailer: Tailer): void
+}
+
+export interface MissingOptions extends SearchOptions {
   /** Starts reading the file at `path` if it is that of the entry; otherwise undefined. */
   adopt(path: string, entry: Entry): Tailer | undefined
   /** Starts reading the rest of the entry's file from a compressed copy. */
@@ -36,14 +46,8 @@ export interface MissingOptions {
   precede(name: string, tailer: Tailer): void
   /** The open file that has this name now. */
   at(name: string): Tailer | undefined
-  /** All tailers, including those of missing files. */
-  tailers(): Iterable<Tailer>
-  /** Opens the file if it is closed; false if it cannot be read now. */
-  open(tailer: Tailer): boolean
   /** Called when the open file no longer contains what was read from it. */
   onTruncated(tailer: Tailer): void
-  /** Called when the file may have more to read. */
-  onReady(tailer: Tailer): void
 }
 
 /** Finds files that were renamed, copied or compressed while the source did not run, or grew after their release. */
@@ -135,7 +139,7 @@ export class Missing {
           const tailer = this.#options.adopt(path, entry)
           if (!tailer) continue
           this.#options.precede(nameOf(entry), tailer)
-          this.#goOn(tailer, path)
+          goOn(tailer, path, this.#options)
         } catch (error) {
           this.#failed(path, error)
           this.#unopened.add(entryKey(entry))
@@ -241,7 +245,8 @@ export class Missing {
         continue
       }
       const fd = at(path)?.fd
-      const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.siblings.isCopyOf(place.path, fd)
+      const isCopy = ({ place }: Unseen) =>
+        fd !== undefined && 'stat' in place && rotated.siblings.isCopyOf(place.path, fd)
       const whole = unseen.filter(one => !isCopy(one))
       this.#displaced.delete(path)
       try {
@@ -380,7 +385,7 @@ export class Missing {
       precede(file, tailer)
       const { offset } = entry
       context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
-      this.#follow(tailer, path)
+      follow(tailer, path, this.#options)
     } catch (error) {
       if (error instanceof SilentFileSystem) {
         saved.remove(entry)
@@ -396,18 +401,19 @@ export class Missing {
     if (errorCode(error) === 'ENOENT') this.isIncomplete = true
     else this.#options.problems.failed(path, 'open', error)
   }
+}
 
-  #goOn(tailer: Tailer, path: string): void {
-    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-    this.#follow(tailer, path)
-  }
+/** Reads the rest of a file that was renamed. */
+export function goOn(tailer: Tailer, path: string, options: SearchOptions): void {
+  options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
+  follow(tailer, path, options)
+}
 
-  #follow(tailer: Tailer, path: string): void {
-    tailer.path = path
-    tailer.found = path
-    tailer.awaySince = this.#options.context.clock.now()
-    this.#options.onReady(tailer)
-  }
+function follow(tailer: Tailer, path: string, { context, onReady }: SearchOptions): void {
+  tailer.path = path
+  tailer.found = path
+  tailer.awaySince = context.clock.now()
+  onReady(tailer)
 }
 
 function nameOf({ file, path }: Entry): string {

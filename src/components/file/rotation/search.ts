@@ -10,17 +10,20 @@ export async function* search(
   wanted: ReadonlyMap<string, unknown>,
   slices: Slices,
 ): AsyncIterable<[string, BigIntStats]> {
-  let names: string[] = []
-  try {
-    names = readdirSync(folder)
-  } catch (error) {
-    unlessSilent(error)
-    // A folder that is gone or cannot be read contains none of them.
-  }
-  for (const name of names) {
+  for (const name of namesIn(folder)) {
     if (slices.due) await slices.pause()
     const stat = statIn(folder, name)
     if (stat?.isFile() && wanted.has(keyOf(stat))) yield [join(folder, name), stat]
+  }
+}
+
+/** Those of a folder that is gone or cannot be read are none. */
+export function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    unlessSilent(error)
+    return []
   }
 }
 
@@ -39,16 +42,17 @@ export function statOf(path: string, folder?: string): BigIntStats | undefined {
   }
 }
 
-/** Undefined if the file is gone or cannot be read. */
-export function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
+/** Undefined if the file is gone or cannot be read. `keeps`: what is returned closes it. */
+export function withFile<T>(path: string, use: (fd: number) => T, keeps = false): T | undefined {
   let fd: number | undefined
+  let result: T | undefined
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    return use(fd)
+    result = use(fd)
   } catch (error) {
     unlessSilent(error)
-    return undefined
   } finally {
-    if (fd !== undefined) closeSync(fd)
+    if (fd !== undefined && !(keeps && result)) closeSync(fd)
   }
+  return result
 }

@@ -1,6 +1,5 @@
-import { constants } from 'node:fs'
 import { crc32 } from 'node:zlib'
-import { closeSync, fstatSync, openSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { fstatSync, readSync } from '../../../lib/files/remote/guarded-fs.js'
 import {
   ALIKE_BYTES,
   begins,
@@ -18,6 +17,7 @@ import type { Entry } from '../saved.js'
 import type { Candidate } from './copy.js'
 import { FIRST_MARK, type Mark, type Trail } from './growth.js'
 import { Inflated } from './inflated.js'
+import { withFile } from './search.js'
 import { isStrong, type UnseenSibling } from './siblings.js'
 
 type Place = UnseenSibling | Candidate
@@ -94,7 +94,7 @@ async function endsOfSmall(place: Place, size: number, trail: Trail): Promise<En
     const tail = trail.began(size, place.crc) ? await tailOfCompressed(place) : undefined
     return tail && { head, tail }
   }
-  return withFile(place.path, keyOf(place.stat), fd => {
+  return withKnown(place.path, keyOf(place.stat), fd => {
     const all = Buffer.alloc(size)
     if (readSync(fd, all, 0, size, 0) < size || !trail.began(size, crc32(all))) return undefined
     return { head, tail: fingerprint(all, Math.max(0, size - FINGERPRINT_BYTES), size) }
@@ -103,7 +103,7 @@ async function endsOfSmall(place: Place, size: number, trail: Trail): Promise<En
 
 /** The fingerprint of its last bytes; undefined if it does not have those of the mark. */
 function tailOfPlain({ path, stat }: UnseenSibling, { offset, tail }: Mark): Fingerprint | undefined {
-  return withFile(path, keyOf(stat), fd => {
+  return withKnown(path, keyOf(stat), fd => {
     if (!same(fingerprintAt(fd, offset - tail.bytes, offset), tail)) return undefined
     const size = Number(stat.size)
     return fingerprintAt(fd, size - FINGERPRINT_BYTES, size)
@@ -111,7 +111,7 @@ function tailOfPlain({ path, stat }: UnseenSibling, { offset, tail }: Mark): Fin
 }
 
 async function tailOfCompressed({ path, key, size }: Candidate, mark?: Mark): Promise<Fingerprint | undefined> {
-  const inflated = withFile(path, key, fd => new Inflated(fd), true)
+  const inflated = withKnown(path, key, fd => new Inflated(fd), true)
   if (!inflated) return undefined
   try {
     inflated.budget = Number.POSITIVE_INFINITY
@@ -131,17 +131,7 @@ async function lastUpTo(inflated: Inflated, to: number): Promise<Fingerprint> {
   return fingerprint(room, 0, room.length)
 }
 
-/** Undefined if the file is gone, cannot be read, or is another one now. `keeps`: what is returned closes it. */
-function withFile<T>(path: string, key: string, use: (fd: number) => T, keeps = false): T | undefined {
-  let fd: number | undefined
-  let result: T | undefined
-  try {
-    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    if (keyOf(fstatSync(fd, { bigint: true })) === key) result = use(fd)
-  } catch (error) {
-    unlessSilent(error)
-  } finally {
-    if (fd !== undefined && !(keeps && result)) closeSync(fd)
-  }
-  return result
+/** Undefined if the file is gone, cannot be read, or is another one now. */
+function withKnown<T>(path: string, key: string, use: (fd: number) => T, keeps?: boolean): T | undefined {
+  return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), keeps)
 }

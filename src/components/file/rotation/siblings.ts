@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
 import type { Reach } from '../../../core/options/reach.js'
-import { closeSync, fstatSync, readdirSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync } from '../../../lib/files/remote/guarded-fs.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,
@@ -16,7 +16,7 @@ import { openWithinSync } from '../open-within.js'
 import type { Slices } from '../slices.js'
 import type { Sought, Unseen } from './copies.js'
 import { isRotatedName, mayNameCopy } from './names.js'
-import { statIn, withFile } from './search.js'
+import { namesIn, statIn, withFile } from './search.js'
 
 /** A regular file without a known position. */
 export interface Sibling {
@@ -153,7 +153,7 @@ export class Siblings {
   /** The files with names like those of copies, each with its inode. If they change during a search, one may be missed. */
   namesIn(folder: string): string {
     const found: string[] = []
-    for (const name of readNames(folder)) {
+    for (const name of namesIn(folder)) {
       const stat = MAYBE_ROTATED.test(name) ? statIn(folder, name) : undefined
       if (stat?.isFile()) found.push(`${name}/${keyOf(stat)}`)
     }
@@ -184,7 +184,7 @@ export class Siblings {
 
   #names(folder: string): readonly string[] {
     let names = this.#folders.get(folder)
-    if (!names) this.#folders.set(folder, (names = readNames(folder)))
+    if (!names) this.#folders.set(folder, (names = namesIn(folder)))
     return names
   }
 }
@@ -205,14 +205,4 @@ export function openSibling({ path, stat }: Sibling, births: BirthTimes, reach: 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
 export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint }): boolean {
   return head.bytes === FINGERPRINT_BYTES && tail.bytes === FINGERPRINT_BYTES
-}
-
-function readNames(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder)
-  } catch (error) {
-    unlessSilent(error)
-    // A folder that is gone or cannot be read contains none.
-    return []
-  }
 }
