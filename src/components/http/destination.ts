@@ -2,7 +2,6 @@ import { z } from 'zod'
 import { encodeAlone } from '../../core/codecs/encode.js'
 import { encodingOption } from '../../core/codecs/options.js'
 import { reaches } from '../../core/options/reach.js'
-import type { Entry } from '../../net/http/client/answers/divided.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
 
@@ -29,6 +28,13 @@ const options = z
     const delegates = options.delegate_account_id !== undefined
     checkHeaders(options, context, delegates ? { 'x-delegate-account-id': 'delegate_account_id' } : {})
   })
+
+/** `{"index":3,"status":400,"message":"..."}` */
+const entry = z.object({
+  index: z.int().min(0),
+  status: z.int().min(300).max(599).optional(),
+  message: z.string().optional().catch(undefined),
+})
 
 export const http = defineHttpDestination({
   type: 'http',
@@ -58,7 +64,7 @@ export const http = defineHttpDestination({
     contentType: encoding === 'raw' ? PLAIN : (encoding.definition.contentType ?? PLAIN),
     headers: account === undefined ? {} : { 'x-delegate-account-id': account },
     encode: request => encodeAlone(encoding, request),
-    answerList: { name: 'errors', entry: entryOf },
+    answerList: { name: 'errors', entry: value => entry.safeParse(value).data },
     countable(request) {
       const events = request.reduce((sum, { length }) => sum + length, 0)
       if (encoding !== 'raw' && encoding.form === 'object') return events
@@ -68,20 +74,6 @@ export const http = defineHttpDestination({
     },
   }),
 })
-
-/** Parses `{"index":3,"status":400,"message":"..."}`; status and message are optional. */
-function entryOf(value: unknown): Entry | undefined {
-  if (typeof value !== 'object' || value === null) return undefined
-  const { index, status, message } = value as { readonly [name: string]: unknown }
-  if (!Number.isSafeInteger(index) || (index as number) < 0) return undefined
-  const isStatus = Number.isSafeInteger(status) && (status as number) >= 300 && (status as number) < 600
-  if (status !== undefined && !isStatus) return undefined
-  return {
-    index: index as number,
-    status: status as number | undefined,
-    message: typeof message === 'string' ? message : undefined,
-  }
-}
 
 function countLines(bytes: Buffer): number {
   let lines = 0

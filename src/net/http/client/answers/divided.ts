@@ -16,8 +16,8 @@ export interface Divided {
 /** The result for one event. */
 export interface Entry {
   readonly index: number
-  readonly status: number | undefined
-  readonly message: string | undefined
+  readonly status?: number | undefined
+  readonly message?: string | undefined
 }
 
 /** Undefined if the response has another form; then its status counts for all events. */
