@@ -36,35 +36,24 @@ const ZONES: Readonly<Record<string, number>> = {
 }
 const ZONE = '[+-]\\d\\d:?(?:\\d\\d)?|[A-Za-z]{1,4}'
 
-/** The regular expression of each directive; what is in its group is kept under its letter. */
+/** The regular expression of directives; what is in its group is kept under its letter. */
 const DIRECTIVES: Readonly<Record<string, string>> = {
   Y: '(\\d{4})',
   y: '(\\d{2})',
   m: '(\\d{1,2})',
   d: '\\s?(\\d{1,2})',
-  e: '\\s?(\\d{1,2})',
   j: '(\\d{1,3})',
   H: '\\s?(\\d{1,2})',
-  k: '\\s?(\\d{1,2})',
   I: '\\s?(\\d{1,2})',
-  l: '\\s?(\\d{1,2})',
   M: '(\\d{1,2})',
   S: '(\\d{1,2})',
   f: '(\\d{1,9})\\d*',
-  L: '(\\d{1,9})\\d*',
-  N: '(\\d{1,9})\\d*',
   p: '([ap]\\.?m\\.?)',
-  P: '([ap]\\.?m\\.?)',
   b: `(${MONTH})`,
-  B: `(${MONTH})`,
-  h: `(${MONTH})`,
   a: `(?:${DAY})`,
-  A: `(?:${DAY})`,
   z: `(${ZONE})`,
-  Z: `(${ZONE})`,
   s: '(-?\\d{1,12})',
   n: '\\s+',
-  t: '\\s+',
   '%': '%',
 }
 /** Directives that stand for several. */
@@ -75,7 +64,9 @@ const SHORT: Readonly<Record<string, string>> = {
   R: '%H:%M',
   r: '%I:%M:%S %p',
 }
-const KINDS: Readonly<Record<string, string>> = {
+/** Directives that are read like another one. */
+const SAME: Readonly<Record<string, string>> = {
+  t: 'n',
   e: 'd',
   k: 'H',
   l: 'I',
@@ -84,6 +75,7 @@ const KINDS: Readonly<Record<string, string>> = {
   P: 'p',
   B: 'b',
   h: 'b',
+  A: 'a',
   Z: 'z',
 }
 const LONGEST_FORMAT = 256
@@ -102,9 +94,10 @@ export function compileFormat(format: string): TimeReader {
       return part.includes('.') ? `(?:\\.(${count})\\d*)?` : `(${count})\\d*`
     }
     if (letter === undefined) return /^\s/.test(part) ? '\\s+' : part.replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&')
-    const pattern = Object.hasOwn(DIRECTIVES, letter) ? DIRECTIVES[letter] : undefined
+    const kind = SAME[letter] ?? letter
+    const pattern = Object.hasOwn(DIRECTIVES, kind) ? DIRECTIVES[kind] : undefined
     if (pattern === undefined) throw new Error(`%${letter} is not a directive of a time format`)
-    if (pattern.includes('(') && !pattern.startsWith('(?:')) kinds.push(KINDS[letter] ?? letter)
+    if (pattern.includes('(') && !pattern.startsWith('(?:')) kinds.push(kind)
     return pattern
   })
   if (long.replace(/%[\s\S]/g, '').includes('%')) throw new Error('the format ends with a single %')
