@@ -1,3 +1,4 @@
+import { resized } from '../../lib/columns.js'
 import { DISCARD, PASS, type WindowDecision } from './decisions.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
@@ -27,8 +28,8 @@ export abstract class BucketColumns {
   reserve(capacity: number): void {
     const { length } = this.counts
     if (capacity <= length) return
-    this.counts = grown(this.counts, capacity)
-    this.times = grown(this.times, capacity).fill(Number.NEGATIVE_INFINITY, length)
+    this.counts = resized(this.counts, capacity)
+    this.times = resized(this.times, capacity).fill(Number.NEGATIVE_INFINITY, length)
   }
 
   write(bucket: number, to: StateWriter): void {
@@ -44,13 +45,6 @@ export abstract class BucketColumns {
 
   /** Releases shared resources of windows that are no longer needed. */
   release(): void {}
-}
-
-/** A larger column with the same numbers. */
-export function grown(column: Float64Array, length: number): Float64Array<ArrayBuffer> {
-  const larger = new Float64Array(length)
-  larger.set(column)
-  return larger
 }
 
 /**
@@ -141,7 +135,7 @@ export abstract class LimitWindows extends Windows {
   override reserve(capacity: number): void {
     super.reserve(capacity)
     if (this.ownLimitUnits && this.ownLimitUnits.length < this.counts.length)
-      this.ownLimitUnits = grown(this.ownLimitUnits, this.counts.length)
+      this.ownLimitUnits = resized(this.ownLimitUnits, this.counts.length)
   }
 
   protected levelOf(bucket: number, used: number, since: number, until: number): Level {

@@ -1,3 +1,4 @@
+import { resized } from '../columns.js'
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 /**
  * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
@@ -184,7 +185,7 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
         p = skipSpace(b, p + 1, end)
       }
       if (b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY) {
-        if (depth === nesting.length) nesting = growNesting()
+        if (depth === nesting.length) nesting = resized(nesting, nesting.length * 2)
         nesting[depth++] = inObject ? 1 : 0
         inObject = b[p] === OPEN_OBJECT
         first = true
@@ -206,12 +207,6 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
     p++
     first = false
   }
-}
-
-function growNesting(): Uint8Array<ArrayBuffer> {
-  const larger = new Uint8Array(nesting.length * 2)
-  larger.set(nesting)
-  return larger
 }
 
 /** The end of the value at `p`, or -1. */

@@ -1,3 +1,4 @@
+import { resized } from '../columns.js'
 import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
@@ -51,18 +52,11 @@ export class MemberPlaces {
   }
 
   #resize(size: number): void {
-    const resized = (from: Int32Array) => {
-      const to = new Int32Array(size)
-      to.set(from.subarray(0, Math.min(size, from.length)))
-      return to
-    }
-    this.nameStarts = resized(this.nameStarts)
-    this.nameEnds = resized(this.nameEnds)
-    this.valueStarts = resized(this.valueStarts)
-    this.valueEnds = resized(this.valueEnds)
-    const escapes = new Uint8Array(size)
-    escapes.set(this.escapes.subarray(0, Math.min(size, this.escapes.length)))
-    this.escapes = escapes
+    this.nameStarts = resized(this.nameStarts, size)
+    this.nameEnds = resized(this.nameEnds, size)
+    this.valueStarts = resized(this.valueStarts, size)
+    this.valueEnds = resized(this.valueEnds, size)
+    this.escapes = resized(this.escapes, size)
   }
 }
 

@@ -1,3 +1,4 @@
+import { resized } from '../columns.js'
 /**
  * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
  * result is a frame: the complete lines as ranges of one chunk. The unfinished rest stays in the splitter, and the next
@@ -70,16 +71,10 @@ let ends = new Int32Array(256)
 let flagsOf = new Uint8Array(256)
 
 function growColumns(): void {
-  const wider = (old: Int32Array) => {
-    const next = new Int32Array(old.length * 2)
-    next.set(old)
-    return next
-  }
-  starts = wider(starts)
-  ends = wider(ends)
-  const flags = new Uint8Array(starts.length)
-  flags.set(flagsOf)
-  flagsOf = flags
+  const length = starts.length * 2
+  starts = resized(starts, length)
+  ends = resized(ends, length)
+  flagsOf = resized(flagsOf, length)
 }
 
 /** For a smaller portion it does not matter where it lies in memory. */

@@ -1,3 +1,4 @@
+import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
 import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
 import { UnboundedPattern } from './syntax.js'
@@ -255,9 +256,7 @@ function push(top: number, at: number, value: number): number {
       open = new Int32Array(KEPT_WORDS)
       throw new UnboundedPattern('takes too much memory for a text of this length')
     }
-    const larger = new Int32Array(2 * open.length)
-    larger.set(open)
-    open = larger
+    open = resized(open, 2 * open.length)
   }
   open[top] = at
   open[top + 1] = value

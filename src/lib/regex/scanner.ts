@@ -1,3 +1,4 @@
+import { resized } from '../columns.js'
 import { type Atoms, NOTHING } from './atoms.js'
 import type { Check } from './checks.js'
 import { ATOM, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
@@ -311,11 +312,7 @@ export class Scanner {
     const number = this.#states.push({ instructions, previous }) - 1
     this.#numbers.set(name, number)
     const needed = (number + 1) * this.#letters
-    if (needed > this.#table.length) {
-      const table = new Int32Array(Math.max(needed, 2 * this.#table.length))
-      table.set(this.#table)
-      this.#table = table
-    }
+    if (needed > this.#table.length) this.#table = resized(this.#table, Math.max(needed, 2 * this.#table.length))
     const more = this.#letters + 2 * instructions.length
     this.#cells += more
     cells += more

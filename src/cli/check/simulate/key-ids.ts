@@ -1,6 +1,7 @@
 import type { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { KeyTable } from '../../../components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { resized } from '../../../lib/columns.js'
 
 /** The events without a key, and all keys beyond the bound. The keys follow. */
 export const DEFAULT_BUCKET = 0
@@ -61,8 +62,6 @@ function shortened(text: string): string {
 }
 
 /** Numbers by the id of a key, with room for `least` of them. */
-export function grown(numbers: Float64Array, least: number): Float64Array<ArrayBuffer> {
-  const larger = new Float64Array(Math.max(numbers.length * 2, least))
-  larger.set(numbers)
-  return larger
+export function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
+  return resized(numbers, Math.max(numbers.length * 2, least))
 }

@@ -1,8 +1,8 @@
 import type { Share } from '../../../core/event/ack.js'
+import { resized } from '../../../lib/columns.js'
 import type { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
-import { grown } from '../../throttle/windows.js'
 
 /** The row of events whose keys are not counted apart. */
 export const OTHERS = 0
@@ -114,8 +114,8 @@ export class Counted {
     this.#names.push(name)
     this.#shown.push(this.#room.take())
     if ((row + 1) * this.#width > this.current.length) {
-      this.current = grown(this.current, this.current.length * 2)
-      this.#totals = grown(this.#totals, this.#totals.length * 2)
+      this.current = resized(this.current, this.current.length * 2)
+      this.#totals = resized(this.#totals, this.#totals.length * 2)
     }
     return row
   }

@@ -1,3 +1,4 @@
+import { resized } from '../../../lib/columns.js'
 import type { StateWriter } from '../persist/state-bytes.js'
 import type { BucketColumns } from '../windows.js'
 import { type Key, type Keys, KeyTable } from './key-table.js'
@@ -27,9 +28,7 @@ export class Places {
 
   add(): void {
     if (this.layouts.push(undefined) <= this.ids.length) return
-    const ids = new Int32Array(this.ids.length * 2)
-    ids.set(this.ids)
-    this.ids = ids
+    this.ids = resized(this.ids, this.ids.length * 2)
   }
 
   set(place: number, layout: object, id: number): void {
@@ -109,11 +108,7 @@ export class BucketPart<W extends BucketColumns> {
     const id = this.#keys.add(key)
     this.windows.reserve(this.#keys.capacity)
     if (this.#used === undefined) return id
-    if (id >= this.#used.length) {
-      const used = new Uint8Array(this.#keys.capacity)
-      used.set(this.#used)
-      this.#used = used
-    }
+    if (id >= this.#used.length) this.#used = resized(this.#used, this.#keys.capacity)
     this.#used[id] = BOTH
     return id
   }

@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto'
+import { resized } from '../../../lib/columns.js'
 import type { StateWriter } from '../persist/state-bytes.js'
 
 /** A key: [start, end) of `bytes`. */
@@ -174,12 +175,8 @@ export class KeyTable {
     let capacity = length * 2
     if (length >= expected) capacity = Math.ceil(length * 1.125)
     else if (capacity * 1.5 > expected) capacity = expected
-    const hashes = new Int32Array(capacity)
-    hashes.set(this.#hashes)
-    this.#hashes = hashes
-    const offsets = new Uint32Array(capacity + 1)
-    offsets.set(this.#offsets)
-    this.#offsets = offsets
+    this.#hashes = resized(this.#hashes, capacity)
+    this.#offsets = resized(this.#offsets, capacity + 1)
   }
 
   #growPlaces(): void {

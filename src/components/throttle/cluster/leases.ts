@@ -1,4 +1,5 @@
-import { BucketColumns, grown } from '../windows.js'
+import { resized } from '../../../lib/columns.js'
+import { BucketColumns } from '../windows.js'
 
 /** The numbers of a bucket: when it was last used, and the ticket of its lease. */
 const USED_AT = 0
@@ -142,6 +143,6 @@ export class Leases extends BucketColumns {
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
-    if (this.#rows.length < capacity * WIDTH) this.#rows = grown(this.#rows, capacity * WIDTH)
+    if (this.#rows.length < capacity * WIDTH) this.#rows = resized(this.#rows, capacity * WIDTH)
   }
 }

@@ -1,8 +1,8 @@
 import type { EventBatch } from '../../../core/event/batch.js'
+import { resized } from '../../../lib/columns.js'
 import { beginningOf } from '../buckets/bucket-name.js'
 import type { EventKey } from '../buckets/event-key.js'
 import { KeyTable } from '../buckets/key-table.js'
-import { grown } from '../windows.js'
 
 export interface DiscardCount {
   /** The name of the bucket; null: the default one. */
@@ -92,7 +92,7 @@ export class DiscardTally {
   #addRow(key: EventKey, batch: EventBatch, i: number, wall: number): number {
     const row = this.#keys.add(key)
     const at = row * STRIDE
-    if (at === this.#columns.length) this.#columns = grown(this.#columns, at * 2)
+    if (at === this.#columns.length) this.#columns = resized(this.#columns, at * 2)
     this.#columns[at] = this.#columns[at + 1] = 0
     this.#columns[at + 2] = wall
     this.#buckets.push(key.name())

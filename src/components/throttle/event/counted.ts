@@ -1,3 +1,4 @@
+import { resized } from '../../../lib/columns.js'
 import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
@@ -218,8 +219,6 @@ export class CountedEventWindows extends LimitEventWindows {
   override reserve(capacity: number): void {
     super.reserve(capacity)
     if (this.counts.length === this.#latest.length) return
-    const latest = new Float64Array(this.counts.length)
-    latest.set(this.#latest)
-    this.#latest = latest
+    this.#latest = resized(this.#latest, this.counts.length)
   }
 }

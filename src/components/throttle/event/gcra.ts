@@ -1,3 +1,4 @@
+import { resized } from '../../../lib/columns.js'
 import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
@@ -253,8 +254,6 @@ export class GcraEventWindows extends LimitEventWindows {
   override reserve(capacity: number): void {
     super.reserve(capacity)
     if (this.#more.length === this.counts.length * MORE) return
-    const more = new Float64Array(this.counts.length * MORE)
-    more.set(this.#more)
-    this.#more = more
+    this.#more = resized(this.#more, this.counts.length * MORE)
   }
 }

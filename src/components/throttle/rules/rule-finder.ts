@@ -1,4 +1,5 @@
 import type { EventBatch } from '../../../core/event/batch.js'
+import { resized } from '../../../lib/columns.js'
 import { type BucketKey, keyBytes } from '../buckets/bucket-key.js'
 import { Places } from '../buckets/bucket-part.js'
 import { type Key, KeyTable, keyOf } from '../buckets/key-table.js'
@@ -113,11 +114,7 @@ export class RuleFinder {
     }
     const route = this.#routeOfText(text)
     const id = this.#keys.add(key)
-    if (id >= this.#fixed.length) {
-      const fixed = new Int32Array(this.#keys.capacity)
-      fixed.set(this.#fixed)
-      this.#fixed = fixed
-    }
+    if (id >= this.#fixed.length) this.#fixed = resized(this.#fixed, this.#keys.capacity)
     this.#fixed[id] = route.isFixed ? this.#ruleAt(route.stop) : CONDITIONAL
     this.#routes[id] = route
     this.#places.add()
