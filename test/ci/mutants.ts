@@ -14,12 +14,13 @@ import {
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { parse, stringify } from 'yaml'
 import { built, checkout } from '../support/checkout.js'
 import { NONE, numberOf, programOptions } from '../support/program-options.js'
 import { Seeded } from '../support/seeded.js'
 import { drawn } from './drawn-mutants.js'
 
-/** `npm run mutants`: makes the small changes of the source that mutants.json lists, and runs the test that must fail. */
+/** `npm run mutants`: makes the small changes of the source that mutants.yaml lists, and runs the test that must fail. */
 
 const USAGE = `Usage: npm run mutants -- [options]
 
@@ -35,18 +36,14 @@ const SLOWER = 5
 const LEAST_LIMIT_MS = 15_000
 const JOBS = 2
 
+/** The head of the list describes it. Paths are relative to the checkout. */
 interface Mutant {
   readonly id: string
-  /** Relative to the checkout, as `test`. */
   readonly file: string
-  /** Occurs once in the file. */
   readonly text: string
-  readonly by: string
-  /** The test that fails. */
+  readonly by?: string
   readonly test: string
-  /** `hand`, or `seed …`: the seed with which `--draw` found the place. */
-  readonly from: string
-  /** Why no test has to fail: nothing is lost or repeated. */
+  readonly from?: string
   readonly survives?: string
 }
 
@@ -65,7 +62,7 @@ const read = (path: string) => readFileSync(join(checkout, path), 'utf8')
 const compiled = (path: string) => path.replace(/ts$/, 'js')
 const { transformSync } = createRequire(import.meta.url)('@swc/wasm-typescript')
 
-function mutated({ file, text, by }: Mutant): string {
+function mutated({ file, text, by = '' }: Mutant): string {
   const source = read(file)
   const occurs = source.split(text).length - 1
   if (occurs !== 1) throw new Error(`the text occurs ${occurs} times in ${file}, not once`)
@@ -84,7 +81,6 @@ function problems(list: readonly Listed[]): string[] {
     if (ids.has(mutant.id)) found.push('another mutant has this id')
     ids.add(mutant.id)
     if (!existsSync(join(checkout, mutant.test))) found.push(`there is no ${mutant.test}`)
-    if (!/^(hand|seed .+)$/.test(mutant.from)) found.push('"from" is neither "hand" nor "seed …"')
     if (mutant.text === mutant.by) found.push('it changes nothing')
     try {
       mutated(mutant)
@@ -221,7 +217,7 @@ function summary(list: readonly Listed[]): void {
     const own = list.filter(mutant => mutant.group === group)
     const count = (is: (mutant: Listed) => unknown) => own.filter(is).length
     const promises = new Set(own.map(({ promise }) => promise)).size
-    const parts = [`${count(({ from }) => from === 'hand')} by hand`, `${promises} promises`]
+    const parts = [`${count(({ from }) => from === undefined)} by hand`, `${promises} promises`]
     say(`${group}: ${own.length} mutants (${parts.join(', ')}), ${count(({ survives }) => survives)} survive`)
   }
 }
@@ -239,10 +235,15 @@ async function main(): Promise<number> {
   const seeded = new Seeded([...seed].reduce((sum, char) => Math.imul(sum, 31) + char.charCodeAt(0), 7))
   if (draw !== undefined) {
     const places = drawn(operands, numberOf('--draw', draw), seeded)
-    say(JSON.stringify(places.map(place => ({ id: '', ...place, test: '', from: `seed ${seed}` }))))
+    say(
+      stringify(
+        places.map(place => ({ id: '', ...place, test: '', from: `seed ${seed}` })),
+        { lineWidth: 0 },
+      ),
+    )
     return 0
   }
-  const groups = JSON.parse(read('test/ci/mutants.json')) as List
+  const groups = parse(read('test/ci/mutants.yaml')) as List
   const all = Object.entries(groups).flatMap(([group, promises]) =>
     Object.entries(promises).flatMap(([promise, mutants]) => mutants.map(mutant => ({ ...mutant, group, promise }))),
   )
