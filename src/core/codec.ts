@@ -7,6 +7,7 @@ import type { LineFormat } from '../lib/kernel/field-lines.js'
 import type { Lines } from '../lib/kernel/line-memory.js'
 import type { Framing } from '../lib/lines/framed-splitter.js'
 import type { Joiner } from '../lib/lines/record-splitter.js'
+import { errorText, OptionError } from './errors.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 import type { EventFields } from './event/event-fields.js'
@@ -242,9 +243,19 @@ function writeText(text: string, to: ByteSink): void {
   to.add(bytes, 0, bytes.length)
 }
 
-/** Calls `load` of the codecs in these options. */
+/** Calls `load` of the codecs in these options. Throws OptionError. */
 export function loadCodecs(options: object, reach: Reach | undefined): void {
-  for (const codec of codecsIn(options)) codec.load?.(reach)
+  for (const [option, value] of Object.entries(options))
+    for (const codec of codecsIn([value])) loadCodec(codec, option, reach)
+}
+
+/** Calls `load` of a codec that `option` chooses. Throws OptionError. */
+export function loadCodec(codec: Codec, option: string, reach: Reach | undefined): void {
+  try {
+    codec.load?.(reach)
+  } catch (error) {
+    throw new OptionError(option, errorText(error), error)
+  }
 }
 
 /** The codecs in these options, at any depth. */

@@ -48,6 +48,15 @@ export class ConfigError extends Error {
   }
 }
 
+/** An option of a component names something that cannot be used. The engine makes a ConfigError with its place of it. */
+export class OptionError extends Error {
+  readonly option: string
+  constructor(option: string, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.option = option
+  }
+}
+
 /**
  * What a failed attempt means for its events. `retry`: try again later. `hold`: pause until an operator intervenes
  * (401, 403). `too_large`: split the request. `reject`: never acceptable.

@@ -26,9 +26,11 @@ export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
   /** Whether a file is outside the limits of its component. */
   readonly denied: boolean
+  readonly problems: readonly TlsProblem[]
 
   constructor(problems: readonly TlsProblem[]) {
     super(problems.map(tlsProblemText).join('; '))
+    this.problems = problems
     this.denied = problems.some(({ kind }) => kind === 'denied')
   }
 }

@@ -299,8 +299,13 @@ t.test('a reader of standard output that took nothing more leaves: it ends at on
 })
 
 t.test('what keeps it from starting', async t => {
-  const folder = testFolder(t, { 'in.log': 'one\n' })
+  const folder = testFolder(t, { 'in.log': 'one\n', 'wrong.js': 'export default {}\n', 'wrong.json': '{' })
   const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
+  const named = (options: string) => `data_dir: named
+sources: { in: { type: stdin } }
+processors: { p: { ${/type:/.test(options) ? '' : 'type: script, '}inputs: [in], ${options} } }
+destinations: { out: { type: blackhole, inputs: [p] } }
+`
   const address = /"url":"http:\/\/([\d.:]+)/.exec(daemon.stderr)![1]
   const config = (name: string, text: string) => {
     writeFileSync(join(folder, name), text)
@@ -326,6 +331,26 @@ t.test('what keeps it from starting', async t => {
       /^bad\.yaml:2:\d+: sources\.a\.type: .*\n(.*\n)*bad\.yaml:3:\d+: wrong: /m,
     ],
     ['no configuration', 'missing.yaml', 78, /missing\.yaml/],
+    ...Object.entries({
+      'code: "event => {"': /^named-\d\.yaml:3:\d+: processors\.p\.code: line 1, column 11 of the code: /m,
+      'file: none.js': /^named-\d\.yaml:3:\d+: processors\.p\.file: there is no file .*none\.js$/m,
+      'file: wrong.js':
+        /^named-\d\.yaml:3:\d+: processors\.p\.file: the default export of .*wrong\.js must be a function/m,
+      'type: parse, field: .m, codec: protobuf, message: M, descriptor_file: wrong.js':
+        /^named-\d\.yaml:3:\d+: processors\.p\.descriptor_file: descriptor_file wrong\.js .* is not a set/m,
+      'type: enrich, table: wrong.json, key_field: .m, target: .t': /wrong\.json:1:1: /,
+      'type: throttle, limit: 1, window: 1s, limits_file: wrong.json': /wrong\.json:1:1: /,
+      'type: redact, fields: [.m], presets: [card], action: { hash: { key_file: none } }': /^none:1:1: cannot read/m,
+    }).map(
+      ([options, message], n) =>
+        [options, config(`named-${n}.yaml`, named(options)), 78, message] as readonly [string, string, number, RegExp],
+    ),
+    [
+      'a plugin that is no module',
+      config('plugin.yaml', `plugins: [./wrong.json]\n${TAIL_TO_FILE}`),
+      78,
+      /^plugin\.yaml:1:\d+: plugins\[0\]: /m,
+    ],
   ] as const
   for (const [what, file, code, message] of cases) {
     const other = sluice(['run', '--config', file], { cwd: folder })

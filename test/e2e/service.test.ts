@@ -79,11 +79,16 @@ t.test('what is not there to be served', async t => {
       'metrics: false\nsources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n',
     'wrong.yaml': 'service:\n  lissten: 127.0.0.1:0\n',
     'daemon.yaml': 'service: {}\n',
+    'tls.yaml': 'service: { data_dir: state, tls: { cert_file: none.yaml, key_file: none.key } }\n',
   })
   t.match(await run(['serve', '--config', join(folder, 'none.yaml')]), {
     code: 78,
     stderr: /none\.yaml:1:1: service: is missing/,
   })
+  const tls = await run(['serve', '--config', join(folder, 'tls.yaml')], {}, folder)
+  t.equal(tls.code, 78)
+  t.match(tls.stderr, /tls\.yaml:1:1: service\.tls\.cert_file: none\.yaml .* holds no PEM block /)
+  t.match(tls.stderr, /tls\.yaml:1:1: service\.tls\.key_file: none\.key .* there is no such file /)
   t.match(await run(['serve', '--config', join(folder, 'wrong.yaml')]), {
     code: 78,
     stderr: /wrong\.yaml:2:3: service\.lissten: unknown option; did you mean "listen"\?/,

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
+import type { TlsOptions } from 'node:tls'
 import type { Logger } from 'pino'
 import { components } from '../../components/list.js'
 import { ConfigError, errorText } from '../../core/errors.js'
@@ -15,7 +16,7 @@ import { packageVersion } from '../../lib/version.js'
 import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
 import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
 import type { TlsFileOptions } from '../../net/listen-options.js'
-import { EXPIRY_SERIES, expirySeries } from '../../net/tls.js'
+import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/request-counts.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
@@ -114,7 +115,7 @@ async function serveOpened(
     headersMs: options.headers_timeout,
     requestMs: options.request_timeout,
     keepAliveMs: options.keep_alive_timeout,
-    tls: await tls?.load(),
+    tls: tls && (await usableTls(tls, config)),
   })
   servers.push(app.server)
   let ending = false
@@ -237,6 +238,21 @@ function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): Serve
   const help = 'Renewed TLS files of the service that could not be used.'
   metrics.daemonTotal('sluice_api_tls_renewal_errors_total', help, () => failed)
   return tls
+}
+
+/** Throws ConfigError if the files cannot be used. */
+async function usableTls(tls: ServerTls, { files: [config = ''] }: Config): Promise<TlsOptions> {
+  try {
+    return await tls.load()
+  } catch (error) {
+    if (!(error instanceof TlsFilesError)) throw error
+    throw new ConfigError(
+      error.problems.map(({ option, file, message }) => ({
+        ...{ file: config, line: 1, column: 1, path: `service.tls.${option}` },
+        message: `${shownPath(file)} ${message}`,
+      })),
+    )
+  }
 }
 
 /** The bounds for the connections of the service, with their metrics. */

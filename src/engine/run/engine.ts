@@ -1,12 +1,10 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
-import { loadCodecs } from '../../core/codec.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import {
   type ComponentContext,
   type DestinationContext,
   type Kind,
-  type Kinds,
   type Lifecycle,
   REPLACED,
   type SourceContext,
@@ -26,6 +24,7 @@ import { shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
 import type { WaitingBatches } from '../flow/waiting.js'
 import { isOnHold, type Stuck, stuckOf } from './blocked.js'
+import { createComponent } from './create-component.js'
 import { openDeadLetters, RejectedOutput } from './dead-letter/queue.js'
 import { DestinationRun, destinationState } from './destination-run.js'
 import { HandoverStates } from './handover-states.js'
@@ -150,12 +149,6 @@ export class Engine {
     }
   }
 
-  async #create<K extends Kind>(config: ComponentConfig, context: Kinds[K]['context']): Promise<Kinds[K]['component']> {
-    loadCodecs(config.options as object, config.reach)
-    const definition = config.definition as { create: (o: unknown, c: unknown) => Kinds[K]['component'] }
-    return definition.create(config.options, context)
-  }
-
   async #addDestination(config: ComponentConfig): Promise<void> {
     const { id } = config
     const run = this.#handover?.destinations.get(id) ?? (await this.#openDestination(config))
@@ -175,7 +168,7 @@ export class Engine {
       isAlone: isAlone(config, this.#config),
       writes: stats => this.#outputs.writes(id, stats),
     }
-    const destination = await this.#create<'destination'>(config, context)
+    const destination = await createComponent<'destination'>(config, context)
     // If anything else fails, it is released.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
@@ -209,7 +202,7 @@ export class Engine {
     const { EventEditor } = await import('../../core/event/event-editor.js')
     const editor = () => new EventEditor(this.#wanted)
     const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime), editor }
-    const processor = await this.#create<'processor'>(config, context)
+    const processor = await createComponent<'processor'>(config, context)
     // If anything else fails, it is released.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
@@ -248,7 +241,7 @@ export class Engine {
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
     }
-    const create = () => this.#create<'source'>(config, context)
+    const create = () => createComponent<'source'>(config, context)
     const parts = { config, create, context, fanOut, share: this.#share, counters: base.metrics }
     this.#sources.set(config.id, { run: await SourceRun.open({ ...this.#runtime, ...parts }), fanOut })
   }

@@ -8,6 +8,7 @@ import { DISCARDED, UNROUTED } from '../../../core/processor.js'
 import type { ComponentConfig } from '../../../engine/config/load.js'
 import { ComponentCounters } from '../../../engine/flow/counters.js'
 import { Stage } from '../../../engine/flow/stage.js'
+import { createComponent } from '../../../engine/run/create-component.js'
 import { after } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { withOwnBuckets } from '../own-buckets.js'
@@ -35,8 +36,9 @@ export async function explainerOf(
   isRead: (output: string) => boolean,
   longestMs = LONGEST_MS,
 ): Promise<ExplainProcessor> {
-  const { definition, options } = withOwnBuckets(config)
-  const create = async (metrics: ComponentCounters) => await definition.create(options, { ...context, metrics })
+  const own = withOwnBuckets(config)
+  const { definition, options } = own
+  const create = (metrics: ComponentCounters) => createComponent<'processor'>(own, { ...context, metrics })
   const counters = () => new ComponentCounters(config.id, 'processor', config.type)
   const within = <T>(work: Promise<T>): Promise<T> => {
     const said = `${config.id} (${config.type}) has not finished with the event after ${formatDuration(longestMs)}; what it would do with it cannot be said`

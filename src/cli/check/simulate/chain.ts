@@ -13,6 +13,7 @@ import type { ComponentConfig } from '../../../engine/config/load.js'
 import { ComponentCounters } from '../../../engine/flow/counters.js'
 import type { SideOutput } from '../../../engine/flow/side-output.js'
 import { Stage, type StageContext } from '../../../engine/flow/stage.js'
+import { createComponent } from '../../../engine/run/create-component.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { nextTurn, type TimerClock } from '../../../lib/time.js'
 import { isThrottle, type Route } from './subject.js'
@@ -155,14 +156,14 @@ export class Chain {
   }
 
   async #stage(config: ComponentConfig<'processor'>, signal: AbortSignal): Promise<Link> {
-    const { id, type, definition, options, onError = 'pass' } = config
+    const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
     // What is due in the time of a wall clock, such as reading a table again, is not.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)
-    const stage = new CollectingStage(config, await definition.create(options, { ...context, editor }), {
+    const stage = new CollectingStage(config, await createComponent<'processor'>(config, { ...context, editor }), {
       ...context,
       origin: { source: id, host: '', codec: JSON_OBJECTS, wanted: this.#wanted },
       onError,

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Codec, CodecDefinition } from '../../../core/codec.js'
+import { type Codec, type CodecDefinition, loadCodec } from '../../../core/codec.js'
 import { codecDefinition, codecs } from '../../../core/codecs/list.js'
 import { codecName } from '../../../core/codecs/options.js'
 import type { OptionProblem } from '../../../core/component.js'
@@ -89,10 +89,11 @@ export function codecFrom(given: Given): Codec {
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
 }
 
-/** The codecs that are tried, one after the other, with what they read from files within `reach`. */
+/** The codecs that are tried, one after the other, with what they read from files within `reach`. Throws OptionError. */
 export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
   const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
-  for (const codec of codecs) codec.load?.(reach)
+  for (const [i, codec] of codecs.entries())
+    loadCodec(codec, tried ? `try[${i}].descriptor_file` : 'descriptor_file', reach)
   return codecs
 }
 

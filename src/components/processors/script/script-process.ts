@@ -32,6 +32,9 @@ export interface ProcessEvents {
   died(reason: string): void
 }
 
+/** The script itself cannot be loaded, whatever the state of the machine. */
+export class NotLoadable extends Error {}
+
 /** One life of the process that a script runs in. Once the script is loaded, it does not keep the daemon alive. */
 export class ScriptProcess {
   readonly #data: ScriptData
@@ -43,7 +46,7 @@ export class ScriptProcess {
   /** Why it ends, as it says itself. */
   #reason: string | undefined
 
-  /** Resolves when the script is loaded. Throws if it cannot be. */
+  /** Resolves when the script is loaded. Throws if it cannot be: NotLoadable if the script says so. */
   static async open(data: ScriptData, maxMemory: number, events: ProcessEvents): Promise<ScriptProcess> {
     const process = new ScriptProcess(data, maxMemory, events)
     const cancel = after(LOAD_MS, () =>
@@ -114,7 +117,7 @@ export class ScriptProcess {
   #ended(reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
-    if (this.#loading) this.#loading.reject(new Error(reason))
+    if (this.#loading) this.#loading.reject(reason === this.#reason ? new NotLoadable(reason) : new Error(reason))
     else this.#events.died(reason)
   }
 }

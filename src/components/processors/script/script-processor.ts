@@ -1,7 +1,7 @@
 import { encodeLines } from '../../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import type { Processor, ProcessorContext } from '../../../core/component.js'
-import { errorText } from '../../../core/errors.js'
+import { errorText, OptionError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { LogLimit } from '../../../lib/log-limit.js'
@@ -9,7 +9,7 @@ import { after, nextTurn } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import type { Job, JobDone, JobHead, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
-import { type ProcessEvents, ScriptProcess, scriptData } from './script-process.js'
+import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './script-process.js'
 import { WrittenLines } from './written-lines.js'
 
 /**
@@ -59,13 +59,14 @@ export class ScriptProcessor implements Processor {
   #watched: Unanswered | undefined
   #cancel: (() => void) | undefined
 
-  /** Throws if the script cannot be loaded. */
+  /** Throws if the script cannot be loaded: OptionError if the script is wrong. */
   static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptProcessor> {
     const processor = new ScriptProcessor(options, context)
     try {
       processor.#process = await processor.#open()
     } catch (cause) {
       const option = options.file === undefined ? 'code' : 'file'
+      if (cause instanceof NotLoadable) throw new OptionError(option, cause.message, cause)
       throw new Error(`processors.${context.id}.${option}: ${errorText(cause)}`, { cause })
     }
     return processor
