@@ -1,4 +1,4 @@
-import { requireScope } from './accounts/access.js'
+import { requireAuditRead } from './accounts/access.js'
 import type { Context } from './context.js'
 import type { AuditDocument, Page } from './documents.js'
 import { timeOfId } from './ids.js'
@@ -20,7 +20,7 @@ export class Audit {
 
   /** Newest first. Entries of the account acted in, or of the enterprise itself at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
-    requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
+    requireAuditRead(principal)
     return this.#context.page<AuditRecord>(at.audit(principal.enterpriseId, principal.account?.id ?? null), page, true)
   }
 

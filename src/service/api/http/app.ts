@@ -10,7 +10,10 @@ import { type Clock, systemClock } from '../../../lib/time.js'
 import { endWith } from '../../../net/http/server/respond.js'
 import { type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
 import type { ConnectionLimits } from '../../../net/limits.js'
+import { requireScope } from '../domain/accounts/access.js'
 import { ApiError } from '../domain/errors.js'
+import type { AuthenticateRequest } from '../domain/keys/authentication.js'
+import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
 import { leaveBody, takeJson } from './json-body.js'
@@ -50,22 +53,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorateRequest('began', 0)
   app.decorateRequest('route', 'unknown')
   app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
-  const enter: Enter = request => {
-    const { headers } = request
-    const delegate = headers['x-delegate-account-id']
-    const found = service.authenticate({
-      authorization: headers.authorization,
-      delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
-      address: addressOf(request),
-      requestId: request.id,
-      connection: request.raw.socket,
-    })
-    if (!(found instanceof Promise)) request.principal = found
-    else
-      return found.then(principal => {
-        request.principal = principal
-      })
-  }
+  const enter: Enter = (request, access) => recognize(request, service.authenticate(callerOf(request)), access)
   app.addHook('onRequest', (request, _reply, done) => {
     sender.begin(request)
     const { expect } = request.headers
@@ -157,15 +145,41 @@ const BARE: Readonly<Record<number, string>> = {
   431: 'the headers are too large',
 }
 
-/** Authenticates a request, synchronously if possible. Throws or rejects if the service refuses it. */
-type Enter = (request: FastifyRequest) => Promise<void> | undefined
+/** Authenticates a request, synchronously if possible. Throws or rejects if the service or `access` refuses it. */
+type Enter = (request: FastifyRequest, access?: Route['access']) => Promise<void> | undefined
+
+function recognize(
+  request: FastifyRequest,
+  found: Principal | Promise<Principal>,
+  access: Route['access'],
+): Promise<void> | undefined {
+  const admit = (principal: Principal): undefined => {
+    request.principal = principal
+    access?.(principal)
+  }
+  return found instanceof Promise ? found.then(admit) : admit(found)
+}
+
+/** What a request says of who sends it. */
+function callerOf(request: FastifyRequest): AuthenticateRequest {
+  const { headers } = request
+  const delegate = headers['x-delegate-account-id']
+  return {
+    authorization: headers.authorization,
+    delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
+    address: addressOf(request),
+    requestId: request.id,
+    connection: request.raw.socket,
+  }
+}
 
 function serve(
   app: FastifyInstance,
   route: Route,
   { service, sender, enter }: { service: Service; sender: Sender; enter: Enter },
 ): void {
-  const { method, query, body } = route
+  const { method, query, body, scope } = route
+  const access = route.access ?? (scope && ((principal: Principal) => requireScope(principal, scope)))
   const usual = query?.parse({})
   const status = Number(Object.keys(route.answers)[0])
   app.route({
@@ -175,7 +189,7 @@ function serve(
       request.route = route.path
       let entering: Promise<void> | undefined
       try {
-        entering = enter(request)
+        entering = enter(request, access)
       } catch (error) {
         return done(error as Error)
       }

@@ -55,6 +55,8 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly description?: string
   /** The scope that the key needs; undefined: any valid key. */
   readonly scope?: Scope
+  /** Throws unless the caller may call it, before the query and the body are looked at. Default: requires `scope`. */
+  readonly access?: (principal: Principal) => unknown
   readonly query?: Q
   readonly body?: B
   /** Whether the body is optional. */

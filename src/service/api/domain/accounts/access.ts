@@ -3,7 +3,10 @@ import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
-/** Access checks that precede every operation. */
+/**
+ * Access checks that precede every operation. Those of one argument are also made by the routes, before anything else of
+ * a request is looked at.
+ */
 
 export function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return
@@ -28,6 +31,64 @@ export function requireEnterprise(principal: Principal): void {
     throw forbidden('enterprise_scope_required', 'this concerns the enterprise: leave x-delegate-account-id out')
   }
   requireScope(principal, 'enterprise:manage')
+}
+
+/** Returns the account whose pipelines and secrets the caller may read; of secrets, the names. */
+export function requirePipelineRead(principal: Principal) {
+  requireScope(principal, 'pipeline:read')
+  return requireAccount(principal)
+}
+
+/** Returns the account whose pipelines and secrets the caller may change. */
+export function requirePipelineWrite(principal: Principal) {
+  requireScope(principal, 'pipeline:write')
+  return requireAccount(principal)
+}
+
+/** Returns the account as whose daemon the caller reports. */
+export function requireReporter(principal: Principal) {
+  if (principal.role === 'viewer') {
+    const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
+    throw forbidden('role_missing', message)
+  }
+  return requirePipelineRead(principal)
+}
+
+/** Returns the account whose users the caller may manage. */
+export function requireUserManagement(principal: Principal) {
+  const account = requireAccount(principal)
+  requireScope(principal, 'account:manage')
+  return account
+}
+
+/** Service accounts of the account acted in, or of the enterprise. */
+export function requireServiceAccountManagement(principal: Principal): void {
+  if (principal.account) requireScope(principal, 'account:manage')
+  else requireEnterprise(principal)
+}
+
+/** Returns the account whose features the caller may enable: as its manager, with a personal key. */
+export function requireFeatureManagement(principal: Principal) {
+  const account = requireAccount(principal)
+  if (principal.role !== 'manager') {
+    throw forbidden('manager_required', 'only a manager of the account can do this, with a personal access key')
+  }
+  requireScope(principal, 'account:manage')
+  return account
+}
+
+/** Returns the account of the calling user, who may manage their own keys. */
+export function requireUserKeys(principal: Principal) {
+  if (principal.type !== 'personal') {
+    throw forbidden('user_required', 'only users have personal keys; this is the key of a service account')
+  }
+  requireScope(principal, 'user:key')
+  return requireAccount(principal)
+}
+
+/** The audit log of the account acted in, or of the enterprise. */
+export function requireAuditRead(principal: Principal): void {
+  requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }
 
 /** No one can grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */

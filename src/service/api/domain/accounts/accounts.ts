@@ -1,11 +1,11 @@
 import type { Change } from '../../store/store.js'
 import { type Context, mapPage } from '../context.js'
 import type { AccountDocument, CreatedAccountDocument, Page } from '../documents.js'
-import { forbidden, notFound } from '../errors.js'
+import { notFound } from '../errors.js'
 import type { AccountInput, PageQuery } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { type AccountRecord, at } from '../records.js'
-import { requireAccount, requireEnterprise, requireGrant, requireScope } from './access.js'
+import { requireAccount, requireEnterprise, requireFeatureManagement, requireGrant } from './access.js'
 import { FEATURES } from './features.js'
 import { ROLE_SCOPES } from './scopes.js'
 import type { Users } from './users.js'
@@ -71,11 +71,7 @@ export class Accounts {
 
   /** Enables or disables a beta feature. Throws 404 if it is unknown. Requires the personal key of a manager. */
   async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
-    const { id } = requireAccount(principal)
-    if (principal.role !== 'manager') {
-      throw forbidden('manager_required', 'only a manager of the account can do this, with a personal access key')
-    }
-    requireScope(principal, 'account:manage')
+    const { id } = requireFeatureManagement(principal)
     if (!Object.hasOwn(FEATURES, feature)) throw notFound('feature')
     const context = this.#context
     return context.turns.take(id, async () => {

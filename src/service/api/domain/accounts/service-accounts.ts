@@ -6,7 +6,7 @@ import type { PageQuery, RotateInput, ServiceAccountInput } from '../inputs.js'
 import { endOfNew, type Keys } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { at, type ServiceAccountRecord } from '../records.js'
-import { requireEnterprise, requireGrant, requireId, requireScope } from './access.js'
+import { requireGrant, requireId, requireServiceAccountManagement } from './access.js'
 import { serviceAccountEmail } from './grants.js'
 import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from './scopes.js'
 
@@ -170,8 +170,7 @@ const keyOf = ({ enterprise_id, account_id, id }: ServiceAccountRecord) =>
   at.serviceAccount(enterprise_id, account_id, id)
 
 function ownerFor(principal: Principal): Owner {
-  if (principal.account) requireScope(principal, 'account:manage')
-  else requireEnterprise(principal)
+  requireServiceAccountManagement(principal)
   return { enterpriseId: principal.enterpriseId, accountId: principal.account?.id ?? null }
 }
 

@@ -7,7 +7,7 @@ import { endOfNew, type Keys } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
 import { keyChanges } from '../keys/user-keys.js'
 import { type AccountRecord, at, type UserKeyRecord, type UserRecord } from '../records.js'
-import { requireAccount, requireGrant, requireId, requireScope } from './access.js'
+import { requireGrant, requireId, requireUserManagement } from './access.js'
 import { ROLE_SCOPES } from './scopes.js'
 
 /** Validity of a new user's first key. */
@@ -30,7 +30,7 @@ export class Users {
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<UserDocument>> {
-    const { id } = manages(principal)
+    const { id } = requireUserManagement(principal)
     return mapPage(await this.#context.page<UserRecord>(at.users(principal.enterpriseId, id), page), show)
   }
 
@@ -40,7 +40,7 @@ export class Users {
 
   /** Creates a user with a first key, with which that person can create others. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
-    const account = manages(principal)
+    const account = requireUserManagement(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])
     const context = this.#context
     const { enterpriseId } = principal
@@ -88,7 +88,7 @@ export class Users {
 
   /** Takes effect on the keys of the user immediately. */
   async update(principal: Principal, id: string, input: UserUpdate): Promise<UserDocument> {
-    const account = manages(principal)
+    const account = requireUserManagement(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
@@ -106,7 +106,7 @@ export class Users {
 
   /** Issues another first key to a user who lost theirs. */
   async invite(principal: Principal, id: string, input: InvitationInput): Promise<InvitedUserDocument> {
-    const account = manages(principal)
+    const account = requireUserManagement(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const record = await this.#read(principal, id)
@@ -122,7 +122,7 @@ export class Users {
 
   /** Removes the user and all their keys. */
   async remove(principal: Principal, id: string): Promise<void> {
-    const account = manages(principal)
+    const account = requireUserManagement(principal)
     const context = this.#context
     await context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
@@ -162,7 +162,7 @@ export class Users {
   }
 
   async #read(principal: Principal, id: string): Promise<UserRecord> {
-    const account = manages(principal)
+    const account = requireUserManagement(principal)
     requireId(id, 'user')
     const record = await this.#context.read<UserRecord>(at.user(principal.enterpriseId, account.id, id))
     if (!record) throw notFound('user')
@@ -180,12 +180,6 @@ export class Users {
       throw new ApiError(409, 'last_manager', 'this is the last manager of the account; make another one first')
     return [other]
   }
-}
-
-function manages(principal: Principal) {
-  const account = requireAccount(principal)
-  requireScope(principal, 'account:manage')
-  return account
 }
 
 function taken(): ApiError {

@@ -1,9 +1,9 @@
 import type { Change } from '../../store/store.js'
-import { requireAccount, requireGrant, requireId, requireScope } from '../accounts/access.js'
+import { requireGrant, requireId, requireUserKeys } from '../accounts/access.js'
 import { ROLE_SCOPES, type Scope } from '../accounts/scopes.js'
 import { type Context, tooMany } from '../context.js'
 import type { CreatedUserKeyDocument, Page, UserKeyDocument } from '../documents.js'
-import { forbidden, notFound, unauthorized } from '../errors.js'
+import { notFound, unauthorized } from '../errors.js'
 import type { PageQuery, UserKeyInput } from '../inputs.js'
 import { at, type UserKeyRecord, type UserRecord } from '../records.js'
 import { endOfNew, isOver, type Keys } from './keys.js'
@@ -43,13 +43,13 @@ export class UserKeys {
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<UserKeyDocument>> {
-    const { enterprise_id, account_id, id } = requireUser(principal)
+    const { enterprise_id, account_id, id } = ownerOf(principal)
     const found = await this.#context.page<UserKeyRecord>(at.userKeys(enterprise_id, account_id, id), page)
     return { ...found, items: await Promise.all(found.items.map(record => this.#show(record))) }
   }
 
   async create(principal: Principal, input: UserKeyInput): Promise<CreatedUserKeyDocument> {
-    const owner = requireUser(principal)
+    const owner = ownerOf(principal)
     const context = this.#context
     return context.turns.take(owner.account_id, async () => {
       const scopes = grantedScopes(principal, input.scopes)
@@ -85,7 +85,7 @@ export class UserKeys {
 
   /** Revokes a key and all keys created with it, except the key of the caller. */
   async revoke(principal: Principal, id: string): Promise<void> {
-    const owner = requireUser(principal)
+    const owner = ownerOf(principal)
     requireId(id, 'key')
     const context = this.#context
     await context.turns.take(owner.account_id, async () => {
@@ -135,16 +135,9 @@ function madeWith(
   return { ended, kept }
 }
 
-function requireUser(principal: Principal): Owner {
-  if (principal.type !== 'personal') {
-    throw forbidden('user_required', 'only users have personal keys; this is the key of a service account')
-  }
-  requireScope(principal, 'user:key')
-  return {
-    id: principal.subject.id,
-    enterprise_id: principal.enterpriseId,
-    account_id: requireAccount(principal).id,
-  }
+function ownerOf(principal: Principal): Owner {
+  const { id: account_id } = requireUserKeys(principal)
+  return { id: principal.subject.id, enterprise_id: principal.enterpriseId, account_id }
 }
 
 /** null: all scopes of the role. A narrowed key creates keys that are narrowed alike. */

@@ -1,8 +1,8 @@
 import { portionsOf } from '../../store/store.js'
-import { requireAccount, requireId, requireScope } from '../accounts/access.js'
+import { requireId, requireReporter, requireScope } from '../accounts/access.js'
 import { type Context, tooMany } from '../context.js'
 import type { DaemonDocument, Page } from '../documents.js'
-import { ApiError, forbidden, notFound } from '../errors.js'
+import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, ReportInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { RateLimiter, rateHeaders } from '../keys/rate-limiter.js'
@@ -55,12 +55,7 @@ export class Fleet {
 
   /** Requires `pipeline:read`; viewers are not allowed. Stored in memory first, and written every few seconds. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
-    requireScope(principal, 'pipeline:read')
-    if (principal.role === 'viewer') {
-      const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
-      throw forbidden('role_missing', message)
-    }
-    const { id: accountId } = requireAccount(principal)
+    const { id: accountId } = requireReporter(principal)
     const { enterpriseId } = principal
     requireId(input.pipeline_id, 'pipeline')
     const pipeline = await this.#pipeline(enterpriseId, accountId, input.pipeline_id)

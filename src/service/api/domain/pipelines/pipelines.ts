@@ -3,7 +3,7 @@ import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
 import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
 import { type Change, portionsOf } from '../../store/store.js'
-import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'
+import { requireAccount, requireEnterprise, requireId, requirePipelineWrite, requireScope } from '../accounts/access.js'
 import { missingFeatures, notEnabled } from '../accounts/features.js'
 import { type Context, mapPage } from '../context.js'
 import { Derived } from '../derived.js'
@@ -80,7 +80,7 @@ export class Pipelines {
   }
 
   async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
-    const account = writes(principal)
+    const account = requirePipelineWrite(principal)
     const context = this.#context
     await this.#check(account.id, config)
     return context.turns.take(account.id, async () => {
@@ -121,7 +121,7 @@ export class Pipelines {
     { title, config }: PipelineUpdate,
     ifMatch?: string,
   ): Promise<Tagged<PipelineDocument>> {
-    const account = writes(principal)
+    const account = requirePipelineWrite(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
@@ -152,7 +152,7 @@ export class Pipelines {
   }
 
   async remove(principal: Principal, id: string, ifMatch?: string): Promise<void> {
-    const account = writes(principal)
+    const account = requirePipelineWrite(principal)
     const context = this.#context
     await context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
@@ -177,7 +177,7 @@ export class Pipelines {
     input: PublishInput,
     ifMatch?: string,
   ): Promise<Tagged<PublishedPipelineDocument>> {
-    const account = writes(principal)
+    const account = requirePipelineWrite(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
@@ -381,11 +381,6 @@ export class Pipelines {
 
 const target = (id: string) => ({ type: 'pipeline', id })
 const keyOf = ({ enterprise_id, account_id, id }: PipelineRecord) => at.pipeline(enterprise_id, account_id, id)
-
-function writes(principal: Principal) {
-  requireScope(principal, 'pipeline:write')
-  return requireAccount(principal)
-}
 
 function notPublished(status: number, headers: Readonly<Record<string, string>> = {}): ApiError {
   const message = 'no revision of this pipeline is published yet; publish one first'

@@ -1,5 +1,5 @@
 import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/published/account-secrets.js'
-import { requireAccount, requireScope } from '../accounts/access.js'
+import { requirePipelineRead, requirePipelineWrite } from '../accounts/access.js'
 import { type Context, mapPage } from '../context.js'
 import { Derived } from '../derived.js'
 import type { Page, SecretDocument } from '../documents.js'
@@ -39,14 +39,13 @@ export class Secrets {
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<SecretDocument>> {
-    requireScope(principal, 'pipeline:read')
-    return mapPage(await this.#context.page<SecretRecord>(at.secrets(requireAccount(principal).id), page), show)
+    const account = requirePipelineRead(principal)
+    return mapPage(await this.#context.page<SecretRecord>(at.secrets(account.id), page), show)
   }
 
   /** Creates a secret or replaces its value. */
   async set(principal: Principal, name: string, { value }: SecretInput): Promise<SecretDocument> {
-    requireScope(principal, 'pipeline:write')
-    const account = requireAccount(principal)
+    const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) {
       const message =
         'no secret can have this name: it must have 1 to 64 of A-Z, a-z, 0-9, "_", "." and "-", a letter first'
@@ -75,8 +74,7 @@ export class Secrets {
 
   /** Pipelines that refer to it stop running. */
   async remove(principal: Principal, name: string): Promise<void> {
-    requireScope(principal, 'pipeline:write')
-    const account = requireAccount(principal)
+    const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) throw notFound('secret')
     const context = this.#context
     await context.turns.take(account.id, async () => {

@@ -1,3 +1,4 @@
+import { requireEnterprise, requireFeatureManagement } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { accountDocument, createdAccountDocument, tokenDocument } from '../../domain/documents.js'
 import { accountInput, featureInput, pageQuery } from '../../domain/inputs.js'
@@ -21,6 +22,7 @@ export const accountRoutes: readonly Route[] = [
     tag: 'enterprise',
     summary: 'Lists the accounts of the enterprise.',
     scope: 'enterprise:manage',
+    access: requireEnterprise,
     query: pageQuery,
     answers: { 200: { description: 'A page of accounts.', list: ['account', accountDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.accounts.list(principal, query) }),
@@ -32,6 +34,7 @@ export const accountRoutes: readonly Route[] = [
     tag: 'enterprise',
     summary: 'Creates an account and, if requested, its first manager.',
     scope: 'enterprise:manage',
+    access: requireEnterprise,
     body: accountInput,
     answers: {
       201: {
@@ -61,6 +64,7 @@ export const accountRoutes: readonly Route[] = [
     summary: 'Enables or disables a beta feature: `throttle`.',
     description: "For the account's manager, with a personal key.",
     scope: 'account:manage',
+    access: requireFeatureManagement,
     body: featureInput,
     answers: { 200: { description: 'The updated account.', one: ['account', accountDocument] } },
     handle: async ({ service, principal, params, body }) => ({

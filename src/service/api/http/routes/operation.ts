@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { requireAuditRead, requireReporter } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { auditDocument, daemonDocument } from '../../domain/documents.js'
 import { ApiError } from '../../domain/errors.js'
@@ -28,6 +29,7 @@ export const operationRoutes: readonly Route[] = [
     tag: 'fleet',
     summary: 'Reports the revision, the state and the totals of a daemon.',
     scope: 'pipeline:read',
+    access: requireReporter,
     body: reportInput,
     answers: { 200: { description: 'The daemon as it is known now.', one: ['daemon', daemonDocument] } },
     refusals: {
@@ -47,6 +49,7 @@ export const operationRoutes: readonly Route[] = [
     tag: 'audit',
     summary: 'Lists all administrative actions, newest first.',
     scope: 'account:manage',
+    access: requireAuditRead,
     query: pageQuery,
     answers: { 200: { description: 'A page of the audit log.', list: ['audit_entry', auditDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.audit.list(principal, query) }),

@@ -1,3 +1,8 @@
+import {
+  requireServiceAccountManagement,
+  requireUserKeys,
+  requireUserManagement,
+} from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import {
   createdUserKeyDocument,
@@ -32,6 +37,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Lists the service accounts of the account, or at enterprise scope those of the enterprise.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     query: pageQuery,
     answers: { 200: { description: 'A page of service accounts.', list: ['service_account', serviceAccountDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.serviceAccounts.list(principal, query) }),
@@ -43,6 +49,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Creates a service account and its access key.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     body: serviceAccountInput,
     bodyOptional: true,
     answers: {
@@ -61,6 +68,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Returns a service account.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     answers: { 200: { description: 'The service account.', one: ['service_account', serviceAccountDocument] } },
     handle: async ({ service, principal, params }) => ({
       one: await service.serviceAccounts.get(principal, params.id!),
@@ -73,6 +81,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Deletes a service account and its access key.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     answers: { 204: { description: 'It was deleted.' } },
     handle: async ({ service, principal, params }) => {
       await service.serviceAccounts.remove(principal, params.id!)
@@ -86,6 +95,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Rotates the access key. The old key stops working immediately, or after the requested grace period.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     body: rotateInput,
     bodyOptional: true,
     answers: {
@@ -105,6 +115,7 @@ const serviceAccounts: readonly Route[] = [
     tag: 'service account',
     summary: 'Revokes the access key. It is refused from the next request on.',
     scope: 'account:manage',
+    access: requireServiceAccountManagement,
     answers: { 204: { description: 'The key was revoked.' } },
     handle: async ({ service, principal, params }) => {
       await service.serviceAccounts.revoke(principal, params.id!)
@@ -122,6 +133,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Lists the users of the account.',
     scope: 'account:manage',
+    access: requireUserManagement,
     query: pageQuery,
     answers: { 200: { description: 'A page of users.', list: ['user', userDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.users.list(principal, query) }),
@@ -133,6 +145,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Creates a user and a first key, with which that person creates their own keys.',
     scope: 'account:manage',
+    access: requireUserManagement,
     body: userInput,
     answers: { 201: { description: 'The user. The key is returned only once.', one: ['user', invitedUserDocument] } },
     refusals: {
@@ -150,6 +163,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Returns a user.',
     scope: 'account:manage',
+    access: requireUserManagement,
     answers: { 200: { description: 'The user.', one: ['user', userDocument] } },
     handle: async ({ service, principal, params }) => ({ one: await service.users.get(principal, params.id!) }),
   }),
@@ -160,6 +174,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Changes the role of a user. This applies to the keys of the user immediately.',
     scope: 'account:manage',
+    access: requireUserManagement,
     body: userUpdate,
     answers: { 200: { description: 'The updated user.', one: ['user', userDocument] } },
     refusals: { 409: { last_manager: 'An account must have at least one manager.' } },
@@ -174,6 +189,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Deletes a user and all keys of the user.',
     scope: 'account:manage',
+    access: requireUserManagement,
     answers: { 204: { description: 'It was deleted.' } },
     refusals: { 409: { last_manager: 'An account must have at least one manager.' } },
     handle: async ({ service, principal, params }) => {
@@ -188,6 +204,7 @@ const users: readonly Route[] = [
     tag: 'user',
     summary: 'Creates another first key for a user who lost theirs.',
     scope: 'account:manage',
+    access: requireUserManagement,
     body: invitationInput,
     bodyOptional: true,
     answers: { 200: { description: 'The user. The key is returned only once.', one: ['user', invitedUserDocument] } },
@@ -207,6 +224,7 @@ const userKeys: readonly Route[] = [
     tag: 'personal key',
     summary: 'Lists the personal keys of the user who sends the request.',
     scope: 'user:key',
+    access: requireUserKeys,
     query: pageQuery,
     answers: { 200: { description: 'A page of keys, without their secret part.', list: ['key', userKeyDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.userKeys.list(principal, query) }),
@@ -218,6 +236,7 @@ const userKeys: readonly Route[] = [
     tag: 'personal key',
     summary: 'Creates a personal key. Its scopes may be limited, and it may expire.',
     scope: 'user:key',
+    access: requireUserKeys,
     body: userKeyInput,
     bodyOptional: true,
     answers: { 201: { description: 'The key. It is returned only once.', one: ['key', createdUserKeyDocument] } },
@@ -231,6 +250,7 @@ const userKeys: readonly Route[] = [
     tag: 'personal key',
     summary: 'Revokes a personal key. It is refused from the next request on.',
     scope: 'user:key',
+    access: requireUserKeys,
     answers: { 204: { description: 'The key was revoked.' } },
     handle: async ({ service, principal, params }) => {
       await service.userKeys.revoke(principal, params.id!)

@@ -1,3 +1,4 @@
+import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import {
   pipelineDocument,
@@ -54,6 +55,7 @@ export const pipelineRoutes: readonly Route[] = [
     description:
       'The configuration is validated as the daemon validates its own. `errors` lists every error with its path.',
     scope: 'pipeline:write',
+    access: requirePipelineWrite,
     body: pipelineInput,
     answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
     refusals: {
@@ -85,6 +87,7 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Changes the title or the draft. A changed draft is a new revision.',
     scope: 'pipeline:write',
+    access: requirePipelineWrite,
     headers: IF_MATCH,
     body: pipelineUpdate,
     answers: { 200: { description: 'The updated pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
@@ -114,6 +117,7 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Publishes the latest revision, or rolls back to an earlier one.',
     scope: 'pipeline:write',
+    access: requirePipelineWrite,
     headers: IF_MATCH,
     body: publishInput,
     bodyOptional: true,
@@ -151,6 +155,7 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Lists the revisions of a pipeline, newest first.',
     scope: 'pipeline:read',
+    access: requirePipelineRead,
     query: pageQuery,
     answers: { 200: { description: 'A page of revisions.', list: ['revision', revisionDocument] } },
     handle: async ({ service, principal, params, query }) => ({

@@ -1,3 +1,4 @@
+import { requirePipelineRead, requirePipelineWrite } from '../../domain/accounts/access.js'
 import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { secretDocument } from '../../domain/documents.js'
 import { pageQuery, secretInput } from '../../domain/inputs.js'
@@ -13,6 +14,7 @@ export const secretRoutes: readonly Route[] = [
     summary: 'Lists the names of the secrets of the account.',
     description: 'Values are never returned.',
     scope: 'pipeline:read',
+    access: requirePipelineRead,
     query: pageQuery,
     answers: { 200: { description: 'A page of secrets.', list: ['secret', secretDocument] } },
     handle: async ({ service, principal, query }) => ({ page: await service.secrets.list(principal, query) }),
@@ -26,6 +28,7 @@ export const secretRoutes: readonly Route[] = [
     description:
       'Pipelines refer to it as `${secret:NAME}` in options for keys and passwords such as `auth.key`, in `headers` and in the query of URLs. Those that run in the service use another value at once.',
     scope: 'pipeline:write',
+    access: requirePipelineWrite,
     body: secretInput,
     answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },
     refusals: {

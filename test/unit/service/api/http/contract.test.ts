@@ -197,7 +197,8 @@ function json0(): Made {
 interface Operation {
   readonly operationId: string
   readonly 'x-scope'?: string
-  readonly requestBody?: unknown
+  readonly requestBody?: { readonly content: object }
+  readonly parameters: readonly { readonly name: string }[]
   readonly responses: Readonly<Record<string, unknown>>
 }
 
@@ -287,6 +288,31 @@ t.test('every status of every route, as the description says', { timeout: 120_00
   }
   t.ok(reached.size > 200, `${reached.size} statuses`)
   t.notMatch(running.logged(), /st[sea]_[0-9a-f]{40}/, 'no key is logged')
+})
+
+t.test('a key without the right is refused before the query and the body are looked at', async t => {
+  const world = await World.make(join(testFolder(t), 'state'))
+  const { running, keys } = world
+  t.teardown(() => running.close())
+  const document = (await running.send('GET', '/v3/openapi.json', { key: keys.manager })).body
+  let tried = 0
+  for (const [template, item] of Object.entries(document.paths as Record<string, Record<string, Operation>>)) {
+    for (const [method, { requestBody, parameters, 'x-scope': scope }] of Object.entries(item)) {
+      const hasLimit = parameters.some(({ name }) => name === 'limit')
+      if (scope === undefined || !(requestBody || hasLimit)) continue
+      const path = template.replace(/\{\w+\}/g, NOBODY) + (hasLimit ? '?limit=0' : '')
+      const [type] = Object.keys(requestBody?.content ?? {})
+      const body = type === undefined ? {} : { body: '{', headers: { 'content-type': type } }
+      const refused = { status: 403, body: { code: /^(?!invalid)/ } }
+      const what = `${method} ${path}`
+      const send = (key: string) => running.send(method.toUpperCase(), path, { ...body, key })
+      t.match(await send(without(scope, world)), refused, what)
+      if (type !== undefined && /pipeline|secret|user/.test(path))
+        t.match(await send(keys.enterprise), refused, `${what} at enterprise scope`)
+      tried++
+    }
+  }
+  t.ok(tried > 20, `${tried} operations`)
 })
 
 t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404', async t => {
