@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { openLevelStore } from '../../src/service/api/store/level.js'
 import { Client } from '../../src/service/client/client.js'
@@ -371,6 +373,31 @@ t.test('a pipeline that writes to standard output does not run in the service, a
     })
   }
   t.equal((await send(url, 'GET', '/v3/auth/token', { key })).status, 200)
+  await stop(t, running)
+})
+
+t.test('events of a key that is revoked while they arrive are not taken', async t => {
+  const { url, config, running } = await serve(t, testFolder(t))
+  const { manager, service_account } = await init(t, config)
+  const ask = (method: string, path: string, json?: unknown) => send(url, method, path, { key: manager.key, json })
+  const { id } = (await ask('POST', '/v3/pipeline', { title: 'p', config: pipelineConfig() })).body.data
+  await ask('POST', `/v3/pipeline/${id}/publish`)
+  const { key } = service_account
+  t.equal((await send(url, 'POST', `/v3/ingest/${id}`, { key, json: [{ n: 1 }] })).status, 202)
+  const sent = request(`${url}/v3/ingest/${id}`, {
+    method: 'POST',
+    headers: { authorization: `Token ${key}`, 'content-type': 'application/json', expect: '100-continue' },
+  })
+  const answer = once(sent, 'response')
+  sent.flushHeaders()
+  // The service knows the key, and has looked at it by then.
+  await once(sent, 'continue')
+  sent.write('[{"n":2}')
+  t.equal((await ask('DELETE', `/v3/service-account/${service_account.id}/key`)).status, 204)
+  sent.end(']')
+  const [response] = await answer
+  t.equal(response.statusCode, 401)
+  t.match(await text(response), /"code":"token_revoked"/)
   await stop(t, running)
 })
 

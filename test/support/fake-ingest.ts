@@ -8,7 +8,7 @@ export class FakeIngest implements Ingest {
   full = false
   service: Service | undefined
 
-  ingest: Ingest['ingest'] = async (principal, pipelineId, request) => {
+  ingest: Ingest['ingest'] = async (principal, pipelineId, request, confirm) => {
     await this.service!.pipelines.forIngest(principal, pipelineId)
     if (this.full) throw new ApiError(503, 'unavailable', 'no room now', { headers: { 'retry-after': '1' } })
     const type = request.headers['content-type']
@@ -18,6 +18,7 @@ export class FakeIngest implements Ingest {
       text += part
       if (text.length > 10_000) throw new ApiError(413, 'body_too_large', 'send less')
     }
+    await confirm()
     if (text.includes('bad')) throw new ApiError(400, 'invalid_events', 'these are no events')
     this.bodies.push(text)
     return { status: 202, body: { accepted: text.split('\n').length - 1 } }

@@ -191,7 +191,7 @@ export async function startIngestHost(
   const server = createServer((request, response) => {
     const one = published.get(request.url!.slice(1))!
     host
-      .take(one, request)
+      .take(one, request, () => undefined)
       .catch(error => {
         if (!(error instanceof Refusal)) throw error
         return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }

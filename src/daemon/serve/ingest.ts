@@ -13,7 +13,7 @@ import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import { at } from '../../service/api/domain/records.js'
 import type { Service } from '../../service/api/domain/service.js'
-import type { Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
 import { forkProcesses } from './pipeline-processes.js'
@@ -178,10 +178,15 @@ export class ServedIngest implements Ingest {
     else await this.#host.endUsersOf(ids, name)
   }
 
-  async ingest(principal: object, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer> {
-    const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
+  async ingest(
+    principal: Principal,
+    pipelineId: string,
+    request: IncomingMessage,
+    confirm: Confirm,
+  ): Promise<IngestAnswer> {
+    const published = await this.#service.pipelines.forIngest(principal, pipelineId)
     const secrets = await this.#service.secrets.for(published.account_id, published.config)
-    return await this.#host.take({ ...published, secrets }, request)
+    return await this.#host.take({ ...published, secrets }, request, confirm)
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */

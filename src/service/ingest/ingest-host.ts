@@ -7,6 +7,7 @@ import { errorText } from '../../core/errors.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { after, type Clock, every, within } from '../../lib/time.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
+import type { Confirm } from '../api/http/ingest.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
@@ -117,8 +118,8 @@ export class IngestHost {
     this.#stopResuming = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => this.#resume())
   }
 
-  /** Takes the events of a request for what is published. Throws a Refusal. */
-  async take(published: Published, request: IncomingMessage): Promise<Answer> {
+  /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
+  async take(published: Published, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
     try {
       const known = this.#refusals.of(published)
       if (known) throw known
@@ -129,7 +130,7 @@ export class IngestHost {
       if (!hosted) throw this.#asking.has(published) ? this.#room.refusal(published.account_id) : stillStarting()
       this.#latest.set(published.id, published)
       if (!hosted.runs(published)) await this.#update(hosted, published)
-      return await hosted.take(request)
+      return await hosted.take(request, confirm)
     } catch (error) {
       if (error instanceof Refusal) this.#metrics.refused(error.code)
       throw error

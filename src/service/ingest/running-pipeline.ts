@@ -8,6 +8,7 @@ import { type Lease, Quota } from '../../net/http/server/quota.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
 import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
+import type { Confirm } from '../api/http/ingest.js'
 import type { AccountQuotas } from './account/account-quota.js'
 import type { AccountProcess } from './process/account-process.js'
 import type { Answer, PipelineState } from './process/messages.js'
@@ -107,8 +108,8 @@ export class RunningPipeline {
     await this.#options.process.call('update', dataOf(published))
   }
 
-  /** Takes the events of a request. Throws a Refusal. */
-  async take(request: IncomingMessage): Promise<Answer> {
+  /** Takes the events of a request. Throws a Refusal, and what `confirm` throws. */
+  async take(request: IncomingMessage, confirm: Confirm): Promise<Answer> {
     const { maxBody, quotas } = this.#options
     if (this.hasEnded && !this.#isStopped) {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
@@ -123,6 +124,12 @@ export class RunningPipeline {
     let answer: Promise<Answer> | undefined
     try {
       const { bytes, release, ...body } = await this.#read(request, content, gzip, lease)
+      try {
+        await confirm()
+      } catch (error) {
+        release()
+        throw error
+      }
       answer = this.#options.process.call('take', { pipeline: this.id, key, body }, { bytes, release })
     } finally {
       const done = () => {

@@ -96,6 +96,11 @@ export class Service {
     return this.#authentication.authenticate(request)
   }
 
+  /** The caller, once the body of the request has come: `principal` itself unless something has changed. */
+  confirm(principal: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
+    return this.#authentication.confirm(principal, again)
+  }
+
   /** Creates the first enterprise, account, manager and keys; throws ApiError 409 already_initialized. */
   init(options: InitOptions = {}): Promise<InitResult> {
     return initialize(this.#context, this, options)

@@ -54,6 +54,16 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorateRequest('route', 'unknown')
   app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
   const enter: Enter = (request, access) => recognize(request, service.authenticate(callerOf(request)), access)
+  const confirm: Enter = (request, access) => {
+    const { principal } = request
+    // Nobody is recognized by a key that has ended.
+    request.principal = undefined
+    return recognize(
+      request,
+      service.confirm(principal!, () => callerOf(request)),
+      access,
+    )
+  }
   app.addHook('onRequest', (request, _reply, done) => {
     sender.begin(request)
     const { expect } = request.headers
@@ -70,7 +80,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done()
   })
   const routes = allRoutes(options.ingest)
-  const shared = { service, sender, enter }
+  const shared = { service, sender, enter, confirm }
   leaveBody(app)
   for (const route of routes) if (!route.body) serve(app, route, shared)
   refuseOtherMethods(app, routes, enter)
@@ -176,7 +186,7 @@ function callerOf(request: FastifyRequest): AuthenticateRequest {
 function serve(
   app: FastifyInstance,
   route: Route,
-  { service, sender, enter }: { service: Service; sender: Sender; enter: Enter },
+  { service, sender, enter, confirm }: { service: Service; sender: Sender; enter: Enter; confirm: Enter },
 ): void {
   const { method, query, body, scope } = route
   const access = route.access ?? (scope && ((principal: Principal) => requireScope(principal, scope)))
@@ -198,6 +208,8 @@ function serve(
     },
     handler: async (request, reply) => {
       const given = request.query as object
+      const confirmed = () => confirm(request, access)
+      if (body) await confirmed()
       const result = await route.handle({
         service,
         principal: request.principal!,
@@ -205,6 +217,7 @@ function serve(
         query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
         body: body && read(body, request.body ?? bodyInstead(route), 'body'),
         request,
+        confirm: confirmed,
       } as never)
       sender.answer(request, reply, route, result, status)
     },

@@ -4,6 +4,7 @@ import type { Scope } from '../domain/accounts/scopes.js'
 import type { Page } from '../domain/documents.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
+import type { Confirm } from './ingest.js'
 
 /** Declares routes: both the app and the OpenAPI document are made from the same table. */
 
@@ -18,6 +19,7 @@ export interface Call<Q = unknown, B = unknown> {
   readonly query: Q
   readonly body: B
   readonly request: FastifyRequest
+  readonly confirm: Confirm
 }
 
 /** The result of a handler; the app adds the envelope. */

@@ -11,7 +11,17 @@ import { ROLE_SCOPES } from './scopes.js'
  * apply to the next request. A grant that was being read during such a write is not cached.
  */
 
-type Given = 'type' | 'subject' | 'enterpriseId' | 'account' | 'scopes' | 'role' | 'keyId' | 'expiresAt' | 'givesUntil'
+type Given =
+  | 'version'
+  | 'type'
+  | 'subject'
+  | 'enterpriseId'
+  | 'account'
+  | 'scopes'
+  | 'role'
+  | 'keyId'
+  | 'expiresAt'
+  | 'givesUntil'
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
@@ -27,12 +37,15 @@ export class Grants {
   readonly #context: Context
   readonly #keys: Keys
   #known = new Recent<Grant>(MOST_REMEMBERED)
+  /** How often the cache was cleared: grants of the same number are as they were. */
+  version = 0
 
   constructor(context: Context, keys: Keys) {
     this.#context = context
     this.#keys = keys
     const forget = () => {
       this.#known = new Recent(MOST_REMEMBERED)
+      this.version++
     }
     for (const prefix of MADE_FROM) context.store.watch(prefix, forget)
   }
@@ -46,14 +59,15 @@ export class Grants {
   /** Includes ended keys. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
     const known = this.#known
+    const { version } = this
     const record = await this.#keys.find(hash)
     if (!record) return undefined
-    const grant = await this.#grant(record, hash)
+    const grant = { ...(await this.#grant(record, hash)), version }
     known.set(hash.toString('latin1'), grant, 1)
     return grant
   }
 
-  async #grant(record: KeyRecord, hash: Buffer): Promise<Grant> {
+  async #grant(record: KeyRecord, hash: Buffer): Promise<Omit<Grant, 'version'>> {
     const { type, enterprise_id, account_id, subject_id } = record
     const place =
       type === 'personal'

@@ -7,7 +7,7 @@ import { ID } from '../ids.js'
 import { type AccountRecord, at } from '../records.js'
 import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
-import { RateLimiter, rateHeaders } from './rate-limiter.js'
+import { RateLimiter, type RateState, rateHeaders } from './rate-limiter.js'
 
 /** Identifies the caller from the headers of a request. Changes in the store apply to the next request. */
 
@@ -59,28 +59,41 @@ export class Authentication {
     return this.#grants.read(hash).then(grant => this.#enter(request, grant))
   }
 
-  #enter(request: AuthenticateRequest, grant: Grant | undefined): Principal | Promise<Principal> {
+  /**
+   * The caller of a request that has gone on for a while: `known` itself unless something has changed that it was made
+   * from. Throws or rejects as `authenticate` does. The request is not counted again.
+   */
+  confirm(known: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
+    if (known.version === this.#grants.version) {
+      this.#requireTime(known)
+      return known
+    }
+    const request = again()
+    const hash = this.#hashOf(request)
+    const fresh = (grant: Grant | undefined) => {
+      const principal = principalOf(this.#valid(request, grant), request, known.rate)
+      return known.delegated ? this.#delegate(principal, request.delegateAccountId!) : principal
+    }
+    const cached = this.#grants.known(hash)
+    return cached ? fresh(cached) : this.#grants.read(hash).then(fresh)
+  }
+
+  #valid(request: AuthenticateRequest, grant: Grant | undefined): Grant {
     if (!grant) throw this.#guessed(request, 'unknown', 'nobody has this access key')
     if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use the one that replaced it')
-    if (isOver(grant.expiresAt, this.#context.time())) {
-      throw this.#refuse('expired', `this access key expired at ${grant.expiresAt}; make a new one`)
-    }
+    this.#requireTime(grant)
+    return grant
+  }
+
+  #requireTime({ expiresAt }: Pick<Grant, 'expiresAt'>): void {
+    if (isOver(expiresAt, this.#context.time()))
+      throw this.#refuse('expired', `this access key expired at ${expiresAt}; make a new one`)
+  }
+
+  #enter(request: AuthenticateRequest, found: Grant | undefined): Principal | Promise<Principal> {
+    const grant = this.#valid(request, found)
     const rate = this.#requests.take(grant.keyId)
-    const principal: Principal = {
-      type: grant.type,
-      subject: grant.subject,
-      enterpriseId: grant.enterpriseId,
-      account: grant.account,
-      scopes: grant.scopes,
-      role: grant.role,
-      keyId: grant.keyId,
-      expiresAt: grant.expiresAt,
-      givesUntil: grant.givesUntil,
-      delegated: false,
-      rate,
-      address: request.address,
-      requestId: request.requestId,
-    }
+    const principal = principalOf(grant, request, rate)
     if (!rate.allowed) {
       this.rateLimited++
       const message = `more than ${rate.limit} requests in ${rate.windowMs / 1000} seconds with this key; wait`
@@ -156,5 +169,24 @@ export class Authentication {
     this.rateLimited++
     const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
     return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
+  }
+}
+
+function principalOf(grant: Grant, { address, requestId }: AuthenticateRequest, rate: RateState): Principal {
+  return {
+    type: grant.type,
+    subject: grant.subject,
+    enterpriseId: grant.enterpriseId,
+    account: grant.account,
+    scopes: grant.scopes,
+    role: grant.role,
+    keyId: grant.keyId,
+    version: grant.version,
+    expiresAt: grant.expiresAt,
+    givesUntil: grant.givesUntil,
+    delegated: false,
+    rate,
+    address,
+    requestId,
   }
 }

@@ -19,6 +19,8 @@ export interface Principal {
   /** For users only. */
   readonly role: Role | undefined
   readonly keyId: string
+  /** Of the grants that it was made from, see Grants. */
+  readonly version: number
   /** ISO 8601; null: never. */
   readonly expiresAt: string | null
   /** The latest end of keys created with this one; null: they need not expire. */

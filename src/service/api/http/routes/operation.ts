@@ -79,9 +79,9 @@ export function ingestRoute(ingest: Ingest | undefined): Route {
         not_published: 'No revision has been published yet. Send the events again after the time in Retry-After.',
       },
     },
-    handle: async ({ principal, params, request }) => {
+    handle: async ({ principal, params, request, confirm }) => {
       if (!ingest) throw new ApiError(503, 'unavailable', 'this service takes no events', { headers: LATER_SOON })
-      const { status, headers, body } = await ingest.ingest(principal, params.id!, request.raw)
+      const { status, headers, body } = await ingest.ingest(principal, params.id!, request.raw, confirm)
       return { status, ...(headers ? { headers } : {}), ...(body === undefined ? {} : { raw: body }) }
     },
   })

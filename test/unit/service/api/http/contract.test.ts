@@ -1,10 +1,13 @@
+import { request } from 'node:http'
 import { join } from 'node:path'
+import { json as jsonOf } from 'node:stream/consumers'
 import t from 'tap'
 import { Answers, identityFaults } from '../../../../fuzz/answers.js'
 import { fuzz } from '../../../../fuzz/run.js'
 import { FakeIngest } from '../../../../support/fake-ingest.js'
 import { testFolder } from '../../../../support/folder.js'
 import { type Got, pipelineConfig, type Sending, startService, type TestService } from '../../../../support/service.js'
+import { until } from '../../../../support/until.js'
 
 /** Every route with every status that the API's description has for it, and the answers held to that description. */
 
@@ -313,6 +316,57 @@ t.test('a key without the right is refused before the query and the body are loo
     }
   }
   t.ok(tried > 20, `${tried} operations`)
+})
+
+t.test('a key that ends while a body arrives is refused, and nothing is accepted', async t => {
+  const world = await World.make(join(testFolder(t), 'state'))
+  const { running, keys, ids, ingest } = world
+  t.teardown(() => running.close())
+  const send = (method: string, path: string, json?: object) => running.send(method, path, { key: keys.manager, json })
+  /** Sends a part of a body; the returned function sends the rest. */
+  const begin = async (method: string, path: string, type: string, key: string, part: string) => {
+    const { authenticated } = running.service.counts()
+    const headers = { authorization: `Token ${key}`, 'content-type': type }
+    const sent = request(running.url + path, { method, headers })
+    const answer = new Promise<{ status: number | undefined; code: unknown; headers: object }>((resolve, reject) =>
+      sent.once('error', reject).once('response', response => {
+        const { statusCode: status, headers } = response
+        jsonOf(response).then(body => resolve({ status, code: (body as { code?: unknown }).code, headers }), reject)
+      }),
+    )
+    sent.write(part)
+    await until('the key to be looked at', () => running.service.counts().authenticated > authenticated)
+    return (rest: string) => {
+      sent.end(rest)
+      return answer
+    }
+  }
+  const change = (key: string) => begin('PUT', `/v3/pipeline/${ids.draft}`, 'application/json', key, '{"title":')
+  const events = (key: string) => begin('POST', `/v3/ingest/${ids.pipeline}`, 'application/x-ndjson', key, '{"n":1}\n')
+  const shown = async () => (await send('GET', `/v3/pipeline/${ids.draft}`)).body.data.title
+
+  const account = (await send('POST', '/v3/service-account', {})).body.data
+  const both = [await change(account.key), await events(account.key)] as const
+  await send('DELETE', `/v3/service-account/${account.id}/key`)
+  for (const [i, finish] of both.entries()) {
+    const answer = await finish(i === 0 ? '"taken"}' : '{"n":2}\n')
+    t.match(answer, { status: 401, code: 'token_revoked' })
+    t.notMatch(Object.keys(answer.headers).join(), 'x-auth-', 'nobody is recognized')
+  }
+  t.equal(await shown(), 'draft')
+  t.same(ingest.bodies, [])
+
+  const user = (await send('POST', '/v3/user', { email: 'e@example.com', role: 'editor' })).body.data
+  const less = await change(user.key)
+  await send('PUT', `/v3/user/${user.id}`, { role: 'viewer' })
+  t.match(await less('"taken"}'), { status: 403, code: 'scope_missing' }, 'a right that ends counts as well')
+
+  const unchanged = [await change(keys.reader), await events(keys.reader)] as const
+  await send('DELETE', `/v3/user/${user.id}`)
+  t.match(await unchanged[0]('"changed"}'), { status: 200 }, 'keys of others may end')
+  t.match(await unchanged[1]('{"n":2}\n'), { status: 202 })
+  t.equal(await shown(), 'changed')
+  t.same(ingest.bodies, ['{"n":1}\n{"n":2}\n'])
 })
 
 t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404', async t => {
