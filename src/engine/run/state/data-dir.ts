@@ -56,6 +56,9 @@ function adviceFor(error: unknown): string {
       return 'free some disk space; positions cannot be saved without it'
     case 'EROFS':
       return 'mount its file system for writing'
+    case 'EMFILE':
+    case 'ENFILE':
+      return 'no more files can be opened at the moment; try again, or raise the limit (ulimit -n, fs.file-max)'
     default:
       return 'it must be a folder that this user can write to'
   }
@@ -84,6 +87,7 @@ const LOCK = /^lock\.(\d{1,15})$/
 const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']
+const NO_DESCRIPTOR = ['EMFILE', 'ENFILE']
 const SOCKET = /^lock-[\da-f-]{36}\.sock$/
 
 /** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
@@ -311,10 +315,13 @@ function startOf(pid: number): string {
   return fields[0] === 'Z' || fields[0] === 'X' ? '' : (fields[19] ?? '')
 }
 
+/** Empty if there is no such file. */
 function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
-  } catch {
+  } catch (error) {
+    // Otherwise a living process would be taken for one that has ended.
+    if (NO_DESCRIPTOR.includes(errorCode(error) ?? '')) throw error
     return ''
   }
 }

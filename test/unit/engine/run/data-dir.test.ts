@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import {
+import fs, {
   chmodSync,
   chownSync,
   mkdirSync,
@@ -11,6 +11,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -96,6 +97,27 @@ t.test('a process of another PID namespace asks the holder by its socket', async
   await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'the release of a lost lock frees nothing')
   second.release()
   t.same(namesIn(dir), ['lock.3'])
+})
+
+t.test('a holder is not taken for dead while no more files can be opened', async t => {
+  const dir = testFolder(t)
+  const lock = await lockDataDir(dir)
+  const original = fs.readFileSync
+  const patch = (replacement: unknown) => {
+    fs.readFileSync = replacement as typeof original
+    syncBuiltinESMExports()
+  }
+  t.teardown(() => patch(original))
+  for (const name of ['boot_id', 'stat']) {
+    patch((path: string, ...rest: unknown[]) => {
+      if (!path.startsWith('/proc') || !path.endsWith(name)) return Reflect.apply(original, fs, [path, ...rest])
+      throw Object.assign(new Error(`ENFILE: file table overflow, open '${path}'`), { code: 'ENFILE' })
+    })
+    await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /ENFILE.*no more files/ }, name)
+  }
+  patch(original)
+  await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' })
+  lock.release()
 })
 
 t.test('many at once: one gets an abandoned lock', async t => {
