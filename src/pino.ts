@@ -74,8 +74,7 @@ export default async function transport(given: PinoTransportOptions, log: Logger
   try {
     const lines = new PassThrough({ highWaterMark: QUEUED_BYTES })
     const metrics = new Metrics(log)
-    const { env, stdout } = process
-    const around = { log, clock: systemClock, random: systemRandom, metrics, stdin: lines, stdout, env }
+    const around = { log, clock: systemClock, random: systemRandom, metrics, stdin: lines, stdout: process.stdout }
     const engine = await Engine.build(config, around)
     const discards = options.on_full === 'discard'
     return new Shipper({ engine, metrics, lines, log, lock, discards, timeoutMs: options.shutdown_timeout })

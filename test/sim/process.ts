@@ -57,6 +57,5 @@ export function runtimeIn(world: World): Runtime & { readonly metrics: Counters 
     metrics: new Counters(),
     stdin: new PassThrough(),
     stdout: new PassThrough(),
-    env: {},
   }
 }

@@ -68,7 +68,7 @@ export async function runTest(
   test: ConfigTest,
   dataDir: string,
   log: Logger,
-  io: Pick<Io, 'stdin' | 'stdout' | 'env'>,
+  io: Pick<Io, 'stdin' | 'stdout'>,
 ): Promise<Map<string, Left[]>> {
   const clock = new StepClock()
   const given = new Map<string, GivenSource>()

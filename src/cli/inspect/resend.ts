@@ -60,7 +60,6 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
     metrics: new Metrics(log),
     stdin: Readable.from([]),
     stdout: io.stdout,
-    env: io.env,
   })
   const context = {
     config,

@@ -102,13 +102,12 @@ export async function openWithin(
   reach: Reach | undefined,
   path: string,
   flags: number = constants.O_RDONLY,
-  mode?: number,
 ): Promise<FileHandle> {
   // Opening a FIFO must not wait for a writer: it would block a thread that all files of the process share.
   const returning = flags | constants.O_NONBLOCK
-  if (!reach) return open(path, returning, mode)
+  if (!reach) return open(path, returning)
   const real = reach.realFile(path)
-  const file = await open(real, returning | constants.O_NOFOLLOW, mode)
+  const file = await open(real, returning | constants.O_NOFOLLOW)
   try {
     await reach.confirm(real, await file.stat())
     return file

@@ -74,7 +74,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   try {
     warnIfExposed(log, dataDir)
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
-    const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
+    const around = { log, clock: systemClock, random: systemRandom, stdin, stdout }
     const managed = new ManagedPipeline(local, {
       name: `pipeline ${where.id}`,
       link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),

@@ -118,8 +118,8 @@ export async function run(
 /** Runs a configuration whose data_dir is locked until it ends. Resolves with the exit code. */
 export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
-  const { stdin, stdout, env } = io
-  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
+  const { stdin, stdout } = io
+  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout }
   const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },

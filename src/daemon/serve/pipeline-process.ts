@@ -88,7 +88,6 @@ function open(
       random: systemRandom,
       stdin: new PassThrough().end(),
       stdout: new PassThrough().resume(),
-      env: {},
     },
     permitted: {
       files,

@@ -36,9 +36,9 @@ export class Series {
   }
 
   /** The sums of the series by the value of a label. */
-  by(label: string, name: string, labels: Labels = {}): Map<string, number> {
+  by(label: string, name: string): Map<string, number> {
     const sums = new Map<string, number>()
-    for (const { labels: own, value } of this.all(name, labels))
+    for (const { labels: own, value } of this.all(name))
       sums.set(own[label] ?? '', (sums.get(own[label] ?? '') ?? 0) + value)
     return sums
   }

@@ -27,7 +27,6 @@ export interface Runtime {
   readonly metrics: CounterSet
   readonly stdin: Readable
   readonly stdout: Writable
-  readonly env: NodeJS.ProcessEnv
   /** Limits buffers and dead letters in addition to their own options. */
   readonly disk?: DiskAllowance | undefined
   /** Limits the requests of all destinations together, in addition to their own options. */

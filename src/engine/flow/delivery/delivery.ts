@@ -25,12 +25,9 @@ import { SentSize } from './sent-size.js'
  */
 
 /** Counters of requests and batches. */
-export interface DeliveryCounters {
+export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
   /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
-  sent(events: number, bytes: number): void
-  discarded(reason: string, events: number, bytes: number): void
-  failed(kind: string): void
 }
 
 export interface DeliveryContext {

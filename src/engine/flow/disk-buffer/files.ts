@@ -58,14 +58,14 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants
 
 const REMOVED = { code: 'ENOENT' }
 
-/** A folder on disk, `depth` levels below an existing one. */
-export function folderOnDisk(path: string, depth = 2): BufferFolder {
+/** A folder on disk, two levels below an existing one. */
+export function folderOnDisk(path: string): BufferFolder {
   const inside = (name: string) => `${path}/${name}`
   return {
     path,
     async make() {
       await makeFolder(path, 0o700)
-      for (let above = dirname(path), i = 0; i < depth; i++, above = dirname(above)) await syncFolder(above)
+      for (const above of [dirname(path), dirname(dirname(path))]) await syncFolder(above)
     },
     async list() {
       try {

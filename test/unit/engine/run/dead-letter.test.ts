@@ -127,7 +127,7 @@ const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, picky
 
 function newRuntime(): Runtime & { metrics: Metrics } {
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
-  return { log, clock: systemClock, random: () => 0, metrics: new Metrics(log), ...streams, env: {} }
+  return { log, clock: systemClock, random: () => 0, metrics: new Metrics(log), ...streams }
 }
 
 function configOf(dataDir: string, rest: string, count = 10) {

@@ -146,7 +146,6 @@ async function build(t: Test, yaml: string) {
     metrics,
     stdin: new PassThrough(),
     stdout: new PassThrough(),
-    env: {},
   })
   return { engine, metrics }
 }

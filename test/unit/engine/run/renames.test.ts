@@ -85,7 +85,7 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
     append: (text: string) => appendFileSync(join(folder, 'a.log'), text),
     async start(text: string) {
       const metrics = new Metrics(log)
-      const io = { stdin: new PassThrough(), stdout: new PassThrough(), env: {} }
+      const io = { stdin: new PassThrough(), stdout: new PassThrough() }
       const supervisor = await Supervisor.build(read(text), {
         log,
         clock: systemClock,

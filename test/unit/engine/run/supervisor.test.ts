@@ -155,7 +155,7 @@ async function start(t: Tap, config: string, timeout = '5m', time = clock) {
   let logs = ''
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
   const metrics = new Metrics(pino({ level: 'silent' }))
-  const around = { log, clock: time, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
+  const around = { log, clock: time, random: () => 0.1, metrics, stdin, stdout: new PassThrough() }
   const read = (yaml: string, more?: string, piped?: string) =>
     parseConfig(
       `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: ${timeout}\n${SOURCES(folder, more, piped)}${yaml}`,

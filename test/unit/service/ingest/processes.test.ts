@@ -259,7 +259,7 @@ t.test('a process tells only what has changed, and less often where that is much
       if (message.type === 'reply') replies.add(message.id)
       if (message.type === 'counted') counted.push(...message.counters.map(({ id }) => id))
     },
-    runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough(), env: {} },
+    runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough() },
   })
   t.teardown(() => worker.close())
   const ids = async (call: Pick<Call, 'name' | 'of'>) => {
