@@ -172,3 +172,4 @@ export const initInput = z.object({
   accountTitle: title.default('Account'),
   managerEmail: email.default('manager@localhost'),
 })
+export type InitOptions = z.input<typeof initInput>

@@ -1,12 +1,13 @@
 import { every } from '../../../lib/time.js'
 import { Accounts } from './accounts/accounts.js'
-import { type InitOptions, initialize } from './accounts/first-steps.js'
+import { initialize } from './accounts/first-steps.js'
 import { SCOPES } from './accounts/scopes.js'
 import { ServiceAccounts } from './accounts/service-accounts.js'
 import { Users } from './accounts/users.js'
 import { Audit } from './audit.js'
 import { Context, type ServiceOptions } from './context.js'
 import type { InitResult, TokenDocument } from './documents.js'
+import type { InitOptions } from './inputs.js'
 import { type AuthenticateRequest, Authentication } from './keys/authentication.js'
 import { KeyEnds } from './keys/key-ends.js'
 import { Keys } from './keys/keys.js'
@@ -19,9 +20,6 @@ import { at } from './records.js'
 import { Literals } from './secrets/literals.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
-
-export type { InitOptions } from './accounts/first-steps.js'
-export type { ServiceLimits, ServiceOptions } from './context.js'
 
 /** How often data in memory is written to the store, and after how many of these intervals old data is removed. */
 const TICK_MS = 10_000

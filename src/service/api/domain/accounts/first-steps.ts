@@ -1,18 +1,12 @@
 import type { Context } from '../context.js'
 import type { InitResult } from '../documents.js'
 import { ApiError } from '../errors.js'
-import { initInput } from '../inputs.js'
+import { type InitOptions, initInput } from '../inputs.js'
 import { at, type EnterpriseRecord } from '../records.js'
 import type { Accounts } from './accounts.js'
 import { ENTERPRISE_SCOPES, SERVICE_SCOPES } from './scopes.js'
 import type { ServiceAccounts } from './service-accounts.js'
 import type { Users } from './users.js'
-
-export interface InitOptions {
-  readonly enterpriseTitle?: string | undefined
-  readonly accountTitle?: string | undefined
-  readonly managerEmail?: string | undefined
-}
 
 /** Creates the first enterprise, account, manager and keys in one write. Throws ApiError 409 already_initialized. */
 export async function initialize(
