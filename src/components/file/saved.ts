@@ -62,13 +62,7 @@ const documentSchema = z.object({
   files: z.array(z.unknown()),
 })
 
-export interface SavedDocument {
-  readonly version: typeof VERSION
-  readonly saved: number
-  readonly looked: number
-  readonly displaced: readonly Displaced[]
-  readonly files: readonly Entry[]
-}
+export type SavedDocument = z.input<typeof documentSchema> & { readonly files: readonly Entry[] }
 
 export class Saved {
   /** When the document was written; undefined on the first run. */
@@ -103,10 +97,6 @@ export class Saved {
       else this.unreadable++
     }
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
-  }
-
-  get size(): number {
-    return this.#entries.size
   }
 
   put(entry: Entry): void {

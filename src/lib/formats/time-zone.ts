@@ -6,7 +6,6 @@ const QUARTER_MS = 900_000
 const MOST_CACHED = 4096
 
 export class TimeZone {
-  readonly name: string
   /** Undefined for UTC. */
   readonly #format: Intl.DateTimeFormat | undefined
   /** Differences to UTC by quarter of an hour, local time. */
@@ -16,7 +15,6 @@ export class TimeZone {
 
   /** Throws a RangeError for a name that the runtime does not know. */
   constructor(name: string) {
-    this.name = name
     // It takes milliseconds to make.
     if (name === 'UTC') return
     this.#format = localTimes(name)

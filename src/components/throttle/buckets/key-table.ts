@@ -80,11 +80,6 @@ export class KeyTable {
     return this.#offsets[this.#size]!
   }
 
-  /** Memory of the table, in bytes. */
-  get bytes(): number {
-    return this.#places.byteLength + this.#hashes.byteLength + this.#offsets.byteLength + this.#keys.length
-  }
-
   /** The id of a key, or -1. */
   find({ bytes, start, end, hash }: Key): number {
     const mask = this.#places.length - 1

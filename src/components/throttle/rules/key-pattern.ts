@@ -15,7 +15,6 @@ const SYNTAX = /[\\^$.*+?()[\]{}|/]/
 export class KeyPatternError extends Error {}
 
 export class KeyPattern {
-  readonly source: string
   /** The only text that matches; undefined: there may be others. */
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
@@ -29,7 +28,6 @@ export class KeyPattern {
   constructor(source: string, isList = false) {
     if (source === '') throw new KeyPatternError('must not be empty')
     if (source.length > LONGEST) throw new KeyPatternError(`is longer than ${LONGEST} characters`)
-    this.source = source
     if (!SPECIAL.test(source)) {
       this.text = source
       this.prefix = source

@@ -5,6 +5,7 @@ import type { Output, SourceContext } from '../../../core/component.js'
 import type { AckStatus } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import { recordSplitter } from '../../../core/options/multiline-options.js'
+import { deferred } from '../../../lib/time.js'
 import type { Content } from './checks.js'
 import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
@@ -71,10 +72,7 @@ const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 
 class Outcome {
   #open = 1
   #worst: AckStatus = 'delivered'
-  #resolve: (worst: AckStatus) => void = () => {}
-  readonly #whole = new Promise<AckStatus>(resolve => {
-    this.#resolve = resolve
-  })
+  readonly #settled = deferred()
 
   /** Adds a part. The returned function settles it. */
   part(): (status: AckStatus) => void {
@@ -83,13 +81,14 @@ class Outcome {
   }
 
   /** Marks the request as complete. Must be called once, after the last part. */
-  whole(): Promise<AckStatus> {
+  async whole(): Promise<AckStatus> {
     this.#settle('delivered')
-    return this.#whole
+    await this.#settled.promise
+    return this.#worst
   }
 
   #settle(status: AckStatus): void {
     if (RANK[status] > RANK[this.#worst]) this.#worst = status
-    if (--this.#open === 0) this.#resolve(this.#worst)
+    if (--this.#open === 0) this.#settled.resolve()
   }
 }
