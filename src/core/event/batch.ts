@@ -4,7 +4,7 @@ import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
-import { bytesOf, columnOf, compacted, textKind } from './columns.js'
+import { areUtf8, bytesOf, columnOf, compacted } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
@@ -43,7 +43,7 @@ export class EventBatch {
   #stride = 0
   /** The version of the wanted names that have slots. */
   #version = -1
-  #text: 'ascii' | 'utf8' | 'invalid' | undefined
+  #isUtf8: boolean | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
   /** Whether somebody else may have the columns of starts and ends, so that they must not change. */
@@ -130,7 +130,7 @@ export class EventBatch {
   }
 
   #scan(i: number): number {
-    this.#text ??= textKind(this)
+    this.#isUtf8 ??= areUtf8(this)
     const { codec, wanted } = this.origin
     if (codec.form !== 'message' && !this.#hasSlots) {
       this.#rescan()
@@ -139,7 +139,7 @@ export class EventBatch {
     let flags = this.flags[i]! | SCANNED
     const start = this.starts[i]!
     const end = this.ends[i]!
-    if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
+    if (!this.#isUtf8 && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
     if (codec.form !== 'message') {
       const piece = flags & (PIECE | CONTINUES)
       const isWanted = piece === 0 || codec.decodesPiece(piece === PIECE)
@@ -169,12 +169,6 @@ export class EventBatch {
   /** Whether the line of event `i` contains the field of this slot, so the value is not from the origin. */
   hasOwn(i: number, slot: number): boolean {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
-  }
-
-  /** Whether every byte of the batch is ASCII, which allows the fastest text decoding. */
-  get ascii(): boolean {
-    this.#text ??= textKind(this)
-    return this.#text === 'ascii'
   }
 
   /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
@@ -214,8 +208,8 @@ export class EventBatch {
     this.#version = wanted.version
     const slots = numbersFor(this.chunk, this.length * this.#stride).fill(0)
     this.#slots = slots
-    this.#text ??= textKind(this)
-    const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
+    this.#isUtf8 ??= areUtf8(this)
+    const left = this.#isUtf8 ? codec.scanLines?.(this, wanted, slots) : undefined
     if (left === 0) return slots
     const done = left === undefined ? 0 : SCANNED
     for (let i = 0; i < this.length; i++) {
@@ -322,7 +316,7 @@ export class EventBatch {
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
     copy.sentOffsets = this.sentOffsets?.slice(from, to)
-    copy.#text = this.#text
+    copy.#isUtf8 = this.#isUtf8
     copy.#texts = this.#texts?.slice(from, to)
     return copy
   }
@@ -367,7 +361,7 @@ export class EventBatch {
     this.flags = this.flags.slice(0, this.length)
     if (changed) {
       for (let i = 0; i < this.length; i++) if (changed[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)
-      this.#text = undefined
+      this.#isUtf8 = undefined
     }
     this.#slots = undefined
     this.sentOffsets = this.sentOffsets?.kept(this.starts, this.length)

@@ -1,4 +1,4 @@
-import { isAscii, isUtf8 } from 'node:buffer'
+import { isUtf8 } from 'node:buffer'
 import { numbersFor } from '../../lib/lines/chunk-pool.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
@@ -22,11 +22,9 @@ export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int
   return copy
 }
 
-/** Which text the lines are, as a whole. */
-export function textKind({ chunk, length, starts, ends }: Lines): 'ascii' | 'utf8' | 'invalid' {
-  if (length === 0) return 'ascii'
-  const bytes = chunk.subarray(starts[0]!, ends[length - 1]!)
-  return isAscii(bytes) ? 'ascii' : isUtf8(bytes) ? 'utf8' : 'invalid'
+/** Whether the lines are UTF-8, all of them. */
+export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
+  return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))
 }
 
 /** Copies the lines with their line ends, one after the other, into memory of their size. */

@@ -314,10 +314,6 @@ t.test('what a line is, is found out once and only when asked', async t => {
   t.equal(batch.scan(), 3, 'lines that are no objects')
   const seen = SCANNED | 1
   t.same([...batch.flags], [seen | DECODED, seen, seen, seen | DECODED | INVALID, seen | DECODED, seen | INVALID])
-  t.notOk(batch.ascii)
-  t.ok(batchOf(['{"a":1}', 'text']).ascii)
-  t.notOk(batchOf(['é']).ascii)
-  t.ok(batchOf([]).ascii)
 
   const text = batchOf(['{"a":1}', Buffer.from([0xff])], { decode: 'text' })
   t.equal(text.scan(), 0, 'text is not expected to be JSON')
