@@ -6,7 +6,6 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../../engine/config/parse-options.js'
-import { type Clock, systemClock } from '../../../lib/time.js'
 import { endWith } from '../../../net/http/server/respond.js'
 import { type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
 import type { ConnectionLimits } from '../../../net/limits.js'
@@ -32,7 +31,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly counts?: RequestCounts
   /** Whether to log each request. */
   readonly requestLog?: boolean
-  readonly clock?: Clock
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
   /** Limits the connections. */
@@ -47,7 +45,7 @@ const LONGEST_PARAM = 100
 /** Builds the app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
-  const sender = new Sender(log, counts, options.clock ?? systemClock, options.requestLog)
+  const sender = new Sender(log, counts, options.requestLog)
   const app = create(options, sender)
   app.decorateRequest('principal', undefined)
   app.decorateRequest('began', 0)

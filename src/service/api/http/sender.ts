@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { errorCode, errorFields } from '../../../core/errors.js'
-import type { Clock } from '../../../lib/time.js'
+import { systemClock } from '../../../lib/time.js'
 import { Gone, Refusal } from '../../../net/http/server/refusal.js'
 import { headerText, readPast } from '../../../net/http/server/respond.js'
 import type { Page } from '../domain/documents.js'
@@ -17,7 +17,7 @@ import { Unread } from './unread.js'
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal | undefined
-    /** When it arrived, on the clock of the sender. */
+    /** When it arrived, on the monotonic clock. */
     began: number
     /** The path as declared in the route. */
     route: string
@@ -32,18 +32,16 @@ const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not
 export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
-  readonly #clock: Clock
   readonly #requestLevel: 'info' | 'debug'
   /** The same page object always has the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unread = new Unread()
   #closing = false
 
-  constructor(log: Logger, counts: RequestCounts, clock: Clock, logRequests = false) {
+  constructor(log: Logger, counts: RequestCounts, logRequests = false) {
     this.#requestLevel = logRequests ? 'info' : 'debug'
     this.#log = log
     this.#counts = counts
-    this.#clock = clock
   }
 
   /** From now on, each response ends its connection: idle connections would prevent the server from stopping. */
@@ -52,7 +50,7 @@ export class Sender {
   }
 
   begin(request: FastifyRequest): void {
-    request.began = this.#clock.now()
+    request.began = systemClock.now()
   }
 
   /** `usual` is the status unless the handler sets one. */
@@ -123,7 +121,7 @@ export class Sender {
 
   #count(request: FastifyRequest, status: number, principal: Principal | undefined): void {
     const { method, route } = request
-    const ms = this.#clock.now() - request.began
+    const ms = systemClock.now() - request.began
     this.#counts.add(method, route, status, ms)
     if (!this.#log.isLevelEnabled(this.#requestLevel)) return
     const fields = {
