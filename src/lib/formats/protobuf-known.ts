@@ -1,6 +1,6 @@
 import { type MessageType, TYPE } from './protobuf-descriptor.js'
 import type { ProtobufJson } from './protobuf-json.js'
-import { BYTES, broken, MOST_LEVELS, VARINT, WireReader } from './protobuf-wire.js'
+import { BYTES, broken, MOST_LEVELS, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
 /** Writes the message that the reader is of as JSON. */
@@ -95,11 +95,6 @@ export const KNOWN: ReadonlyMap<string, Known> = new Map(
     Value: otherwise('null'),
     FieldMask: fieldMask,
     Any: any,
-    ...Object.fromEntries(
-      ['Double', 'Float', 'Int64', 'UInt64', 'Int32', 'UInt32', 'Bool', 'String', 'Bytes'].map(name => [
-        `${name}Value`,
-        wrapper,
-      ]),
-    ),
+    ...Object.fromEntries(WRAPPERS.map(name => [name, wrapper])),
   }).map(([name, known]) => [`google.protobuf.${name}`, known]),
 )

@@ -10,6 +10,12 @@ const MOST_VARINT_BYTES = 10
 /** Groups in groups; the same as messages in messages. */
 export const MOST_LEVELS = 100
 
+/** The types of Google whose messages have one value. */
+export const WRAPPERS: readonly string[] = [
+  ...['DoubleValue', 'FloatValue', 'Int64Value', 'UInt64Value', 'Int32Value', 'UInt32Value'],
+  ...['BoolValue', 'StringValue', 'BytesValue'],
+]
+
 /** The bytes are no message of the type. */
 export class NotProtobuf extends Error {}
 const BROKEN = new NotProtobuf('not a message')

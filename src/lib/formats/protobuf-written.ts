@@ -1,7 +1,7 @@
 import { tokenText } from './json-token.js'
 import type { MessageType } from './protobuf-descriptor.js'
 import { highOf, lowOf } from './protobuf-output.js'
-import { VARINT } from './protobuf-wire.js'
+import { VARINT, WRAPPERS } from './protobuf-wire.js'
 import type { ProtobufWriter } from './protobuf-write.js'
 import { TIME_FORMATS } from './time-formats.js'
 import { TimeZone } from './time-zone.js'
@@ -94,11 +94,6 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     FieldMask: fieldMask,
     // Its type is not that of the field.
     Any: () => false,
-    ...Object.fromEntries(
-      ['Double', 'Float', 'Int64', 'UInt64', 'Int32', 'UInt32', 'Bool', 'String', 'Bytes'].map(name => [
-        `${name}Value`,
-        only,
-      ]),
-    ),
+    ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),
 )
