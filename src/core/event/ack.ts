@@ -28,7 +28,7 @@ export class Ack {
   readonly #onErrored: (() => void) | undefined
 
   /**
-   * `onShrink` receives the number of bytes of memory that the batch released before it settled; negative: took.
+   * `onShrink` receives the number of bytes of memory that the batch released before it settled.
    * `onErrored` is called when the first holder settles it as `errored`; others may still hold it.
    */
   constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void, onErrored?: () => void) {
@@ -52,10 +52,10 @@ export class Ack {
     return this.#holders === holders
   }
 
-  /** Adds a holder for each further copy. */
-  fork(copies = 1): void {
+  /** Adds a holder for a further copy. */
+  fork(): void {
     if (this.#holders === 0) throw new Error('a settled batch was forked')
-    this.#holders += copies
+    this.#holders++
   }
 
   /** `from`, `to`: if it is errored, the range of the batch as it was sent that contains the events to be read again. */
@@ -85,11 +85,6 @@ export class Ack {
   shrink(bytes: number): void {
     this.#release()
     this.#onShrink?.(bytes)
-  }
-
-  /** Reports that so many bytes besides the chunk, such as a copy of the lines, are held until the batch is settled. */
-  grow(bytes: number): void {
-    this.#onShrink?.(-bytes)
   }
 
   #release(): void {

@@ -16,7 +16,7 @@ t.test('the worst status of all holders, told once, when the last has settled', 
   for (const [statuses, told] of cases) {
     const seen: AckStatus[] = []
     const ack = new Ack(status => seen.push(status))
-    if (statuses.length > 1) ack.fork(statuses.length - 1)
+    for (let more = 1; more < statuses.length; more++) ack.fork()
     for (const [i, status] of statuses.entries()) {
       t.same(seen, [], `nothing told before holder ${i} of ${statuses.join(', ')}`)
       t.equal(ack.sole, i === statuses.length - 1)
@@ -77,7 +77,7 @@ t.test('the source reads again from the first event that any holder gave back', 
   for (const [settled, told, why] of cases) {
     let before: number | undefined
     const ack = new Ack((_, bytes) => (before = bytes))
-    if (settled.length > 1) ack.fork(settled.length - 1)
+    for (let more = 1; more < settled.length; more++) ack.fork()
     for (const [status, bytes] of settled) ack.settle(status, bytes)
     t.equal(before, told, why)
   }
