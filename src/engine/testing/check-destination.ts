@@ -44,7 +44,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /**
  * Holds a destination to its contract: acknowledgements, order, retries, an end in the middle and a reload. Its events
- * have `.message` with `event-N`. Resolves with what does not hold; nothing: it conforms.
+ * have `.message` with `event-N.`, so that the number ends there, whatever follows. Resolves with what does not hold; nothing: it conforms.
  */
 export async function checkDestination(definition: DestinationDefinition, open: Open): Promise<string[]> {
   const all: string[] = []
@@ -117,7 +117,7 @@ class Opened {
   }
 
   async #put(delivery: Delivery, events: number): Promise<void> {
-    const lines = numbers(this.#count, (this.#count += events)).map(n => `{"message":"event-${n}"}`)
+    const lines = numbers(this.#count, (this.#count += events)).map(n => `{"message":"event-${n}."}`)
     const said: AckStatus[] = []
     this.settled.push(said)
     const batch = batchOf(lines, { wanted: this.#wanted, onSettled: status => void said.push(status) })

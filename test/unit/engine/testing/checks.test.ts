@@ -169,6 +169,26 @@ t.test('a destination may deliver before it can be seen, and may have no start a
   t.same(await checkDestination(later, open), [])
 })
 
+t.test('a destination may write nothing between two events but the length of the next', async t => {
+  let text = ''
+  const counted = defineDestination({
+    ...about,
+    type: 'counted',
+    examples: [{ title: 'One', yaml: '' }],
+    create: (): Destination => ({
+      async write(request) {
+        const all = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i).message))
+        for (const message of all) text += `${String(message).length} ${message}`
+      },
+    }),
+  })
+  const open = () => {
+    text = ''
+    return { options: {}, arrived: () => text }
+  }
+  t.same(await checkDestination(counted, open), [])
+})
+
 t.test('a codec whose scan and fields disagree', async t => {
   class Two extends Codec {
     scan(b: Buffer, start: number, end: number): boolean {
