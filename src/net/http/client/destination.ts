@@ -19,7 +19,10 @@ interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destina
   format(options: z.output<S>, context: ComponentContext): RequestFormat
 }
 
-/** Declares a destination that sends over HTTP by its options and its request format. The rest is in HttpDestination. */
+/**
+ * Declares a destination that sends over HTTP by its options and its request format. The rest is in HttpDestination.
+ * `usesFields` names the fields of its own options; those of `clientOptions` are added.
+ */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({
   format,
   ...definition
@@ -37,15 +40,15 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
         try {
           const { place } = heads.of(heads.partitionOf?.(batch, 0))
           const findings = [{ text: place + compressed }]
-          return { outcome: 'delivered', findings, bytes: written(requests.encode([batch])) }
+          return { outcome: 'delivered', findings, bytes: written(heads.encode([batch])) }
         } catch (error) {
           if (!(error instanceof DeliveryError)) throw error
           return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
         }
       }
     },
-    usesFields: options => fieldsOf(clientOptionsOf(options)),
     ...definition,
+    usesFields: options => [...fieldsOf(clientOptionsOf(options)), ...(definition.usesFields?.(options) ?? [])],
     create: async (options, context) => {
       const { HttpDestination } = await import('./http-destination.js')
       return new HttpDestination(clientOptionsOf(options), format(options, context), context)

@@ -18,11 +18,14 @@ export interface RequestFormat {
   readonly contentType: string
   /** Additional headers of every request. Those that are templates divide events as `url` does. */
   readonly headers?: Readonly<Record<string, string | Template>>
+  /** Texts that the body has once for all events, such as labels. They divide events as `url` does. */
+  readonly texts?: Readonly<Record<string, Template>>
   /**
    * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
-   * may be slices of the chunks of the batches; the client keeps these until the last attempt is over.
+   * may be slices of the chunks of the batches; the client keeps these until the last attempt is over. `texts`: the
+   * values of `texts` for these events.
    */
-  encode(request: readonly EventBatch[]): Encoded
+  encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
   /** How many events of a request a response can distinguish; 0: none. If missing, all of them. */

@@ -1,3 +1,4 @@
+import type { Encoded } from '../../../core/codecs/encode.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
@@ -29,13 +30,16 @@ export interface Head {
   readonly headers: Headers
   /** Of the options; they replace all others. */
   readonly ownHeaders: Headers
+  /** Of the body. */
+  readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL and the headers of requests: the same for all events, or for those of a partition. */
+/** The URL, the headers and the texts of requests: the same for all events, or for those of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  readonly #names: { readonly own: boolean; readonly name: string }[] = []
+  /** Of the texts after the URL. */
+  readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   /** Headers that are the same for all events. */
   readonly constant: { readonly headers: Headers; readonly ownHeaders: Headers }
@@ -57,13 +61,17 @@ export class RequestHeads {
         const template = typeof value === 'string' && !own ? { text: value, parts: [value] } : asTemplate(value)
         if (isConstant(template)) constant[name] = template.parts.join('')
         else {
-          this.#names.push({ own, name })
+          this.#names.push({ place: own ? 'ownHeaders' : 'headers', name })
           texts.push({ option: own ? `headers.${option}` : option, template, encode: headerText })
         }
       }
       return constant
     }
     this.constant = { headers: split(format.headers ?? {}, false), ownHeaders: split(headers, true) }
+    for (const [option, template] of Object.entries(format.texts ?? {})) {
+      this.#names.push({ place: 'texts', name: option })
+      texts.push({ option, template })
+    }
     this.#texts = new RequestTexts(texts, field)
     if (!this.#texts.areConstant) this.partitionOf = (batch, i) => this.#texts.partitionOf(batch, i)
   }
@@ -73,13 +81,17 @@ export class RequestHeads {
     let head = this.#kept.get(partition)
     if (head) return head
     const [url = '', ...values] = this.#texts.of(partition)
-    const headers = { ...this.constant.headers }
-    const ownHeaders = { ...this.constant.ownHeaders }
-    for (const [i, { own, name }] of this.#names.entries()) (own ? ownHeaders : headers)[name] = values[i]!
-    const place = `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`
-    head = { address: addressOf(url), place, headers, ownHeaders }
+    const { headers, ownHeaders } = this.constant
+    const named = { headers: { ...headers }, ownHeaders: { ...ownHeaders }, texts: {} as Record<string, string> }
+    for (const [i, { place, name }] of this.#names.entries()) named[place][name] = values[i]!
+    head = { address: addressOf(url), place: `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`, ...named }
     this.#kept.set(partition, head)
     return head
+  }
+
+  /** The body of a request, with the texts of its first event, which all of them share. */
+  encode(request: readonly EventBatch[]): Encoded {
+    return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
 }
 

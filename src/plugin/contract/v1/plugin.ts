@@ -139,6 +139,7 @@ export {
   output,
   type Plan,
 } from '../../../core/processor.js'
+export { type Template, template } from '../../../core/template.js'
 export { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
 export { FieldName, type FieldSink } from '../../../lib/formats/field-sink.js'
 export type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'

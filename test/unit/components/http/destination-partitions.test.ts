@@ -4,6 +4,13 @@ import t from 'tap'
 import { http } from '../../../../src/components/http/destination.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { checkDestination } from '../../../../src/engine/testing/check-destination.js'
+import {
+  clientOptions,
+  defineHttpDestination,
+  type Template,
+  template,
+  z,
+} from '../../../../src/plugin/contract/v1/plugin.js'
 import { batchesOf } from '../../../support/batches.js'
 import { deliver, json, make, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
@@ -156,3 +163,57 @@ t.test('explain names the URL of an event, or why it has none', async t => {
     ],
   )
 })
+
+t.test('a format may have texts in the body that divide events as the URL does', async t => {
+  const labelled = defineHttpDestination({
+    contract: 1,
+    type: 'labelled',
+    summary: 'Events below their labels.',
+    options: z.strictObject({ ...clientOptions, labels: z.record(z.string(), template()) }),
+    usesFields: ({ labels }) => Object.values(labels).map(({ parts }) => ({ option: 'labels', path: fieldIn(parts) })),
+    examples: [{ title: 'x', yaml: 'url: http://h\nlabels: { app: x }\n' }],
+    format: ({ url, labels }) => ({
+      url,
+      contentType: 'application/json',
+      texts: labels,
+      encode(request, texts) {
+        const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
+        const body = Buffer.from(JSON.stringify({ texts, events }))
+        return { parts: [body], bytes: body.length }
+      },
+    }),
+  })
+  const open = async () => {
+    const to = await receiver(t)
+    const arrived = () => to.requests.flatMap(({ status = 0, body }) => (status < 300 ? [body] : [])).join('')
+    return { to, options: { url: to.url('/${.level:-none}'), labels: { app: '${.app:-none}', job: 'a "b"' } }, arrived }
+  }
+  t.same(await checkDestination(labelled, open), [])
+  const { to, options } = await open()
+  const made = await make(options, labelled)
+  const { delivery, end } = deliver(testFolder(t), made, { batch: { max_wait: '5ms' } })
+  await delivery.start()
+  const events = Array.from({ length: 40 }, (_, n) => ({ n, ...(n % 2 && { app: 'é' }), level: 'xy'[(n >> 1) % 2] }))
+  delivery.write(batchesOf(lines(events), json)[0]!)
+  t.same(await end(), { events: 0, bytes: 0 })
+  t.equal(to.requests.length, 4)
+  for (const { path, body } of to.requests) {
+    const { texts, events } = JSON.parse(body) as { texts: object; events: { app?: string; level: string }[] }
+    t.equal(events.length, 10)
+    for (const { app = 'none', level } of events) t.same([path, texts], [`/${level}`, { app, job: 'a "b"' }])
+  }
+  const parsed = labelled.options.parse({ ...options, labels: { app: '${.app}' } })
+  t.same(
+    labelled.usesFields!(parsed).map(({ option, path }) => [option, path.text]),
+    [
+      ['url', '.level'],
+      ['labels', '.app'],
+    ],
+  )
+  const explain = labelled.explain!(parsed, made.context)
+  const batch = batchesOf(lines([{ app: 'x' }, {}]), json)[0]!
+  t.match(explain(batch.fork(0, 1)).bytes?.toString(), /^\{"texts":\{"app":"x"\}/)
+  t.match(explain(batch.fork(1, 2)), { outcome: 'discarded', reason: 'partition' })
+})
+
+const fieldIn = (parts: Template['parts']) => parts.flatMap(part => (typeof part === 'string' ? [] : [part.path]))[0]!
