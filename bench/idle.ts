@@ -31,12 +31,10 @@ export async function measureWatching(files: number, active: number, seconds: nu
   mkdirSync(logs)
   const path = (i: number) => join(logs, `app-${i}.log`)
   for (let i = 0; i < files; i++) writeFileSync(path(i), `the first line of file ${i}\n`)
-  const daemon = new RunningDaemon(
-    folder,
-    `sources: { logs: { type: file, include: [${JSON.stringify(join(logs, '*.log'))}] } }
+  const config = `sources: { logs: { type: file, include: [${JSON.stringify(join(logs, '*.log'))}] } }
 destinations: { nowhere: { type: blackhole, inputs: [logs] } }
-`,
-  )
+`
+  const daemon = new RunningDaemon(folder, config)
   try {
     const sent = (events: number) =>
       daemon.until('sluice_component_sent_events_total', { component_id: 'nowhere' }, events, START_MS)

@@ -57,14 +57,12 @@ async function ship(
   const config = join(folder, 'sluice.yaml')
   const state = join(folder, 'state')
   rmSync(state, { recursive: true, force: true })
-  writeFileSync(
-    config,
-    `data_dir: ${JSON.stringify(state)}
+  const text = `data_dir: ${JSON.stringify(state)}
 metrics: { listen: 127.0.0.1:0 }
 sources:
   lines: ${source}
-${rest}`,
-  )
+${rest}`
+  writeFileSync(config, text)
   const measured = await measure([...RUN, config], during)
   const totals = JSON.parse(measured.stderr.trimEnd().split('\n').at(-1)!)
   expect('lines received', totals.received, input.lines)

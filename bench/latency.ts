@@ -48,17 +48,15 @@ async function measure(folder: string, rate: number, seconds: number, maxWait: s
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const log = openSync(join(folder, 'app.log'), 'a')
-  const daemon = new RunningDaemon(
-    folder,
-    `sources: { lines: { type: file, include: [${JSON.stringify(join(folder, 'app.log'))}], decode: json } }
+  const config = `sources: { lines: { type: file, include: [${JSON.stringify(join(folder, 'app.log'))}], decode: json } }
 destinations:
   upstream:
     type: http
     inputs: [lines]
     url: http://127.0.0.1:${(server.address() as AddressInfo).port}/
     batch: { max_wait: ${maxWait} }
-`,
-  )
+`
+  const daemon = new RunningDaemon(folder, config)
   try {
     await daemon.url()
     const began = performance.now()

@@ -104,9 +104,7 @@ async function main(): Promise<number> {
 function startDaemon(folder: string, port: number): RunningDaemon {
   mkdirSync(join(folder, 'logs'))
   writeFileSync(join(folder, 'key'), 'soak-key\n', { mode: 0o600 })
-  return new RunningDaemon(
-    folder,
-    `sources:
+  const config = `sources:
   logs: { type: file, include: [${JSON.stringify(join(folder, 'logs', '*.log'))}], decode: json }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1000000, window: 1s, key_field: .app }
@@ -118,8 +116,8 @@ destinations:
     auth: { key_file: ${JSON.stringify(join(folder, 'key'))} }
     max_in_flight: 1
     retry: { initial: 200ms, max: 2s }
-`,
-  )
+`
+  return new RunningDaemon(folder, config)
 }
 
 async function run(folder: string, receiver: Receiver, daemon: RunningDaemon, seconds: number, perTick: number) {

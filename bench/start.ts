@@ -84,13 +84,10 @@ function run(config: string, pipes: boolean): ChildProcess {
 }
 
 function pipes(work: string): Start {
-  const config = configured(
-    work,
-    'pipes',
-    `sources: { in: { type: stdin } }
+  const yaml = `sources: { in: { type: stdin } }
 destinations: { out: { type: stdout, inputs: [in] } }
-`,
-  )
+`
+  const config = configured(work, 'pipes', yaml)
   return async () => {
     const began = performance.now()
     const child = run(config, true)
@@ -105,13 +102,10 @@ destinations: { out: { type: stdout, inputs: [in] } }
 /** From the second run on, with a saved position and an output that exists, as after a restart. */
 function files(work: string): Start {
   const [input, output] = [join(work, 'in.log'), join(work, 'out.log')]
-  const config = configured(
-    work,
-    'files',
-    `sources: { in: { type: file, include: [${JSON.stringify(input)}] } }
+  const yaml = `sources: { in: { type: file, include: [${JSON.stringify(input)}] } }
 destinations: { out: { type: file, inputs: [in], path: ${JSON.stringify(output)} } }
-`,
-  )
+`
+  const config = configured(work, 'files', yaml)
   const size = () => statSync(output, { throwIfNoEntry: false })?.size ?? 0
   return async () => {
     appendFileSync(input, 'one more line\n')

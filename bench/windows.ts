@@ -41,13 +41,11 @@ const TIMES = [
 function simulated(options: object, folder: string): boolean[] {
   const config = join(folder, 'sluice.yaml')
   const throttle = { type: 'throttle', inputs: ['in'], limit: LIMIT, window: `${WINDOW_MS}ms`, ...options }
-  writeFileSync(
-    config,
-    `sources: { in: { type: stdin, decode: json } }
+  const text = `sources: { in: { type: stdin, decode: json } }
 processors: { limit: ${JSON.stringify(throttle)} }
 destinations: { out: { type: blackhole, inputs: [limit] } }
-`,
-  )
+`
+  writeFileSync(config, text)
   return decisions(config, 'limit', '.t', TIMES.map(time => `{"t":${START + time}}\n`).join(''))
 }
 

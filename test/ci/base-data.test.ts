@@ -183,14 +183,12 @@ t.test('a cached revision of base runs while the service is away', async t => {
   await client.pipelines.publish(id)
   writeFileSync(join(folder, 'key'), key, { mode: 0o600 })
   const local = join(folder, 'local.yaml')
-  writeFileSync(
-    local,
-    `data_dir: state
+  const text = `data_dir: state
 metrics: false
 sources: { app: { type: file, include: [app.log], scan_interval: 50ms } }
 managed: { allow_files: [${out}] }
-`,
-  )
+`
+  writeFileSync(local, text)
   const args = ['run', '--pipeline', `${service.url}/v3/pipeline/${id}`, '--key-file', 'key', '--config', local]
   const before = await started(t, args, folder, base)
   await until('the first lines', () => read(out).length === 1000)

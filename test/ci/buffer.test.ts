@@ -70,16 +70,13 @@ t.test('one dead destination stops nobody: with a buffer of its own, not even it
   }
   const [dead, alive] = [await startCounter(t), await startCounter(t)]
   dead.status = 503
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { log: { type: file, include: [in.log], decode: json } }
 destinations:
   dead: { type: http, inputs: [log], url: "${dead.url}", ${RETRY}, ${DISK} }
   alive: { type: http, inputs: [log], url: "${alive.url}" }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const apart = await daemon.scrapedUntil(scrape => scrape.events('alive').sent === LINES)
   apart.conserves(t, 'while one is down')
   t.equal(apart.events('dead').sent, 0)
@@ -101,16 +98,13 @@ t.test('without a buffer it holds its own sources, and nothing else', async t =>
   const [dead, alive] = [await startCounter(t), await startCounter(t)]
   dead.status = 503
   const folder = testFolder(t, { 'a.log': text(0, 5000), 'b.log': text(5000, 10_000) })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { a: { type: file, include: [a.log], decode: json }, b: { type: file, include: [b.log], decode: json } }
 destinations:
   dead: { type: http, inputs: [a], url: "${dead.url}", ${RETRY} }
   alive: { type: http, inputs: [b], url: "${alive.url}" }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   ;(await daemon.scrapedUntil(scrape => scrape.events('alive').sent === 5000)).conserves(t)
   appendFileSync(join(folder, 'b.log'), text(10_000, 10_100))
   await daemon.scrapedUntil(scrape => scrape.events('alive').sent === 5100)
@@ -315,14 +309,11 @@ t.test('dead letters are sent again, beside the daemon that writes them', async 
   t.teardown(() => receiver.close())
   receiver.otherwise = ({ body }) => (body.includes('"bad"') ? 422 : 200)
   const folder = testFolder(t)
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { in: { type: stdin, decode: json } }
 destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch: { max_events: 1 }, max_in_flight: 1 } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const events = ['{"n":1}', '{"n":2,"bad":1.0}', '{"n":3,"bad":2.0}', '{"n":4}']
   daemon.child.stdin!.write(`${events.join('\n')}\n`)
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total') === 2)
@@ -366,16 +357,14 @@ t.test('dead letters are reported after a restart, by commands that work, until 
   writeFileSync(orphaned, letter(3))
   mkdirSync(join(folder, 'state/checkpoints'))
   writeFileSync(join(folder, 'state/checkpoints/removed.json'), '{}')
-  writeFileSync(
-    join(folder, 'sluice.yaml'),
-    `data_dir: state
+  const yaml = `data_dir: state
 metrics: false
 sources: { in: { type: stdin, decode: json } }
 destinations:
   up: { type: http, inputs: [in], url: "${receiver.url()}" }
   other: { type: http, inputs: [in], url: "${receiver.url()}" }
-`,
-  )
+`
+  writeFileSync(join(folder, 'sluice.yaml'), yaml)
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
   const call = (args: readonly string[], cwd: string, env = {}) => command(args, { cwd, env })

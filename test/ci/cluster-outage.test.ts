@@ -86,9 +86,7 @@ t.test('validate, test, explain and simulate ask no server', async t => {
   const server = await counting(t)
   const folder = testFolder(t, { 'in.log': '{"app":"a","ts":"2026-01-01T00:00:00Z"}\n'.repeat(5) })
   const config = join(folder, 'sluice.yaml')
-  writeFileSync(
-    config,
-    `
+  const text = `
 sources: { in: { type: file, include: [${folder}/in.log], decode: json } }
 processors:
   shared:
@@ -105,8 +103,8 @@ tests:
   - name: two in a second
     steps: [{ into: in, events: [{ app: a }, { app: a }, { app: a }, { app: b }] }, { at: 1s, into: in, events: [{ app: a }] }]
     expect: { shared: 4, shared.discarded: 1 }
-`,
-  )
+`
+  writeFileSync(config, text)
   const validated = await done('validate', config)
   t.equal(validated.code, 0, validated.stderr)
   const tested = await done('test', config)

@@ -95,14 +95,11 @@ class Rotating {
 }
 
 function start(t: Test, folder: string, pattern: string): Promise<Daemon> {
-  return startDaemon(
-    t,
-    folder,
-    `
+  const yaml = `
 sources: { log: { type: file, include: ['${pattern}'], exclude: ['*.gz'], rotate_wait: 500ms, scan_interval: 200ms } }
 destinations: { copy: { type: file, inputs: [log], path: out.log, batch: { max_events: 200, max_wait: 20ms } } }
-`,
-  )
+`
+  return startDaemon(t, folder, yaml)
 }
 
 /** Appends, rotates, ends and kills at random. What a copy still has must arrive, and again only after a kill. */

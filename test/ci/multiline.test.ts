@@ -45,10 +45,7 @@ const MESSAGES = LOG.map(event => event.replace(/\r?\n$/, ''))
 
 t.test('stack traces of four languages, from stdin and from a file, as JSON and byte for byte', async t => {
   const folder = testFolder(t, { 'app.log': LOG.join('') })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources:
   in: { type: stdin, multiline: { preset: [java, python, go, node] } }
   log: { type: file, include: [app.log], follow: false, multiline: { preset: [java, python, go, node], timeout: 1h } }
@@ -57,8 +54,8 @@ destinations:
   in_raw: { type: file, inputs: [in], path: in.raw, encoding: raw }
   log_json: { type: file, inputs: [log], path: log.ndjson, encoding: json }
   log_raw: { type: file, inputs: [log], path: log.raw, encoding: raw }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const input = Buffer.from(LOG.join(''))
   for (let at = 0; at < input.length; at += 97) {
     daemon.child.stdin!.write(input.subarray(at, at + 97))
@@ -333,10 +330,7 @@ destinations:
 t.test('values that do not fit the definition are counted, and logged once without what they are', async t => {
   const folder = testFolder(t, { 'in.ndjson': '' })
   writeFileSync(join(folder, 'all.binpb'), Buffer.from(descriptor, 'base64'))
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { in: { type: file, include: [in.ndjson], decode: json } }
 destinations:
   out:
@@ -344,8 +338,8 @@ destinations:
     inputs: [in]
     path: out.binpb
     encoding: { codec: protobuf, descriptor_file: all.binpb, message: acme.logs.All }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   appendFileSync(join(folder, 'in.ndjson'), '{"i32":"secret","b":true}\n{"i32":1,"b":5}\n{"i32":2}\n')
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_left_out_values_total') === 2)
   const told = daemon.logs().filter(({ code }) => code === 'SLUICE_VALUE_LEFT_OUT')

@@ -27,14 +27,11 @@ t.test('logger sends syslog over TCP, as it is asked to', async t => {
   const logger = needs(t, 'logger')
   if (!logger) return
   const folder = testFolder(t)
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { syslog: { type: tcp, listen: 127.0.0.1:0, decode: syslog } }
 destinations: { out: { type: file, inputs: [syslog], path: out.ndjson, encoding: json } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const port = await portOf(daemon, 'syslog')
   const out = join(folder, 'out.ndjson')
   const cases: [args: string[], fields: Record<string, unknown>][] = [
@@ -226,10 +223,7 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
 /** One daemon that tails a file and sends it to another one. */
 async function startSender(t: Test, folder: string, port: number): Promise<Daemon> {
   mkdirSync(folder, { recursive: true })
-  return await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { log: { type: file, include: [in.log], decode: json } }
 destinations:
   up:
@@ -241,8 +235,8 @@ destinations:
     compression: gzip
     batch: { max_events: 100, max_wait: 10ms }
     retry: { initial: 20ms, max: 100ms }
-`,
-  )
+`
+  return await startDaemon(t, folder, config)
 }
 
 t.test(
@@ -348,18 +342,15 @@ t.test('files and standard input can be syslog too', async t => {
   const folder = testFolder(t, {
     'syslog.log': `Nov 20 08:14:26 h sshd[9]: from a file\n${year}-11-20T08:14:26+01:00 h cron: new style\nnone\n`,
   })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources:
   log: { type: file, include: [syslog.log], decode: syslog }
   in: { type: stdin, decode: syslog }
 processors:
   not_cron: { type: filter, inputs: [log, in], condition: "if (NOT (.app equal 'cron'))" }
 destinations: { out: { type: file, inputs: [not_cron], path: out.ndjson, encoding: json } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   daemon.child.stdin?.end('<11>app: from standard input\n')
   const out = join(folder, 'out.ndjson')
   await until('three lines', () => linesOf(out).length === 3)
@@ -375,14 +366,11 @@ destinations: { out: { type: file, inputs: [not_cron], path: out.ndjson, encodin
 
 t.test('HTTP while the daemon ends: what got 202 is there, and what is not there got none', async t => {
   const folder = testFolder(t)
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { web: { type: http, listen: 127.0.0.1:0 } }
 destinations: { out: { type: file, inputs: [web], path: out.log, encoding: raw } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const port = await portOf(daemon, 'web')
   const accepted: number[] = []
   const refused: number[] = []

@@ -133,13 +133,11 @@ t.test('a grid says of each limit what a simulation of that limit alone says, wh
     'window_mode: gcra, over_limit: { pass_one_in: 3 }',
     'over_limit: { wait: 1s }, limits: [{ key: app-0, limit: 2 }]',
   ]) {
-    writeFileSync(
-      config,
-      `sources: { in: { type: stdin, decode: json } }
+    const text = `sources: { in: { type: stdin, decode: json } }
 processors: { it: { type: throttle, inputs: [in], limit: 1, window: 2s, key_field: .app, ${throttle}, exclude: "if (.level equal 'error')" } }
 destinations: { out: { type: blackhole, inputs: [it] } }
-`,
-    )
+`
+    writeFileSync(config, text)
     const input = linesOf(swapped)
     const grid = await json([config, '--limit=1,8,2', '--window=700ms,4s'], input)
     t.equal(grid.excluded, swapped.filter(({ level }) => level === 'error').length)
@@ -158,13 +156,11 @@ t.test(
     const all = events(1200, 0.08, 9)
     const config = join(testFolder(t), 'sluice.yaml')
     const simulated = async (options: string) => {
-      writeFileSync(
-        config,
-        `sources: { in: { type: stdin, decode: json } }
+      const text = `sources: { in: { type: stdin, decode: json } }
 processors: { it: { type: throttle, inputs: [in], limit: 3, window: 2s, key_field: .app, ${options} } }
 destinations: { out: { type: blackhole, inputs: [it] } }
-`,
-      )
+`
+      writeFileSync(config, text)
       const { code, stdout, stderr } = await callSimulate([config, '--decisions', '--time=.t'], linesOf(all))
       t.equal(code, 0, stderr)
       return { summary: stderr, passes: stdout.split('\n').flatMap(line => (line ? [line.includes('"pass"')] : [])) }
@@ -244,15 +240,13 @@ t.test('a throttle before the simulated one passes what it would pass in the dae
     ['over_limit: discard', 2],
     ['over_limit: mark, key_field: .t, max_keys: 1, on_max_keys: discard', 1],
   ] as const) {
-    writeFileSync(
-      config,
-      `sources: { in: { type: stdin, decode: json } }
+    const text = `sources: { in: { type: stdin, decode: json } }
 processors:
   first: { type: throttle, inputs: [in], limit: 2, window: 1s, ${options} }
   second: { type: throttle, inputs: [first], limit: 100, window: 1s }
 destinations: { out: { type: blackhole, inputs: [second] } }
-`,
-    )
+`
+    writeFileSync(config, text)
     t.equal((await json([config, '--component=second'], linesOf(all))).events, reach, options)
   }
 })
@@ -443,13 +437,11 @@ t.test('gzip files, of several members, beside others; the first operand may be 
   const all = events(600, 0.1, 6)
   const dir = testFolder(t)
   const path = (name: string) => join(dir, name)
-  writeFileSync(
-    path('sluice.yaml'),
-    `sources: { in: { type: file, include: [/none], decode: json } }
+  const text = `sources: { in: { type: file, include: [/none], decode: json } }
 processors: { it: { type: throttle, inputs: [in], limit: 2, window: 1s, key_field: .app, time_field: .t } }
 destinations: { out: { type: blackhole, inputs: [it] } }
-`,
-  )
+`
+  writeFileSync(path('sluice.yaml'), text)
   const members = [all.slice(0, 200), all.slice(200, 400)].map(part => gzipSync(linesOf(part)))
   writeFileSync(path('a.gz'), Buffer.concat(members))
   writeFileSync(path('b'), linesOf(all.slice(400)))
@@ -482,13 +474,11 @@ t.test('what a daemon does beyond deciding is named; rules and limits of bytes d
   const config = join(dir, 'sluice.yaml')
   const all = events(900, 0.05, 8)
   const simulated = async (options: string, args: readonly string[] = []) => {
-    writeFileSync(
-      config,
-      `sources: { in: { type: stdin, decode: json } }
+    const yaml = `sources: { in: { type: stdin, decode: json } }
 processors: { it: { type: throttle, inputs: [in], window: 1m, key_field: .app, time_field: .t, ${options} } }
 destinations: { out: { type: blackhole, inputs: [it] } }
-`,
-    )
+`
+    writeFileSync(config, yaml)
     const { code, stdout, stderr } = await callSimulate([config, ...args], linesOf(all))
     t.equal(code, 0, stderr)
     return stdout

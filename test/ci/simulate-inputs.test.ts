@@ -17,9 +17,7 @@ t.test('--tap tries throttles on what a throttle of a running daemon gets', asyn
   const log = join(folder, 'app.log')
   const config = join(folder, 'sluice.yaml')
   writeFileSync(log, '')
-  writeFileSync(
-    config,
-    `data_dir: ${folder}/state
+  const text = `data_dir: ${folder}/state
 metrics: false
 shutdown_timeout: 1s
 sources: { app: { type: file, include: [${log}], decode: json } }
@@ -27,8 +25,8 @@ processors:
   wanted: { type: filter, inputs: [app], condition: "if (NOT .app equal 'noise')" }
   lim: { type: throttle, inputs: [wanted], limit: 2, window: 1h, key_field: .app }
 destinations: { out: { type: blackhole, inputs: [lim] } }
-`,
-  )
+`
+  writeFileSync(config, text)
   const daemon = sluice(['run', '--config', config], { cwd: folder })
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
   let n = 0

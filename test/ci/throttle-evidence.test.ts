@@ -105,17 +105,14 @@ destinations:
 
 t.test('a throttle in shadow beside the live one shows what another limit would do, and changes nothing', async t => {
   const folder = testFolder(t, { 'in.log': lines(...times(6, 'a'), ...times(2, 'b')) })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `${SOURCE.replace('{ type: file,', '{ type: file, follow: false,')}processors:
+  const config = `${SOURCE.replace('{ type: file,', '{ type: file, follow: false,')}processors:
   limit_app: { type: throttle, inputs: [app], limit: 4, window: 1 Hours, key_field: .app }
   try_less: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: .app, mode: shadow, summary: { to: discarded }, per_key_metrics: {} }
 destinations:
   out: { type: file, inputs: [limit_app], path: out.log }
   would: { type: file, inputs: [try_less.discarded], path: would.log }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   t.notMatch(daemon.stderr, /nobody reads/)
   const totals = await daemon.ended(t)
   t.match(totals, { received: 8, passed: 6, discarded: { limit_app: { throttled_backlog: 2 } }, undelivered: 0 })
@@ -128,14 +125,11 @@ destinations:
 
 t.test('marked lines go out as JSON, all others byte for byte', async t => {
   const folder = testFolder(t, { 'in.log': '{"app": "a"}\n{"app": "a" }\n{"app" : "b"}\n' })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `${SOURCE.replace('{ type: file,', '{ type: file, follow: false,')}processors:
+  const config = `${SOURCE.replace('{ type: file,', '{ type: file, follow: false,')}processors:
   limit_app: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: .app, over_limit: mark }
 destinations: { out: { type: file, inputs: [limit_app], path: out.log, encoding: raw } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   t.match(await daemon.ended(t), { received: 3, passed: 3, discarded: {} })
   t.equal(
     readFileSync(join(folder, 'out.log'), 'utf8'),
@@ -169,18 +163,15 @@ const ODD_KEYS = [
 t.test('keys of any kind break neither metrics, nor annotated events, nor summaries', async t => {
   const folder = testFolder(t, { 'in.log': '' })
   const evidence = 'annotate: true, summary: { every: 200ms, to: both }, per_key_metrics: { top: 1000 }'
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `${SOURCE.replace('decode: json }', 'decode: json }, text: { type: file, include: [in.log], decode: text }')}processors:
+  const config = `${SOURCE.replace('decode: json }', 'decode: json }, text: { type: file, include: [in.log], decode: text }')}processors:
   limit_app: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: .app, ${evidence} }
   several: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: [.app, .zone], ${evidence} }
   lines: { type: throttle, inputs: [text], limit: 1, window: 1 Hours, key_field: .message, ${evidence} }
 destinations:
   passed: { type: file, inputs: [limit_app, several, lines], path: passed.log }
   held_back: { type: file, inputs: [limit_app.discarded, several.discarded, lines.discarded], path: held-back.log }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const all = ODD_KEYS.map(app => `${JSON.stringify({ app, throttle: 'mine' })}\n`)
   appendFileSync(join(folder, 'in.log'), [...all, ...all, 'no JSON\n', 'no JSON\n', ...all].join(''))
   const events = 3 * all.length + 2

@@ -212,15 +212,13 @@ t.test('persist is refused with a cluster, and a test of a configuration keeps n
   const refused = await command(['validate', '--config', path])
   t.equal(refused.code, 78)
   t.match(refused.stderr + refused.stdout, /processors\.one\.persist: .*has no effect with scope: cluster/)
-  writeFileSync(
-    path,
-    `${configOf({ one: 'limit: 1, window: 1 Hours' })}tests:
+  const text = `${configOf({ one: 'limit: 1, window: 1 Hours' })}tests:
   - name: one of two passes
     steps:
       - { into: app, events: [{ app: a, n: 1 }, { app: a, n: 2 }] }
     expect: { out_one: [{ app: a, n: 1 }] }
-`,
-  )
+`
+  writeFileSync(path, text)
   const tested = await command(['test', '--config', path])
   t.equal(tested.code, 0, tested.stdout + tested.stderr)
   t.notOk(existsSync(join(folder, 'state')))

@@ -277,10 +277,7 @@ async function behind(t: Test): Promise<Scene> {
   symlinkSync('nowhere', join(machine.folder, 'state/checkpoints'))
   const stuck = await receiverFor(t, { hang: 'after_body' })
   stuck.script.push(200, 200)
-  const daemon = await daemonOn(
-    t,
-    machine,
-    `shutdown_timeout: 1s
+  const config = `shutdown_timeout: 1s
 sources:
   app: { type: file, include: [/var/log/app/*.log] }
   other: { type: file, include: [/var/log/other.log] }
@@ -289,8 +286,8 @@ destinations:
   upstream: { type: http, inputs: [app], url: "${stuck.url()}" }
   archive: { type: blackhole, inputs: [app] }
   out: { type: blackhole, inputs: [other, web] }
-`,
-  )
+`
+  const daemon = await daemonOn(t, machine, config)
   return {
     machine,
     cases: {
@@ -325,10 +322,7 @@ async function fullDisks(t: Test): Promise<Scene> {
   fill(path('log/archive/filler'))
   const receiver = await receiverFor(t, 503)
   const retry = 'retry: { initial: 100ms, max: 500ms }'
-  const daemon = await daemonOn(
-    t,
-    machine,
-    `sources:
+  const config = `sources:
   app: { type: file, include: [/var/log/app/*.log] }
   kept: { type: file, include: [/var/log/kept.log] }
   other: { type: file, include: [/var/log/other.log] }
@@ -336,8 +330,8 @@ destinations:
   upstream: { type: http, inputs: [app], url: "${receiver.url()}", ${retry}, batch: { max_wait: 10ms }, buffer: { type: disk, max_bytes: 100MB } }
   archive: { type: file, inputs: [kept], path: /var/log/archive/kept.log, ${retry} }
   out: { type: blackhole, inputs: [other] }
-`,
-  )
+`
+  const daemon = await daemonOn(t, machine, config)
   // Its positions are to be saved again and again.
   keepWriting(machine, path('log/other.log'), 'one\n')
   const unwritable = (value: number) => daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_unwritable') === value)

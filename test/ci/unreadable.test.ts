@@ -206,9 +206,7 @@ destinations:
   await daemon.until(() => lines().includes('near 4'))
   t.notOk(lines().includes('far 3'))
   const other = join(folder, 'other.yaml')
-  writeFileSync(
-    other,
-    `data_dir: ${remote.path}/state
+  const yaml = `data_dir: ${remote.path}/state
 sources: { in: { type: stdin } }
 destinations:
   out:
@@ -217,8 +215,8 @@ destinations:
     url: https://127.0.0.1:1/
     auth: { type: token, key_file: ${remote.path}/key }
     tls: { ca_file: ${remote.path}/ca.pem }
-`,
-  )
+`
+  writeFileSync(other, yaml)
   const checked = sluice(['validate', other], { cwd: folder })
   await checked.exit
   t.match(checked.stdout, /^0 errors,/m)
@@ -239,13 +237,11 @@ t.test('validate says what this user cannot read or write', async t => {
   if (!needs(t, 'setpriv')) return
   const folder = testFolder(t, { 'app.log': 'x\n', locked: { 'b.log': 'x\n' }, state: {} })
   const include = (path: string) => `{ type: file, include: [${join(folder, path)}] }`
-  writeFileSync(
-    join(folder, 'sluice.yaml'),
-    `data_dir: ./state
+  const text = `data_dir: ./state
 sources: { log: ${include('*.log')}, more: ${include('locked/*.log')} }
 destinations: { out: { type: blackhole, inputs: [log, more] } }
-`,
-  )
+`
+  writeFileSync(join(folder, 'sluice.yaml'), text)
   const modes = { 'app.log': 0, locked: 0, state: 0o500 }
   for (const [path, mode] of Object.entries(modes)) chmodSync(join(folder, path), mode)
   t.teardown(() => chmodSync(join(folder, 'locked'), 0o700))

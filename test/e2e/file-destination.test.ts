@@ -86,17 +86,14 @@ async function fillAndFree(t: Test, folder: string, small: string): Promise<void
   const ballast = Array.from({ length: 5 }, (_, n) => join(small, `ballast${n}`))
   for (const path of ballast) writeFileSync(path, Buffer.alloc(1_100_000))
   const options = 'inputs: [log], batch: { max_events: 97 }, retry: { initial: 5ms, max: 20ms }'
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { log: { type: file, include: [in.log] } }
 destinations:
   two: { type: file, path: small/two, max_in_flight: 2, ${options} }
   eight: { type: file, path: small/eight, max_in_flight: 8, ${options} }
   synced: { type: file, path: small/synced, max_in_flight: 8, fsync: true, ${options} }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const outputs = ['two', 'eight', 'synced']
   const refusals = (of: Awaited<ReturnType<typeof daemon.scrape>>) =>
     of.sum('sluice_delivery_retries_total', { reason: 'enospc' })
@@ -125,14 +122,11 @@ t.test('a source does not read what comes of its own events, whatever links hide
   const folder = testFolder(t, { logs: { 'in.log': 'one\n' }, other: { 'out.txt': 'before\n' } })
   const at = (name: string) => join(folder, name)
   symlinkSync('../other/out.txt', at('logs/linked.log'))
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { log: { type: file, include: [logs/*.log], scan_interval: 20ms } }
 destinations: { out: { type: file, inputs: [log], path: other/out.txt } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const sent = (count: number) => daemon.scrapedUntil(scrape => scrape.events('out').sent >= count)
   await sent(1)
   appendFileSync(at('logs/in.log'), 'two\n')

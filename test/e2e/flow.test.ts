@@ -16,10 +16,7 @@ t.test('a refused key holds: nothing is lost, and the new key is taken from its 
   const receiver = await startReceiver({ authorization: 'Token second' })
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { 'in.log': '{"n":0}\n', key: 'first\n' })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const yaml = `
 sources: { log: { type: file, include: [in.log], decode: json } }
 destinations:
   up:
@@ -29,8 +26,8 @@ destinations:
     validate: "${receiver.url('/v3/pipeline')}"
     auth: { key_file: key }
     batch: { max_wait: 20ms }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, yaml)
   const held = () => daemon.logs().filter(({ msg }) => String(msg).includes('on hold until')).length
   const readiness = async () => (await daemon.get('/readyz')).status
   const statusOf = (status: number, why: string) =>
@@ -153,15 +150,12 @@ t.test('what a receiver refused as too large is not sent again and again', async
   receiver.otherwise = ({ body }) => (body.length > 60_000 ? 413 : 200)
   const lines = Array.from({ length: 20_000 }, (_, n) => `${n} ${'x'.repeat(90)}`)
   const folder = testFolder(t, { 'in.log': `${lines.join('\n')}\n` })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const yaml = `
 sources: { log: { type: file, include: [in.log] } }
 destinations:
   up: { type: http, inputs: [log], url: "${receiver.url()}", encoding: raw, max_in_flight: 1 }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, yaml)
   await daemon.scrapedUntil(scrape => scrape.events('up').sent === lines.length)
   t.match(await daemon.stop(t), { undelivered: 0, discarded: {} })
   t.ok(receiver.lines().join() === lines.join(), 'every line, in order')
@@ -240,18 +234,15 @@ t.test('a destination that does not keep up: memory is bounded, and everything a
     for (const end = Math.min(LINES, at + 10_000); at < end; at++) text += `${String(at).padStart(8, '0')} ${REST}\n`
     appendFileSync(join(folder, 'in.log'), text)
   }
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const yaml = `
 sources: { log: { type: file, include: [in.log] }, other: { type: file, include: [in.log] } }
 processors: { all: { type: filter, inputs: [log], condition: if (.message starts_with '0') } }
 destinations:
   up: { type: http, inputs: [all], encoding: raw, url: "http://${HOST}:${port}/", batch: { max_wait: 10ms } }
   copy: { type: file, inputs: [all], path: out.log }
   free: { type: blackhole, inputs: [other] }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, yaml)
   const rssMb = (name: string) =>
     Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) /
     1000

@@ -90,9 +90,7 @@ tests:
 
   const bad = await program(['test', 'bad.yaml'], folder)
   t.equal(bad.code, 1)
-  t.equal(
-    bad.stdout,
-    `failed wrong
+  const expected = `failed wrong
        limit_app: not the events that were expected ( - expected and not there, + there and not expected )
            {"app":"a","n":1}
          - {"n":2}
@@ -102,8 +100,8 @@ tests:
            {"app":"c","n":3}
 ok     right
 1 passed, 1 failed
-`,
-  )
+`
+  t.equal(bad.stdout, expected)
 
   const changed = await command(['test', 'changed.yaml'], { cwd: folder })
   t.match(changed.stdout, '+ {"app":"a","n":2,"throttle":{"component":"limit_app","bucket":"a","limit":1,')
@@ -161,9 +159,7 @@ t.test('status, top and tap of a running daemon, through its socket', async t =>
   const log = join(folder, 'app.log')
   writeFileSync(log, '')
   const nobody = `http://${HOST}:${await ownPort()}/`
-  writeFileSync(
-    join(folder, 'sluice.yaml'),
-    `data_dir: ./state
+  const yaml = `data_dir: ./state
 metrics: false
 shutdown_timeout: 1s
 sources: { app: { type: file, include: [${log}], decode: json } }
@@ -171,8 +167,8 @@ processors: { lim: { type: throttle, inputs: [app], limit: 3, window: 1h, key_fi
 destinations:
   out: { type: file, inputs: [lim], path: ./out.log, encoding: raw }
   gone: { type: http, inputs: [lim], url: '${nobody}', buffer: { type: disk, max_bytes: 10MB } }
-`,
-  )
+`
+  writeFileSync(join(folder, 'sluice.yaml'), yaml)
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
   const socket = join(folder, 'state/sluice.sock')
@@ -330,15 +326,13 @@ t.test('status of a destination that delivers again: its last outage is history,
     request.resume().on('end', () => response.writeHead(answers.shift() ?? 200).end())
   })
   const port = await listening(t, receiver)
-  writeFileSync(
-    join(folder, 'sluice.yaml'),
-    `data_dir: ./state
+  const text = `data_dir: ./state
 metrics: false
 sources: { in: { type: stdin } }
 destinations:
   up: { type: http, inputs: [in], url: "http://${HOST}:${port}/", batch: { max_wait: 100ms }, retry: { initial: 100ms, max: 100ms } }
-`,
-  )
+`
+  writeFileSync(join(folder, 'sluice.yaml'), text)
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))

@@ -101,10 +101,7 @@ destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs:
 
 t.test('patterns that a backtracking matcher needs minutes for hold nobody up', async t => {
   const folder = testFolder(t, { 'in.log': `${'a'.repeat(60)}!\n`, [`${'a'.repeat(200)}.log`]: 'b\n' })
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources:
   log:
     type: file
@@ -113,8 +110,8 @@ sources:
     multiline: { start: '^(a+)+$|^' }
 processors: { evil: { type: filter, inputs: [log], condition: "if (NOT .message regex_match '(a|a)*$|(a+)+c')" } }
 destinations: { out: { type: blackhole, inputs: [log, evil] } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   await daemon.scrapedUntil(scrape => scrape.events('out').received === 2)
   await daemon.stop(t)
 })
@@ -246,18 +243,15 @@ t.test('the reader of standard output leaves: the other destinations get everyth
   })
   const port = await listening(t, server)
   const folder = testFolder(t)
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 shutdown_timeout: 1h
 sources: { in: { type: stdin } }
 destinations:
   out: { type: stdout, inputs: [in] }
   copy: { type: file, inputs: [in], path: out.log }
   slow: { type: http, inputs: [in], encoding: raw, url: "http://${HOST}:${port}/", batch: { max_wait: 10ms } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   const { stdin, stdout } = daemon.child
   stdin!.on('error', () => {})
   let written = 0

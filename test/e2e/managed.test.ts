@@ -34,15 +34,13 @@ t.test('a revision that would leave buffered events behind waits, and the fleet 
   await client.pipelines.publish(id)
   writeFileSync(join(folder, 'key'), key, { mode: 0o600 })
   const path = join(folder, 'local.yaml')
-  writeFileSync(
-    path,
-    `data_dir: ${folder}/state
+  const text = `data_dir: ${folder}/state
 metrics: false
 shutdown_timeout: 500ms
 sources: { app: { type: file, include: [${folder}/app.log] } }
 managed: { poll_interval: 1s, report_interval: 1s }
-`,
-  )
+`
+  writeFileSync(path, text)
   const url = `${service.url}/v3/pipeline/${id}`
   const args = ['run', '--pipeline', url, '--key-file', join(folder, 'key'), '--config', path]
   const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>

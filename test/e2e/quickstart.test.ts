@@ -165,14 +165,12 @@ t.test(
     const about = { apps: ['web', 'checkout', 'batch'], limit: 20, log: 'a-very-long-name.log' }
     const view = new LiveView(about, counts)
     const lines = ['14:03:12', '14:03:13', '14:03:14'].map(time => view.next(time)).join('')
-    t.equal(
-      lines,
-      `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
+    const config = `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
 14:03:12      8         0     20       5,374  1,280 of batch
 14:03:13      0         0      0           0
 14:03:14      0         0      0           1  2 of (none)
-`,
-    )
+`
+    t.equal(lines, config)
     t.equal(view.last('14:03:15'), '', 'nothing is said of nothing')
     const outcome = {
       ms: 72_000,
@@ -182,9 +180,7 @@ t.test(
       receiver: 'the service at http://127.0.0.1:41001',
       received: { lines: 5400, file: '.sluice-quickstart/received.ndjson' },
     }
-    t.equal(
-      view.summary(outcome),
-      `
+    const yaml = `
 Ended after 1m 12s.
                     read      passed   discarded
   web                  8           8           0
@@ -196,8 +192,8 @@ Ended after 1m 12s.
 
 Delivered: 5,400 events to the service at http://127.0.0.1:41001; 4 were not delivered.
 Received:  5,400 events, one a line in .sluice-quickstart/received.ndjson.
-`,
-    )
+`
+    t.equal(view.summary(outcome), yaml)
   },
 )
 

@@ -136,14 +136,11 @@ async function stopping(t: Test) {
   const server = createServer(request => void request.resume())
   const folder = testFolder(t, { 'in.log': 'one\n' })
   const url = `http://${HOST}:${await listening(t, server)}/`
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `shutdown_timeout: 1h
+  const config = `shutdown_timeout: 1h
 sources: { log: { type: file, include: [in.log] } }
 destinations: { up: { type: http, inputs: [log], encoding: raw, url: "${url}", batch: { max_wait: 10ms } } }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
   const status = async (...args: string[]) =>
     (await command(['status', '--socket', socketPath(join(folder, 'state')), ...args])).stdout

@@ -69,9 +69,7 @@ t.test('the program: one decision a line, in order, with its bucket; the summary
   )
   run.child.stdin!.end(`${lines.map(line => JSON.stringify(line)).join('\n')}\nnot json`)
   t.equal(await run.exit, 0, run.stderr)
-  t.equal(
-    run.stdout,
-    `{"n":0,"decision":"pass","bucket":"a"}
+  const expected = `{"n":0,"decision":"pass","bucket":"a"}
 {"n":1,"decision":"pass","bucket":"b"}
 {"n":2,"decision":"discard","bucket":"a"}
 {"n":3,"decision":"excluded","bucket":"a"}
@@ -80,8 +78,8 @@ t.test('the program: one decision a line, in order, with its bucket; the summary
 {"n":6,"decision":"pass","bucket":"é\\"\\n"}
 {"n":7,"decision":"pass","bucket":"a"}
 {"n":8,"decision":"discard","bucket":null}
-`,
-  )
+`
+  t.equal(run.stdout, expected)
   t.match(run.stderr, /^simulated {2}limit_app of sluice\.yaml\n/)
   t.match(run.stderr, /^passed +6 +66\.7 %$/m)
 })
@@ -267,14 +265,12 @@ t.test('the summary: totals and a table by key that fits a terminal', async t =>
   t.equal(run.stderr, '')
   const first15 = Array.from({ length: 15 }, (_, n) => `k${String(n).padStart(2, '0')}`)
   const [head, ...lines] = run.stdout.split('\n\n')
-  t.equal(
-    head,
-    `simulated  limit_app of sluice.yaml, with --limit 2
+  const expected = `simulated  limit_app of sluice.yaml, with --limit 2
 throttle   limit 2 in 1 minute by .k, fixed windows
 exclude    if (.x equal 'y' OR NOT .n less '5')
 max_keys   100,000, beyond it pass
-input      standard input`,
-  )
+input      standard input`
+  t.equal(head, expected)
   t.equal(
     lines.join('\n\n'),
     `events     1,237

@@ -41,12 +41,10 @@ const OF_OTHERS =
   /^(components\/(http|journald|tcp)\/\w+-source|components\/processors\/throttle\/throttle-processor|core\/codecs\/(csv|grok|syslog)|net\/http\/client\/http-destination|engine\/flow\/disk-buffer\/disk-buffer)\.js$/
 
 t.test('a run from file to file loads nothing of other components, of the service, or of other commands', async t => {
-  const { own, packages } = await loadedBy(
-    t,
-    `sources: { in: { type: file, include: [in.log], follow: false } }
+  const config = `sources: { in: { type: file, include: [in.log], follow: false } }
 destinations: { out: { type: file, inputs: [in], path: out.log } }
-`,
-  )
+`
+  const { own, packages } = await loadedBy(t, config)
   t.ok(own.includes('components/file/file-source.js'), 'the list of modules is complete')
   t.same(
     own.filter(path => FOLDERS.test(path) || OF_OTHERS.test(path)),
@@ -60,13 +58,11 @@ destinations: { out: { type: file, inputs: [in], path: out.log } }
 })
 
 t.test('a run without a file source does not load it, and loads what it has', async t => {
-  const { own } = await loadedBy(
-    t,
-    `sources: { in: { type: stdin } }
+  const config = `sources: { in: { type: stdin } }
 processors: { few: { type: throttle, inputs: [in], limit: 1, window: 1s } }
 destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } }
-`,
-  )
+`
+  const { own } = await loadedBy(t, config)
   t.notOk(own.includes('components/file/file-source.js'))
   t.ok(own.includes('components/processors/throttle/throttle-processor.js'))
   t.ok(own.includes('engine/flow/disk-buffer/disk-buffer.js'))

@@ -189,10 +189,7 @@ t.test('a backlog within the limit passes a throttle in event time, and one on t
   const url = `http://${HOST}:${port}`
   const limit = `type: throttle, inputs: [logs], limit: ${LIMIT}, window: 1 Seconds, key_field: .app`
   const delivery = 'retry: { initial: 50ms, max: 200ms }, batch: { max_wait: 20ms }'
-  const daemon = await startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { logs: { type: file, include: [logs/*.log], decode: json } }
 processors:
   event_time: { ${limit}, time_field: .ts }
@@ -200,8 +197,8 @@ processors:
 destinations:
   by_event_time: { type: http, inputs: [event_time], url: "${url}/event-time", ${delivery} }
   by_clock: { type: http, inputs: [clock], url: "${url}/clock", ${delivery} }
-`,
-  )
+`
+  const daemon = await startDaemon(t, folder, config)
   // Nobody listens while ten minutes are written, and afterwards all of it is to be delivered at once.
   const written = backlog(Date.now())
   appendFileSync(join(folder, 'logs/dense.log'), `${written.dense.join('\n')}\n`)

@@ -36,10 +36,7 @@ export function member(
 ): Promise<Daemon> {
   const folder = join(below, name)
   mkdirSync(folder)
-  return startDaemon(
-    t,
-    folder,
-    `
+  const config = `
 sources: { in: { type: stdin, decode: json } }
 processors:
   limited:
@@ -53,8 +50,8 @@ processors:
     redis: ${redis}
     ${more}
 destinations: { out: { type: file, inputs: [limited], path: ${join(folder, 'out.log')} } }
-`,
-  )
+`
+  return startDaemon(t, folder, config)
 }
 
 export const decided = (daemon: Daemon, events: number) =>

@@ -303,15 +303,13 @@ t.test('a table is read again when it changed, and a broken one leaves the rows 
 
 t.test('validate names what is wrong with a table, with its place', async t => {
   const folder = testFolder(t, { 'o.csv': 'app,team\na,one\nb\n' })
-  writeFileSync(
-    join(folder, 'sluice.yaml'),
-    `sources: { in: { type: stdin, decode: json } }
+  const yaml = `sources: { in: { type: stdin, decode: json } }
 processors:
   owner: { type: enrich, inputs: [in], table: '${folder}/o.csv', key_field: .app, target: .owner }
   other: { type: enrich, inputs: [in], table: '${folder}/none.json', key_field: .app, target: .owner }
 destinations: { out: { type: stdout, inputs: [owner, other] } }
-`,
-  )
+`
+  writeFileSync(join(folder, 'sluice.yaml'), yaml)
   let stderr = ''
   const out = { stdout: new PassThrough().resume(), stderr: { write: (text: string) => Boolean((stderr += text)) } }
   t.not(await validate([join(folder, 'sluice.yaml')], {}, out as never), 0)

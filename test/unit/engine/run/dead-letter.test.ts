@@ -282,16 +282,14 @@ t.test('a file that is moved away while it is written to: every letter is somewh
 
 t.test('ID.rejected: who reads it gets the letters, and the event is settled when they have them', async t => {
   const dataDir = testFolder(t)
-  const config = configOf(
-    dataDir,
-    `
+  const yaml = `
 processors: { few: { type: filter, inputs: [out.rejected], condition: if (.event.n less '8') } }
 destinations:
   out: { type: judging, inputs: [in] }
   letters: { type: judging, inputs: [few, few.discarded] }
   also: { type: judging, inputs: [out.rejected] }
-`,
-  )
+`
+  const config = configOf(dataDir, yaml)
   let open = () => {}
   const gate = new Promise<void>(resolve => {
     open = resolve
@@ -457,14 +455,12 @@ t.test('resend', async t => {
 
   await t.test('what a processor could not process goes to it again, and to what is behind it', async t => {
     const dataDir = testFolder(t)
-    const config = configOf(
-      dataDir,
-      `processors: { pick: { type: picky, inputs: [in], on_error: dead_letter } }
+    const yaml = `processors: { pick: { type: picky, inputs: [in], on_error: dead_letter } }
 destinations:
   out: { type: judging, inputs: [pick] }
   odd: { type: judging, inputs: [pick.discarded] }
-  all: { type: judging, inputs: [in] }`,
-    )
+  all: { type: judging, inputs: [in] }`
+    const config = configOf(dataDir, yaml)
     judge = () => undefined
     least = 6
     const first = await run(config)

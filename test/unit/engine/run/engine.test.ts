@@ -151,9 +151,7 @@ async function build(t: Test, yaml: string) {
 }
 
 t.test('several sources into one processor, fan-out, a side output', async t => {
-  const { engine, metrics } = await build(
-    t,
-    `
+  const config = `
 sources:
   a: { type: lines, count: 100 }
   b: { type: lines, count: 50, per_batch: 3 }
@@ -164,8 +162,8 @@ destinations:
   passed: { type: collect, inputs: [limit] }
   also: { type: collect, inputs: [limit, only_a] }
   dropped: { type: collect, inputs: [limit.discarded] }
-`,
-  )
+`
+  const { engine, metrics } = await build(t, config)
   await engine.run()
   const { passed, also, dropped } = stage.written
   t.equal(passed!.length, 40)
@@ -187,16 +185,14 @@ destinations:
 })
 
 t.test('a slow destination bounds what is read', async t => {
-  const { engine, metrics } = await build(
-    t,
-    `
+  const config = `
 sources:
   a: { type: lines, count: 100000, size: 1000, per_batch: 100 }
 destinations:
   slow: { type: collect, inputs: [a] }
   quick: { type: collect, inputs: [a] }
-`,
-  )
+`
+  const { engine, metrics } = await build(t, config)
   let open = () => {}
   stage.gate = new Promise(resolve => {
     open = resolve
@@ -254,15 +250,13 @@ t.test('what a source has to save at its very end is saved when the run is over'
 })
 
 t.test('a source that fails is run again; events that a processor always throws on are passed on', async t => {
-  const { engine } = await build(
-    t,
-    `
+  const config = `
 sources:
   a: { type: lines, count: 10, fail_once: true }
 destinations:
   out: { type: collect, inputs: [a] }
-`,
-  )
+`
+  const { engine } = await build(t, config)
   await engine.run()
   t.equal(stage.written.out!.length, 10)
   const second = await build(t, oneOfTen('throws'))

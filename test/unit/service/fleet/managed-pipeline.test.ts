@@ -160,13 +160,11 @@ t.test('files of a published pipeline are examined where it runs', async t => {
   mkdirSync(at('out/folder.log'))
   mkdirSync(at('elsewhere/folder.log'))
   const path = at('local.yaml')
-  writeFileSync(
-    path,
-    `sources: { piped: { type: stdin } }
+  const text = `sources: { piped: { type: stdin } }
 data_dir: ${at('state')}
 managed: { allow_files: [${at('out')}/**, ${at('other')}/**] }
-`,
-  )
+`
+  writeFileSync(path, text)
   const made = (onThisMachine: boolean, ...paths: string[]) => {
     const write = (path: string, i: number) => [`d${i}`, { type: 'file', inputs: ['ingest'], path }]
     const document = { destinations: Object.fromEntries(paths.map(write)) }
