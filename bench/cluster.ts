@@ -17,12 +17,6 @@ interface Decided {
   readonly requests: number
 }
 
-export interface ClusterResult {
-  readonly lines: number
-  readonly runs: number
-  readonly ways: Readonly<Record<string, Decided>>
-}
-
 const WAYS: Readonly<Record<string, string>> = {
   leased: 'accuracy: leased',
   exact: 'accuracy: exact',
@@ -95,12 +89,7 @@ async function scraped(port: number): Promise<number | undefined> {
 }
 
 /** Undefined: there is no redis-server. `progress` is told what is going on. */
-export async function measureCluster(
-  folder: string,
-  lines: number,
-  runs: number,
-  progress: (text: string) => void,
-): Promise<ClusterResult | undefined> {
+export async function measureCluster(folder: string, lines: number, runs: number, progress: (text: string) => void) {
   if (spawnSync('redis-server', ['--version']).error) return undefined
   const work = workFolder(folder, 'cluster')
   const input = makeInput(work, lines, progress)

@@ -6,15 +6,6 @@ import { workFolder } from './work.js'
 
 /** What it costs that a throttle says what it discards: the CPU time of whole runs, each beside one of a plain throttle. */
 
-export interface EvidenceResult {
-  readonly lines: number
-  readonly runs: number
-  /** CPU seconds of a run with a plain throttle. */
-  readonly plain: number
-  /** The CPU time in relation to it, by what the throttle does besides. */
-  readonly ratios: Readonly<Record<string, number>>
-}
-
 const ALSO = 'also: [{ limit: 1000000, window: 24 Hours }]'
 const TOLD = 'per_key_metrics: { top: 20 }, summary: { every: 1 Seconds }'
 const WAYS: Readonly<Record<string, string>> = {
@@ -55,13 +46,8 @@ destinations: { copy: { type: file, inputs: [limit_app], path: ${JSON.stringify(
   }
 }
 
-/** `progress` is told what is going on. */
-export async function measureEvidence(
-  folder: string,
-  lines: number,
-  runs: number,
-  progress: (text: string) => void,
-): Promise<EvidenceResult> {
+/** The CPU seconds of a plain throttle, and by what it does besides the CPU time in relation to it. */
+export async function measureEvidence(folder: string, lines: number, runs: number, progress: (text: string) => void) {
   const work = workFolder(folder, 'evidence')
   const input = makeInput(work, lines, progress)
   const ways = { ...WAYS, ...rulesOf(Math.floor(input.lines / APPS / 2), work) }

@@ -3,15 +3,6 @@ import { built, median } from './measure.js'
 import { RunningDaemon } from './running.js'
 import { workFolder } from './work.js'
 
-/** What a scrape of many series costs the daemon. */
-export interface ScrapeResult {
-  readonly series: number
-  readonly bytes: number
-  /** The longest that a scrape held the event loop up while its thread had a core, by what was asked for; by the clock too. */
-  readonly held_up_ms: Readonly<Record<string, Held>>
-  readonly cpu_ms: Readonly<Record<string, number>>
-}
-
 interface Held {
   readonly first: number
   readonly median: number
@@ -31,7 +22,11 @@ const WAYS: Readonly<Record<string, Record<string, string>>> = {
   'OpenMetrics, gzip': { accept: OPENMETRICS, 'accept-encoding': 'gzip' },
 }
 
-export async function measureScrape(folder: string): Promise<ScrapeResult> {
+/**
+ * What a scrape of many series costs the daemon: the longest that it held the event loop up while its thread had a core,
+ * and by the clock, and the CPU time.
+ */
+export async function measureScrape(folder: string) {
   const throttles = Array.from(
     { length: COMPONENTS },
     (_, i) => `  limit_${i}: { type: throttle, inputs: [lines], limit: ${i + 1}, window: 1h, key_field: .app }\n`,

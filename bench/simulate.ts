@@ -2,16 +2,6 @@ import { makeInput } from './input.js'
 import { inTurns, measure, median, SLUICE } from './measure.js'
 import { workFolder } from './work.js'
 
-/** How fast `sluice simulate` is, in CPU time. */
-export interface SimulateResult {
-  readonly lines: number
-  /** Lines per second of CPU time, with one limit. */
-  readonly lines_per_second: number
-  /** CPU seconds of each run in relation to one limit; medians of runs in turn. */
-  readonly ratios: Readonly<Record<string, number>>
-  readonly rss_mb: number
-}
-
 const GRID = Array.from({ length: 20 }, (_, n) => n + 1).join()
 const ONE = 'one limit'
 const WAYS: Readonly<Record<string, readonly string[]>> = {
@@ -22,12 +12,8 @@ const WAYS: Readonly<Record<string, readonly string[]>> = {
   '3 keys': ['--limit=5', '--key=.host', '--key=.level'],
 }
 
-export async function measureSimulate(
-  folder: string,
-  lines: number,
-  runs: number,
-  progress: (text: string) => void,
-): Promise<SimulateResult> {
+/** How fast `sluice simulate` is: lines a second of CPU time with one limit, and the CPU time of others in relation to it. */
+export async function measureSimulate(folder: string, lines: number, runs: number, progress: (text: string) => void) {
   const input = makeInput(workFolder(folder, 'simulate'), lines, progress)
   let rss = 0
   const cpu = await inTurns(Object.keys(WAYS), runs, async (way, round) => {

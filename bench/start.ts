@@ -7,15 +7,6 @@ import { checkout } from '../test/support/checkout.js'
 import { inTurns, median, SLUICE } from './measure.js'
 import { workFolder } from './work.js'
 
-/** How long it takes from the start of a process to the first line that it ships. */
-export interface StartResult {
-  readonly runs: number
-  /** Milliseconds until the first line, by what was started. */
-  readonly ms: Times
-  /** Parts of that, to the end of a process that does nothing else. */
-  readonly parts: Times
-}
-
 type Times = Readonly<Record<string, { readonly median: number; readonly least: number }>>
 
 /** What reads the configuration, checks it, and writes the log. */
@@ -29,7 +20,11 @@ const LONGEST_MS = 20_000
 /** Starts a process once; resolves with the milliseconds until it has done what it is started for. */
 type Start = () => Promise<number>
 
-export async function measureStart(folder: string): Promise<StartResult> {
+/**
+ * How long it takes from the start of a process to the first line that it ships, by what was started, and parts of that,
+ * to the end of a process that does nothing else.
+ */
+export async function measureStart(folder: string) {
   const work = workFolder(folder, 'start')
   const parts: Record<string, Start> = {
     'node -e 0': () => untilEnd('-e', '0'),
