@@ -15,6 +15,7 @@ import { components } from '../../src/components/list.js'
 import { codecs } from '../../src/core/codecs/list.js'
 import { built, checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
+import { valuesOf } from '../support/values-of.js'
 
 t.jobs = 2
 
@@ -94,10 +95,7 @@ t.test('loops that do the least are measured beside Sluice', { skip: process.pla
   const options = ['--lines', '1000', '--runs', '1', '--folder', testFolder(t), '--json']
   const { stdout } = await promisify(execFile)(process.execPath, [join(built, 'bench/bounds/main.js'), ...options])
   const { results } = JSON.parse(stdout) as { results: { job: string; title: string; rssBytes: number }[] }
-  t.same(
-    results.map(({ job }) => job),
-    ['J1', 'J1', 'J1', 'J1', 'J1', 'J1', 'J3', 'J3', 'J3'],
-  )
+  t.same(valuesOf(results, 'job'), ['J1', 'J1', 'J1', 'J1', 'J1', 'J1', 'J3', 'J3', 'J3'])
   for (const { title, rssBytes } of results) t.ok(rssBytes > 10e6, title)
 })
 

@@ -9,6 +9,7 @@ import { testFolder } from '../support/folder.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'
 import { sluice } from '../support/sluice.js'
+import { valuesOf } from '../support/values-of.js'
 
 interface Event {
   readonly t: number
@@ -497,11 +498,7 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   const { results } = JSON.parse(await simulated(ruled, ['--limit=5,100000', '--json'])) as SimulationResult
   const [five, most] = results as [TrialResult, TrialResult]
   const ofRule = (trial: TrialResult) => trial.by_key.filter(({ key }) => key === 'app-0' || key === 'app-1')
-  t.same(
-    ofRule(five).map(({ passed }) => passed),
-    ofRule(most).map(({ passed }) => passed),
-    'rules keep their limits',
-  )
+  t.same(valuesOf(ofRule(five), 'passed'), valuesOf(ofRule(most), 'passed'), 'rules keep their limits')
   t.equal(most.discarded, sum(ofRule(most).map(({ discarded }) => discarded)))
   t.ok(five.discarded > most.discarded)
 

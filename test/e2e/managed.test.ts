@@ -9,6 +9,7 @@ import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
+import { valuesOf } from '../support/values-of.js'
 
 t.test('a revision that would leave buffered events behind waits, and the fleet sees why', async t => {
   const folder = testFolder(t, { service: {}, 'app.log': 'one\ntwo\n' })
@@ -167,11 +168,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
   t.match(status, { code: 0, stdout: line })
   t.match(top, { code: 0, stdout: line })
   t.match(whole, { code: 0, stdout: new RegExp(`revision 1 of pipeline ${id}, saved .*1 destination\\)$`, 'm') })
-  t.same(
-    (await loadDaemonConfig(path, {})).destinations.map(({ id }) => id),
-    ['out'],
-    'for explain, resend and so on',
-  )
+  t.same(valuesOf((await loadDaemonConfig(path, {})).destinations, 'id'), ['out'], 'for explain, resend and so on')
 
   await client.pipelines.update(id, { config: pipeline('/etc/x') })
   await client.pipelines.publish(id)

@@ -25,6 +25,7 @@ import { Scrape } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { type Running, sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
+import { valuesOf } from '../support/values-of.js'
 
 const OWN: Receiver = {
   url: 'http://127.0.0.1:41001',
@@ -75,10 +76,7 @@ t.test('the configuration that runs is valid, whatever the paths are, and has no
     }
   }
   const none = parseConfig(planYaml('/state', undefined, OWN), 'quickstart.yaml', { env: {}, components })
-  t.same(
-    none.sources.map(({ id }) => id),
-    ['apps'],
-  )
+  t.same(valuesOf(none.sources, 'id'), ['apps'])
 })
 
 t.test('what it says first fits 80 columns', async t => {
@@ -165,12 +163,12 @@ t.test(
     const about = { apps: ['web', 'checkout', 'batch'], limit: 20, log: 'a-very-long-name.log' }
     const view = new LiveView(about, counts)
     const lines = ['14:03:12', '14:03:13', '14:03:14'].map(time => view.next(time)).join('')
-    const config = `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
+    const expected = `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
 14:03:12      8         0     20       5,374  1,280 of batch
 14:03:13      0         0      0           0
 14:03:14      0         0      0           1  2 of (none)
 `
-    t.equal(lines, config)
+    t.equal(lines, expected)
     t.equal(view.last('14:03:15'), '', 'nothing is said of nothing')
     const outcome = {
       ms: 72_000,

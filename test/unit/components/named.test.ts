@@ -4,6 +4,7 @@ import { components } from '../../../src/components/list.js'
 import { componentsNamed, loadQuickly } from '../../../src/components/named.js'
 import { codecs } from '../../../src/core/codecs/list.js'
 import { testFolder } from '../../support/folder.js'
+import { valuesOf } from '../../support/values-of.js'
 
 t.test('every component is found by its type', async t => {
   const text = components.map(({ type }) => `a: { type: ${type} }`).join('\n')
@@ -35,8 +36,5 @@ t.test('a type that is written in another way is found all the same, and errors 
     'odd.yaml': 'sources: { a: { ? type : stdin } }\ndestinations: { b: { "t\\x79pe": stdout, inputs: [a] } }\n',
   })
   const config = await loadQuickly(join(plain, 'odd.yaml'), { env: {} })
-  t.same(
-    config.destinations.map(({ type }) => type),
-    ['stdout'],
-  )
+  t.same(valuesOf(config.destinations, 'type'), ['stdout'])
 })

@@ -6,6 +6,7 @@ import { compileTemplate, parseTemplate, TemplateError, template, templatePaths 
 import { GrowingBytes } from '../../../src/lib/formats/growing-bytes.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../support/batches.js'
+import { valuesOf } from '../../support/values-of.js'
 
 /** The text that a template gives for a line, read from its bytes, and from an event that was changed. */
 function textsOf(text: string, line: string): string[] {
@@ -87,10 +88,7 @@ t.test('a template makes one reader for each field, and names its fields', async
     return new FieldReader(path, wanted)
   })
   t.same(made, ['.a', '.b'])
-  t.same(
-    templatePaths(parsed).map(({ text }) => text),
-    ['.a', '.b', '.a'],
-  )
+  t.same(valuesOf(templatePaths(parsed), 'text'), ['.a', '.b', '.a'])
 })
 
 t.test('as an option', async t => {

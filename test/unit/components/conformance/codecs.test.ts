@@ -25,6 +25,7 @@ import { agreesWithFields } from '../../../support/codecs.js'
 import { testFolder } from '../../../support/folder.js'
 import { problemsOf } from '../../../support/problems.js'
 import { seeded } from '../../../support/seeded.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const examples = codecs.flatMap(definition =>
   definition.examples.map((example): [string, CodecDefinition, CodecExample, Codec] => [
@@ -186,10 +187,7 @@ const problemsIn = (source: string, destination?: string) =>
 
 t.test('every source that reads lines takes every codec, by name and with options', t => {
   const sources = components.filter(({ kind, options }) => kind === 'source' && 'decode' in options.shape)
-  t.same(
-    sources.map(({ type }) => type),
-    ['file', 'stdin', 'tcp', 'http'],
-  )
+  t.same(valuesOf(sources, 'type'), ['file', 'stdin', 'tcp', 'http'])
   const rest: Record<string, string> = {
     file: ', include: [/x]',
     tcp: ', listen: "127.0.0.1:1"',

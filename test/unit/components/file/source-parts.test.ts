@@ -61,6 +61,7 @@ import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { laterFiles, Receiver } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 t.test('braces', async t => {
   const cases: [string, string[]][] = casesOf(import.meta.url, 'braces')
@@ -364,11 +365,7 @@ t.test('when the system refuses a descriptor, a tenth of the files is closed', a
     return tailer
   })
   descriptors.refused()
-  t.same(
-    tailers.map(({ isOpen }) => isOpen),
-    [false, ...Array(9).fill(true)],
-    'the one that was not read for the longest time',
-  )
+  t.same(valuesOf(tailers, 'isOpen'), [false, ...Array(9).fill(true)], 'the one that was not read for the longest time')
   for (const tailer of tailers) descriptors.close(tailer)
 })
 

@@ -6,6 +6,7 @@ import { testFolder } from '../../../support/folder.js'
 import { freeChunks } from '../../../support/free-chunks.js'
 import { MemoryCheckpoints, Receiver, type Tailing, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const lines = ({ out }: Tailing, count: number) =>
   until(`${count} lines`, () => out.lines.length >= count, { show: () => out.texts() })
@@ -426,9 +427,6 @@ t.test('a batch that is given back comes again as the same events', async t => {
   await until('again', () => run.out.lines.length === 8)
   await run.stop()
   t.same(run.out.lines.slice(5), first)
-  t.same(
-    first.map(({ text }) => text),
-    [' b\n c', ' d\n e', 'S3'],
-  )
+  t.same(valuesOf(first, 'text'), [' b\n c', ' d\n e', 'S3'])
   t.equal(first[0]!.flags & CONTINUES, CONTINUES)
 })

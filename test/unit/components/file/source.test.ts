@@ -31,6 +31,7 @@ import {
   tail,
 } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 t.test('every byte arrives once and in order, whatever the bytes', async t => {
   const random = new Seeded(1)
@@ -320,10 +321,7 @@ t.test('a part of a line that is given back is read again as a part', async t =>
   const before = out.lines.length
   run.again().catch(() => {})
   await until('the rest again', () => out.lines.length === before + 2)
-  t.match(
-    out.lines.slice(before).map(({ flags }) => flags),
-    [CONTINUES | PIECE, CONTINUES | 1],
-  )
+  t.match(valuesOf(out.lines.slice(before), 'flags'), [CONTINUES | PIECE, CONTINUES | 1])
   await run.kill()
 })
 
@@ -652,10 +650,7 @@ for (const [title, isStopped, isCompressed] of [
     t.same(next.out.texts(path), isCompressed ? ['1', '2'] : [])
     t.equal(next.value('sluice_file_lost_bytes_total') ?? 0, isCompressed ? 0 : 4)
     const lost = next.log.filter(({ code }) => code === 'SLUICE_FILE_VANISHED')
-    t.same(
-      lost.map(({ file }) => file),
-      isCompressed ? [] : [path],
-    )
+    t.same(valuesOf(lost, 'file'), isCompressed ? [] : [path])
     await next.stop()
   })
 }

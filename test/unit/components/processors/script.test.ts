@@ -13,6 +13,7 @@ import { FrameReader, jsonHead, readHead } from '../../../../src/lib/frames.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { loadedStageOf } from '../../../support/stage.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** What comes out of each output for batches of lines, and the counters. */
 async function through(
@@ -101,10 +102,7 @@ t.test('a function that waits: in order, so many at a time, and not longer than 
   )
   const together = await through(t, { code, concurrency: 3 }, [events])
   const seen = together.left.main!.map(line => JSON.parse(line) as { n: number; atOnce: number })
-  t.same(
-    seen.map(({ n }) => n),
-    [1, 2, 3, 4],
-  )
+  t.same(valuesOf(seen, 'n'), [1, 2, 3, 4])
   t.equal(Math.max(...seen.map(({ atOnce }) => atOnce)), 3)
 
   const never = [{ n: 1 }, { n: 2, never: true }, { n: 3 }]

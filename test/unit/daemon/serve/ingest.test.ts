@@ -9,6 +9,7 @@ import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { as, openService } from '../../../support/api-service.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 
@@ -107,8 +108,5 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
   await served.stop(AbortSignal.abort())
   await until(() => !existsSync(folderOf(now)))
   t.ok(existsSync(folderOf(kept)))
-  t.same(
-    (await service.pipelines.list(me, PAGE)).items.map(({ id }) => id),
-    [kept],
-  )
+  t.same(valuesOf((await service.pipelines.list(me, PAGE)).items, 'id'), [kept])
 })

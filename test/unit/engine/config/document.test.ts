@@ -5,6 +5,7 @@ import type { Problem } from '../../../../src/core/errors.js'
 import { type Config, type LoadOptions, parseConfig, parseDocument } from '../../../../src/engine/config/load.js'
 import { parseOptions } from '../../../../src/engine/config/parse-options.js'
 import { problemsOf } from '../../../support/problems.js'
+import { valuesOf } from '../../../support/values-of.js'
 import { components } from './fake-components.js'
 
 const tail = components.find(({ type }) => type === 'tail') as Extract<(typeof components)[number], { kind: 'source' }>
@@ -46,10 +47,7 @@ t.test('a document with a source that is there by itself', async t => {
     'destinations.ingest: the source ingest is there by itself',
   ])
   const more = { ...GOOD, sources: { other: { type: 'tail', include: ['a'] } } }
-  t.same(
-    parse(more).sources.map(({ id }) => id),
-    ['other', 'ingest'],
-  )
+  t.same(valuesOf(parse(more).sources, 'id'), ['other', 'ingest'])
   const output = { ...GOOD, destinations: { out: { ...out, inputs: ['ingest.more'] } } }
   t.match(told(output), [/^destinations.out.inputs\[0\]: ingest \(type tail\) has no side outputs/])
 })

@@ -7,6 +7,7 @@ import { Secret } from '../../../../src/core/options/options.js'
 import { type Config, loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
+import { valuesOf } from '../../../support/values-of.js'
 import { components } from './fake-components.js'
 
 type Env = Record<string, string>
@@ -399,10 +400,7 @@ t.test('files and folders', async t => {
     ['10-in.yaml', '15-lim.yaml', '17-empty.yaml', '20-out.yml'].map(name => join(dir, 'folder', name)),
   )
   t.equal(config.dataDir, resolve('d'))
-  t.same(
-    [config.sources, config.processors, config.destinations].flat().map(({ id }) => id),
-    ['in', 'lim', 'out'],
-  )
+  t.same(valuesOf([config.sources, config.processors, config.destinations].flat(), 'id'), ['in', 'lim', 'out'])
   t.same(linesOf('twice'), [
     'twice/b.yaml:1:1: data_dir: is here twice; the first is at twice/a.yaml:1:1',
     'twice/b.yaml:2:12: sources.in: is here twice; the first is at twice/a.yaml:2:12',

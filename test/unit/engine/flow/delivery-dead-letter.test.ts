@@ -7,6 +7,7 @@ import { DeadLetterFile } from '../../../../src/engine/run/dead-letter/queue.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422 from there: no', {
@@ -45,10 +46,7 @@ t.test('a record has all it takes to send the event again', async t => {
     error: '422 from there: no',
     event: { a: 1.5 },
   })
-  t.same(
-    records.map(({ line }) => line),
-    [undefined, 'message', undefined, 'message', 'raw'],
-  )
+  t.same(valuesOf(records, 'line'), [undefined, 'message', undefined, 'message', 'raw'])
   t.same(records[2]!.event, { b: 3 })
   t.match(records[3]!.event, { message: 'plain "text"', file: '/var/log/app.log', host: 'h' })
   const { raw } = records[4]!.event as { raw: string }

@@ -14,6 +14,7 @@ import {
   type Write,
 } from '../../../support/delivery.js'
 import { settle } from '../../../support/manual-time.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 t.test('tries again, with full jitter', async t => {
   let works = false
@@ -50,11 +51,7 @@ t.test('tries again, with full jitter', async t => {
   await half.delivery.start()
   half.put(1)
   await half.time.advance(4000)
-  t.same(
-    half.attempts.map(({ at }) => at),
-    [0, 500, 1500, 3500],
-    'a random part of it',
-  )
+  t.same(valuesOf(half.attempts, 'at'), [0, 500, 1500, 3500], 'a random part of it')
   await half.delivery.stop(AbortSignal.abort())
 })
 
@@ -411,11 +408,7 @@ t.test('the log is limited by kind, and says what it left out', async t => {
   failing = false
   await it.time.advance(30_000)
   const lines = it.logs.filter(({ level }) => level === 40)
-  t.same(
-    lines.map(({ reason }) => reason),
-    ['status_503', 'timeout'],
-    'another kind is not left out',
-  )
+  t.same(valuesOf(lines, 'reason'), ['status_503', 'timeout'], 'another kind is not left out')
   reason = 'status_503'
   failing = true
   it.put(1)

@@ -18,6 +18,7 @@ import {
 import { settle } from '../../../support/manual-time.js'
 import { pooledBatch } from '../../../support/pooled-batch.js'
 import { seeded } from '../../../support/seeded.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 t.test('requests by count, bytes and age; acknowledged when taken', async t => {
   const it = setUp({ options: { batch: { max_events: 10, max_bytes: 1000, max_wait: '2s' } } })
@@ -191,10 +192,7 @@ t.test('a request that is too large as sent is divided again and again, in order
   it.put(16, 5)
   it.input.end()
   await it.delivery.stop(never)
-  t.same(
-    it.attempts.map(({ events }) => events),
-    [upTo(4), upTo(8, 4), upTo(16, 8)],
-  )
+  t.same(valuesOf(it.attempts, 'events'), [upTo(4), upTo(8, 4), upTo(16, 8)])
 })
 
 t.test('what is refused is kept or dropped, and counted', async t => {
@@ -251,15 +249,9 @@ t.test('an answer that tells events apart: some taken, some refused, some sent a
   t.same(it.delivery.inFlight(), { events: 13, bytes: 65 }, 'with the refused one that is not a dead letter yet')
   t.same(it.counters.imbalance(), balanced)
   await it.time.advance(60_000)
-  t.same(
-    it.attempts.map(({ events }) => events),
-    [upTo(10), [0, 1, 3, 4, 5, 6, 7, 8], [0, 8], [8], upTo(20, 10)],
-  )
+  t.same(valuesOf(it.attempts, 'events'), [upTo(10), [0, 1, 3, 4, 5, 6, 7, 8], [0, 8], [8], upTo(20, 10)])
   t.ok(it.attempts[2]!.at >= 3000, 'after the pause that it asked for')
-  t.same(
-    it.letters.map(({ events }) => events),
-    [[2, 9], [1], [8]],
-  )
+  t.same(valuesOf(it.letters, 'events'), [[2, 9], [1], [8]])
   t.same(it.settled, [['rejected'], ['delivered'], ['rejected'], ['delivered']])
   t.equal(it.counters.passed.events, 16)
   it.input.end()

@@ -3,6 +3,7 @@ import { StateUnreadable } from '../../../../src/core/unreadable.js'
 import { BufferRun } from '../../../support/buffer-run.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../../support/simulated-disk.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** Segments of some four records; everything is read from the disk, or what is given out comes from memory. */
 const MAX_BYTES = 8 * 600
@@ -258,10 +259,7 @@ t.test('an unfinished record behind events that are all delivered is not one of 
   t.same(disk.names(), ['ledger'])
   disk.put('0000000000000002.segment', content.subarray(0, -1))
   const last = await aftermath(disk)
-  t.match(
-    last.logs.map(({ msg }) => msg),
-    [/^removed an unfinished record/],
-  )
+  t.match(valuesOf(last.logs, 'msg'), [/^removed an unfinished record/])
 })
 
 t.test('what was not written when the time was over is given back', async t => {

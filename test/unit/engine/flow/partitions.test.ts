@@ -4,6 +4,7 @@ import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { MOST_OPEN } from '../../../../src/engine/flow/delivery/partitions.js'
 import { settle } from '../../../../src/engine/testing/manual-time.js'
 import { balanced, fail, numbers, type SetUp, setUp, upTo } from '../../../support/delivery.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** A delivery whose events are in the partition that `nameOf` returns for their number. */
 function partitioned(nameOf: (n: number) => string, { destination, write, ...more }: SetUp = {}) {
@@ -68,11 +69,7 @@ t.test('a partition has one request at a time; others do not wait for it, nor fo
   t.same(it.settled, [[], []], 'each batch has an event that is not delivered')
   works = true
   await it.time.advance(6000)
-  t.same(
-    it.requests.slice(3).map(({ events }) => events),
-    [[1, 3], [5]],
-    'in order',
-  )
+  t.same(valuesOf(it.requests.slice(3), 'events'), [[1, 3], [5]], 'in order')
   t.same(it.settled, [['delivered'], ['delivered']])
   t.same(it.counters.imbalance(), balanced)
 })
@@ -89,11 +86,7 @@ t.test('a part of a request that is refused', async t => {
   await it.time.advance(10)
   t.same(it.letters, [{ events: [3], reason: 'on_reject' }])
   t.same(it.settled, [['rejected']])
-  t.same(
-    it.requests.map(({ name }) => name),
-    ['even', 'odd'],
-    'the others of the partition were accepted',
-  )
+  t.same(valuesOf(it.requests, 'name'), ['even', 'odd'], 'the others of the partition were accepted')
 })
 
 t.test('open partitions are bounded: the least recently used one is sent early', async t => {

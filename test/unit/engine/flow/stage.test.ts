@@ -16,6 +16,7 @@ import { ManualTime, settle } from '../../../support/manual-time.js'
 import { pooledBatch } from '../../../support/pooled-batch.js'
 import { type StageOptions, stageOf } from '../../../support/stage.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** A stage around a processor that is made here. */
 function stageWith(processor: Processor, plan: Plan = {}, more: StageOptions = {}) {
@@ -125,10 +126,7 @@ t.test('an event goes to each output that has a copy of it, in order, and each m
   t.same(read('rest'), [1, 5, 7, 7])
   t.same(read('all'), [0, 1, 3, 5, 6, 7, 7])
   t.same([lines.all![0], lines.all![3]], ['{"n":0,"five":true}', '{"n":5,"five":true}'])
-  t.same(
-    seen.map(({ length }) => length),
-    [9, 1],
-  )
+  t.same(valuesOf(seen, 'length'), [9, 1])
   t.same(settled, ['delivered', 'delivered'])
   t.same(Object.fromEntries([...counters.aside].map(([name, { events }]) => [name, events])), {
     even: 10,

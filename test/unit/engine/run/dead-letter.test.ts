@@ -50,6 +50,7 @@ import { testFolder } from '../../../support/folder.js'
 import { freeChunks } from '../../../support/free-chunks.js'
 import { madeUp } from '../../../support/made-up.js'
 import { turns, until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -420,11 +421,7 @@ t.test('resend', async t => {
     for (const refusals of [3, 2]) {
       judge = n => (n < refusals ? refused : undefined)
       t.match(await resendFile(path, context), { sent: refusals === 3 ? 0 : 1 })
-      t.same(
-        timesIn().map(({ since }) => since),
-        first.slice(0, refusals),
-        'also of one that was refused twice before',
-      )
+      t.same(valuesOf(timesIn(), 'since'), first.slice(0, refusals), 'also of one that was refused twice before')
       t.ok(timesIn().every(({ time, since }) => time > since!))
     }
     const stock = new DeadLetterStock(path)

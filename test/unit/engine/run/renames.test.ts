@@ -39,6 +39,7 @@ import { testFolder } from '../../../support/folder.js'
 import { madeUp } from '../../../support/made-up.js'
 import { seriesIn } from '../../../support/series.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** What the destinations of a test got, whatever their names. */
 let got: string[] = []
@@ -194,10 +195,7 @@ t.test('a reload does not start from the beginning, and takes positions back whe
   await replace(yaml('third: { *, renamed_from: logs }', 'out: { *, how: cannot_start }', 'discard_orphans: [gone]'))
   append('five\n')
   await until(() => got.length === 5)
-  t.same(
-    supervisor.config.sources.map(({ id }) => id),
-    ['logs'],
-  )
+  t.same(valuesOf(supervisor.config.sources, 'id'), ['logs'])
   t.same(got, ['one', 'two', 'three', 'four', 'five'])
 })
 

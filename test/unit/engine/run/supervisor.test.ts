@@ -30,6 +30,7 @@ import { testFolder } from '../../../support/folder.js'
 import { madeUp } from '../../../support/made-up.js'
 import { hurried } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** What the destinations of a test got, by their id. */
 let got: Record<string, string[]> = {}
@@ -779,10 +780,7 @@ t.test('what cannot start has been replaced by the time it would give way', asyn
   await it.send(5)
   // Comes behind whatever was to follow.
   await t.rejects(it.supervisor.replace({ ...it.supervisor.config, dataDir: '/nowhere' }), { message: /data_dir/ })
-  t.same(
-    it.supervisor.config.destinations.map(({ id }) => id),
-    ['b'],
-  )
+  t.same(valuesOf(it.supervisor.config.destinations, 'id'), ['b'])
   await until(() => new Set(Object.values(got).flat()).size === 30)
   t.notOk(it.supervisor.failed)
   await it.end(t)

@@ -23,6 +23,7 @@ import { Recent } from '../../../../src/service/api/store/recent.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
 import { testFolder } from '../../../support/folder.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 /** What every store must do. A second implementation is one more line. */
 const STORES: Record<string, (path: string) => Promise<Store>> = { level: openLevelStore }
@@ -161,10 +162,7 @@ for (const [name, open] of Object.entries(STORES)) {
     for (let i = 0; i < 50; i++) {
       await store.write([put('m/a', i), put('m/b', i)])
       t.equal(await store.get('m/a'), i)
-      t.same(
-        (await store.list('m/')).map(({ value }) => value),
-        [i, i],
-      )
+      t.same(valuesOf(await store.list('m/'), 'value'), [i, i])
     }
     stop = true
     await reader

@@ -16,6 +16,7 @@ import { batchesOf, originOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
 import { turns, until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }
@@ -93,11 +94,7 @@ t.test('idempotency keys of an account are bounded in memory: the oldest are for
   await Promise.all([a.close(), b.close()])
   t.equal(account.size, 0)
   const again = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
-  t.same(
-    again.map(({ size }) => size),
-    sizes,
-    'in their files, too',
-  )
+  t.same(valuesOf(again, 'size'), sizes, 'in their files, too')
   const idle = again[0]!
   const c = await KnownKeys.open(of('c'))
   for (let i = 0; i < 60; i++) await c.add(`c${i}`, TAKEN)

@@ -33,6 +33,7 @@ import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../
 import { hurried } from '../../../support/manual-time.js'
 import { needs } from '../../../support/needs.js'
 import { turns, until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
 
 function closeGate(): () => void {
   let open = () => {}
@@ -617,11 +618,7 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
   t.match(await post(line(5), {}, 'other'), { status: 202 }, 'another account has its own')
 
   stage.holds = false
-  t.same(
-    (await Promise.all(waiting.slice(0, 2))).map(({ status }) => status),
-    [202, 202],
-    'what is delivered makes room',
-  )
+  t.same(valuesOf(await Promise.all(waiting.slice(0, 2)), 'status'), [202, 202], 'what is delivered makes room')
   t.match(await waiting[2], { status: 202 })
   await until('all is delivered', () => stage.got.length === 6)
   const letters = statSync(join(folder, 'refusing/state/dead-letter/out.ndjson')).size

@@ -10,6 +10,7 @@ import type { AccountRecord } from '../../../../../src/service/api/domain/record
 import type { Service } from '../../../../../src/service/api/domain/service.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 import { ManualTime } from '../../../../support/manual-time.js'
+import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 const DAY = 86_400_000
@@ -269,10 +270,7 @@ t.test('delegation', async t => {
   t.same((await service.pipelines.list(childManager, PAGE)).items, [pipeline])
   t.same((await service.pipelines.list(await as(service, first.manager.key), PAGE)).items, [])
   t.same((await service.pipelines.list(enterprise, PAGE)).items, [pipeline], 'at enterprise scope, all')
-  t.same(
-    (await service.accounts.list(enterprise, PAGE)).items.map(({ title }) => title),
-    ['Account', 'child'],
-  )
+  t.same(valuesOf((await service.accounts.list(enterprise, PAGE)).items, 'title'), ['Account', 'child'])
 
   for (const key of [first.manager.key, first.service_account.key]) {
     const error = await refused(as(service, key, id))

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { as, openService, outcome } from '../../../../support/api-service.js'
+import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 const HOUR = 3_600_000
@@ -55,10 +56,7 @@ t.test('one of the enterprise', async t => {
   t.equal(await outcome(service.pipelines.list(narrow, PAGE)), '403 scope_missing')
   t.equal((await service.serviceAccounts.list(narrow, PAGE)).items.length, 2)
   const within = await as(service, first.enterprise_service_account.key, first.account.id)
-  t.same(
-    (await service.serviceAccounts.list(within, PAGE)).items.map(({ id }) => id),
-    [first.service_account.id],
-  )
+  t.same(valuesOf((await service.serviceAccounts.list(within, PAGE)).items, 'id'), [first.service_account.id])
   const rotated = await service.serviceAccounts.rotate(own, first.enterprise_service_account.id, {})
   t.equal(await outcome(as(service, first.enterprise_service_account.key)), '401 token_revoked')
   t.equal(await outcome(as(service, rotated.key)), 'done', 'it can rotate its own key')
@@ -71,10 +69,7 @@ t.test('personal keys', async t => {
   t.match(made, { title: 'laptop', scopes: ['pipeline:read'], key: /^sta_/ })
   t.same([...(await as(service, made.key)).scopes], ['pipeline:read'])
   const listed = (await service.userKeys.list(manager, PAGE)).items
-  t.same(
-    listed.map(({ title }) => title),
-    ['first key', 'laptop'],
-  )
+  t.same(valuesOf(listed, 'title'), ['first key', 'laptop'])
   t.notMatch(JSON.stringify(listed), /sta_|[0-9a-f]{40}/)
   const wide = await service.userKeys.create(manager, {})
   t.equal(wide.scopes, null)

@@ -5,6 +5,7 @@ import { Ids, timeOfId } from '../../../../../src/service/api/domain/ids.js'
 import * as inputs from '../../../../../src/service/api/domain/inputs.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 import { ManualTime } from '../../../../support/manual-time.js'
+import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 const DAY = 86_400_000
@@ -138,10 +139,7 @@ t.test('the audit log', async t => {
   t.equal((await entries()).length, found.length + 1)
   await time.advance(2 * DAY)
   await service.sweep()
-  t.same(
-    (await entries()).map(({ action }) => action),
-    ['account.feature'],
-  )
+  t.same(valuesOf(await entries(), 'action'), ['account.feature'])
   t.same(await entries(enterprise), [])
 })
 
@@ -236,8 +234,5 @@ t.test('turns', async t => {
     ['a>', '>a', 'b>', '>b', 'd>', '>d'],
   )
   t.ok(log.indexOf('c>') < log.indexOf('>a'), 'another key does not wait')
-  t.same(
-    results.map(({ status }) => status),
-    ['fulfilled', 'rejected', 'fulfilled', 'fulfilled'],
-  )
+  t.same(valuesOf(results, 'status'), ['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
 })

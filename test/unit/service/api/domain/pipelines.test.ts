@@ -3,6 +3,7 @@ import type { PublishedDocument } from '../../../../../src/service/api/domain/do
 import { ApiError } from '../../../../../src/service/api/domain/errors.js'
 import { PacedWork } from '../../../../../src/service/api/domain/pipelines/paced-work.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
+import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
 const out = { type: 'blackhole', inputs: ['ingest'] }
@@ -245,10 +246,7 @@ t.test('old revisions go, the published one stays', async t => {
   t.same(await numbers(), [7, 6, 5])
   for (let n = 8; n <= 12; n++) await service.pipelines.update(me, id, { config: config(n) })
   t.same(await numbers(), [12, 11, 10, 6])
-  t.same(
-    (await service.pipelines.revisions(me, id, { limit: 2 })).items.map(({ revision }) => revision),
-    [12, 11],
-  )
+  t.same(valuesOf((await service.pipelines.revisions(me, id, { limit: 2 })).items, 'revision'), [12, 11])
   await service.pipelines.create(me, { title: 'b', config: config() })
   t.equal(await outcome(service.pipelines.create(me, { title: 'c', config: config() })), '409 limit_reached')
   await service.pipelines.remove(me, id)
@@ -375,10 +373,7 @@ t.test('a full disk keeps nobody from reading the fleet, and the service from no
   await report('d')
   t.equal((await service.fleet.list(me, PAGE)).items.length, 3)
   await writes
-  t.same(
-    (await (await again()).fleet.list(me, PAGE)).items.map(({ id }) => id),
-    ['c', 'd', 'f'],
-  )
+  t.same(valuesOf((await (await again()).fleet.list(me, PAGE)).items, 'id'), ['c', 'd', 'f'])
 })
 
 t.test('the fleet', async t => {
