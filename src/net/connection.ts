@@ -1,0 +1,132 @@
+import type { Socket } from 'node:net'
+import type { DestinationContext } from '../core/component.js'
+import { DeliveryError } from '../core/errors.js'
+import { nextTurn, orAborted } from '../lib/time.js'
+import { coded } from './dial.js'
+import type { DialOptions } from './dial-options.js'
+import { closeAll, Dialer } from './dialer.js'
+
+/**
+ * The connection of a destination whose protocol has no requests, such as syslog: made when it is first used, and again
+ * after it has ended or the certificates were replaced. What is sent over it, and what acknowledges that, is its user's.
+ */
+export class Connection {
+  readonly #url: string
+  readonly #dialer: Dialer
+  readonly #made: (socket: Socket) => unknown
+  /** Not closed yet; of these, the one to use. */
+  readonly #sockets = new Set<Socket>()
+  #socket: Socket | undefined
+  #dialing: Promise<Socket> | undefined
+
+  /** `made` is called with each new connection, and may read from it. Without it, what the receiver sends is skipped. */
+  constructor(
+    url: string,
+    options: DialOptions,
+    context: DestinationContext,
+    made: (socket: Socket) => unknown = socket => socket.resume(),
+  ) {
+    this.#url = url
+    this.#made = made
+    this.#dialer = new Dialer(options, context)
+  }
+
+  /** For the start of the destination: reads the certificates, and connects. Throws a DeliveryError. */
+  async open(signal: AbortSignal): Promise<void> {
+    await this.#dialer.open(new URL(this.#url), () => this.#retire())
+    await this.use(signal, async () => {})
+  }
+
+  /**
+   * Runs `work` with the connection. If it throws, the connection is closed, unless the error is a DeliveryError, which
+   * is about the events; so it is if the signal aborts, whose reason is thrown. If the connection ends, `work` is left.
+   */
+  async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
+    await this.#dialer.renew(true)
+    // An end that came while the connection was idle is noticed, and another one is made.
+    await nextTurn()
+    signal.throwIfAborted()
+    let socket = this.#socket
+    try {
+      if (!socket) {
+        const dialing = this.#dial()
+        await orAborted(dialing, signal)
+        signal.throwIfAborted()
+        socket = await dialing
+      }
+      return await whileOpen(socket, signal, work(socket))
+    } catch (error) {
+      if (error instanceof DeliveryError) throw error
+      socket?.destroy()
+      signal.throwIfAborted()
+      throw this.#dialer.explain(error, this.#url, this.#url)
+    }
+  }
+
+  /** As that of a destination. */
+  changed(): Promise<boolean> {
+    return this.#dialer.changed()
+  }
+
+  /** Sends what is still on its way until the deadline, and closes the connection. */
+  async stop(deadline: AbortSignal): Promise<void> {
+    this.#retire()
+    const closed = Promise.all([...this.#sockets].map(socket => new Promise(resolve => socket.once('close', resolve))))
+    await Promise.all([orAborted(closed, deadline), this.#dialer.close()])
+    await closeAll(this.#sockets)
+  }
+
+  #dial(): Promise<Socket> {
+    this.#dialing ??= this.#connect().finally(() => {
+      this.#dialing = undefined
+    })
+    return this.#dialing
+  }
+
+  async #connect(): Promise<Socket> {
+    const socket = await this.#dialer.dial(new URL(this.#url))
+    this.#sockets.add(socket)
+    this.#socket = socket
+    const ended = () => {
+      if (this.#socket === socket) this.#socket = undefined
+    }
+    socket.on('error', ended).on('close', () => {
+      ended()
+      this.#sockets.delete(socket)
+    })
+    socket.on('end', () => socket.destroy(coded('ECONNRESET', 'the receiver closed the connection')))
+    this.#made(socket)
+    return socket
+  }
+
+  /** No more work begins on the connection; work that is under way ends. */
+  #retire(): void {
+    this.#socket?.end()
+    this.#socket = undefined
+  }
+}
+
+/** Writes parts in one go. Resolves when the operating system has taken all of them. */
+export function writeAll(socket: Socket, parts: readonly Uint8Array[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.cork()
+    for (const part of parts) socket.write(part)
+    socket.write('', error => (error ? reject(error) : resolve()))
+    socket.uncork()
+  })
+}
+
+/** The result of work on a connection, as long as that is open and the signal does not abort. */
+function whileOpen<T>(socket: Socket, signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const closed = () => reject(coded('ECONNRESET', 'the connection was closed'))
+    const abort = () => reject(signal.reason)
+    socket.on('error', reject).on('close', closed)
+    signal.addEventListener('abort', abort)
+    work.then(resolve, reject).finally(() => {
+      socket.off('error', reject).off('close', closed)
+      signal.removeEventListener('abort', abort)
+    })
+    if (socket.destroyed) closed()
+  })
+}
