@@ -106,7 +106,7 @@ export function deniedPlace(
   return denied === undefined ? undefined : new DeniedAddress(host, host, denied)
 }
 
-function coded(code: string, message: string): Error {
+export function coded(code: string, message: string): Error {
   return Object.assign(new Error(message), { code })
 }
 
