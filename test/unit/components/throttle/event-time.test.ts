@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
@@ -21,8 +19,8 @@ import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchesOf, batchOf, originOf } from '../../../support/batches.js'
 import { casesOf } from '../../../support/cases.js'
-import { checkout } from '../../../support/checkout.js'
 import { seeded } from '../../../support/seeded.js'
+import { vectorsOf } from '../../../support/vectors.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 const NAMES: Record<number, string> = {
@@ -79,12 +77,7 @@ function throttleOf(config: Record<string, unknown>) {
   return { decider, decide, at: (...times: number[]) => at(...times).join(''), time, untimed }
 }
 
-interface Vector {
-  readonly name: string
-  readonly config: Record<string, unknown>
-  readonly events: { readonly t: number; readonly event: Record<string, unknown>; readonly decision: string }[]
-}
-const vectors = JSON.parse(readFileSync(join(checkout, 'test/vectors/throttle.json'), 'utf8')) as Vector[]
+const vectors = vectorsOf('throttle.json')
 
 t.test('the vectors hold in the time of the events, but for what that changes', async t => {
   /** On a clock that goes back an event counts in the window of the moment: here in its own. */
