@@ -15,6 +15,7 @@ import { components } from '../../src/components/list.js'
 import { codecs } from '../../src/core/codecs/list.js'
 import { built, checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { valuesOf } from '../support/values-of.js'
 
 t.jobs = 2
@@ -37,11 +38,7 @@ async function bench(t: Test, folder: string, ...options: readonly string[]) {
   t.teardown(() => child.kill())
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
   const out = (name: string) => readFileSync(join(folder, 'out', name), 'utf8')
-  const lines = () =>
-    out('peers.jsonl')
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line) as Line)
+  const lines = () => parsedLines<Line>(out('peers.jsonl'))
   return { code, stdout, stderr, lines, picture: () => out('peers.svg') }
 }
 

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 
 /** Reloads while events wait in a throttle, with the real daemon. The windows are so long that none ends meanwhile. */
 
@@ -46,10 +47,7 @@ const all = (to: number) => Array.from({ length: to }, (_, n) => n)
 
 function writtenIn(folder: string): { n: number; marked?: string }[] {
   const whole = readFileSync(join(folder, 'out.ndjson'), 'utf8')
-  return whole
-    .split('\n')
-    .slice(0, -1)
-    .map(line => JSON.parse(line))
+  return parsedLines(whole)
 }
 
 const numbersIn = (folder: string) => writtenIn(folder).map(({ n }) => n)

@@ -6,6 +6,7 @@ import type { ComparisonResult } from '../../src/cli/check/simulate/compare.js'
 import type { SimulationResult } from '../../src/cli/check/simulate/result.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'
 import { sluice } from '../support/sluice.js'
@@ -108,10 +109,7 @@ t.test('--compare: events and bytes by key that pass one configuration and not t
   const decide = async (name: string) => {
     const { code, stdout, stderr } = await callSimulate([path(name), '--time=.t', '--decisions'], input)
     t.equal(code, 0, stderr)
-    const decisions = stdout
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line) as { n: number; decision: string })
+    const decisions = parsedLines<{ n: number; decision: string }>(stdout)
     return new Set(decisions.flatMap(({ n, decision }) => (decision === 'discard' ? [] : [n])))
   }
   const [here, there] = [await decide('here.yaml'), await decide('there.yaml')]

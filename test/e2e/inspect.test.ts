@@ -18,6 +18,7 @@ import { HOST, listening, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
@@ -180,11 +181,7 @@ destinations:
   const writing = setInterval(() => write(5), 20)
   t.teardown(() => clearInterval(writing))
   const look = (...args: string[]) => command([...args, '--config', 'sluice.yaml'], { cwd: folder })
-  const events = (text: string) =>
-    text
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line))
+  const events = (text: string) => parsedLines(text)
 
   const where = ['--where', "if (.app equal 'a')"]
   const tapped = await program(['tap', 'app', '--limit', '4', ...where, '--config', 'sluice.yaml'], folder)

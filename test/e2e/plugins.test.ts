@@ -9,6 +9,7 @@ import { checkCodec, checkDestination, checkProcessor, loadPlugin } from '../../
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { docBlocks, fileName } from '../support/doc-blocks.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { sluice } from '../support/sluice.js'
 
 /** Plugins as users make them: in a folder outside of the project, by the recipe alone. */
@@ -184,11 +185,7 @@ destinations: { out: { type: file, inputs: [mark], path: out.log } }
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
-  const logs = () =>
-    daemon.stderr
-      .split('\n')
-      .slice(0, -1)
-      .map(line => JSON.parse(line) as Record<string, string>)
+  const logs = () => parsedLines<Record<string, string>>(daemon.stderr)
   const out = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
   const put = async (n: number, lines: number) => {
     appendFileSync(join(folder, 'in.log'), `{"n":${n}}\n`)

@@ -5,6 +5,7 @@ import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
@@ -18,11 +19,7 @@ async function reloading(t: Test, config: string, more: Record<string, string> =
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
-  const logs = () =>
-    daemon.stderr
-      .split('\n')
-      .slice(0, -1)
-      .map(line => JSON.parse(line) as { msg: string; error?: string })
+  const logs = () => parsedLines<{ msg: string; error?: string }>(daemon.stderr)
   let written = 0
   const write = (count: number) => {
     let text = ''

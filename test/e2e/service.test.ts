@@ -14,6 +14,7 @@ import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { startReceiver } from '../support/receiver.js'
 import { init, serve, stop } from '../support/served.js'
 import { pipelineConfig, send } from '../support/service.js'
@@ -575,10 +576,7 @@ destinations: { out: { type: stdout, inputs: [clean] } }
   const running = sluice(['run', '--config', 'sluice.yaml'], { cwd: dir })
   running.child.stdin!.end('a@example.com=1 pin=7\nuser=jane pin=hunter2\nuser=jane pin=4111111111111111x\n')
   t.equal(await running.exit, 0, running.stderr)
-  const events = running.stdout
-    .trimEnd()
-    .split('\n')
-    .map(line => JSON.parse(line) as Record<string, unknown>)
+  const events = parsedLines<Record<string, unknown>>(running.stdout)
   t.match(events[0], { message: '***=1 pin=7', '***': '1', pin: 7 })
   t.match(events[1]!.processing_error, {
     component: 'parsed',

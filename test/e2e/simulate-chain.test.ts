@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { ComparisonResult } from '../../src/cli/check/simulate/compare.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'
 
@@ -102,10 +103,7 @@ t.test('processors before the throttle run as in a daemon, one after the other, 
   ]
   const { code, stdout, stderr } = await callSimulate([file, '--component=it', '--decisions'], input.join(''))
   t.equal(code, 0, stderr)
-  const buckets = stdout
-    .trimEnd()
-    .split('\n')
-    .map(line => JSON.parse(line) as { n: number; decision: string; bucket: string })
+  const buckets = parsedLines<{ n: number; decision: string; bucket: string }>(stdout)
   t.same(
     buckets.map(({ n, decision, bucket }) => [n, decision, bucket]),
     [

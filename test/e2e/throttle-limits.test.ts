@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { sluice } from '../support/sluice.js'
 
 type Test = Parameters<typeof testFolder>[0]
@@ -74,10 +75,7 @@ t.test('simulate decides as the daemon, with the rules of the file', async t => 
     INPUT,
   )
   t.equal(code, 0, stderr)
-  const decisions = stdout
-    .trimEnd()
-    .split('\n')
-    .map(line => JSON.parse(line))
+  const decisions = parsedLines(stdout)
   t.same(
     decisions.flatMap(({ n, decision }) => (decision === 'pass' ? [n] : [])),
     PASSED,

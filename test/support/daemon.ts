@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Series } from '../../src/daemon/status/series.js'
 import { HOST } from './address.js'
+import { parsedLines } from './parsed-lines.js'
 import { samplesIn } from './series.js'
 import { type Running, sluice } from './sluice.js'
 import { until } from './until.js'
@@ -108,13 +109,7 @@ export async function startDaemon(
     return { status: response.status, body: await response.text() }
   }
   const scrape = async () => new Scrape((await get('/metrics')).body)
-  const logs = () => {
-    const whole = running.stderr.slice(0, running.stderr.lastIndexOf('\n') + 1)
-    return whole
-      .split('\n')
-      .filter(Boolean)
-      .map(line => JSON.parse(line) as Record<string, unknown>)
-  }
+  const logs = () => parsedLines<Record<string, unknown>>(running.stderr)
   const ended = async (t: Test) => {
     t.equal(await running.exit, 0, 'exit code')
     t.notMatch(running.stderr, /SLUICE_CONSERVATION/, 'every event is accounted for at the end')

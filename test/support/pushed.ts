@@ -6,6 +6,7 @@ import type { Definition, Source, SourceContext } from '../../src/core/component
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { parsedLines } from './parsed-lines.js'
 import { Taker } from './taker.js'
 import { until } from './until.js'
 
@@ -35,11 +36,7 @@ export function contextOf(type: string, clock: TimerClock = systemClock) {
     metrics: counters,
     origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
   } as Partial<SourceContext> as SourceContext
-  const logs = () =>
-    text
-      .split('\n')
-      .filter(Boolean)
-      .map(line => JSON.parse(line) as Record<string, unknown>)
+  const logs = () => parsedLines<Record<string, unknown>>(text)
   return { context, counters, logs }
 }
 

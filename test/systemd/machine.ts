@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { built, checkout } from '../support/checkout.js'
+import { parsedLines } from '../support/parsed-lines.js'
 import { until } from '../support/until.js'
 import { type RunOptions, Tree, type TreeOptions } from './tree.js'
 
@@ -71,10 +72,7 @@ export class Machine {
   /** What the journal has of a unit since its last start, a JSON object each. */
   async journal(unit: string): Promise<Readonly<Record<string, string>>[]> {
     const text = await this.tree.sh(`journalctl -u ${unit} -o json --no-pager`)
-    return text
-      .split('\n')
-      .filter(Boolean)
-      .map(line => JSON.parse(line))
+    return parsedLines(text)
   }
 
   /** Settings beside those of the unit, as `systemctl edit` leaves them. */

@@ -32,6 +32,7 @@ import {
 } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { needs } from '../../../support/needs.js'
+import { parsedLines } from '../../../support/parsed-lines.js'
 import type { Step } from '../../../support/receiver.js'
 import { turns, until } from '../../../support/until.js'
 
@@ -672,10 +673,7 @@ t.test('delivery: through every problem, in order, once', async t => {
   for (let i = 0; i < 10; i++) put(7, i * 7)
   await until(() => settled.length === 10)
   t.same(await end(), { events: 0, bytes: 0 })
-  const records = readFileSync(letters.path, 'utf8')
-    .trimEnd()
-    .split('\n')
-    .map(line => JSON.parse(line) as { event: { n: number } })
+  const records = parsedLines<{ event: { n: number } }>(readFileSync(letters.path, 'utf8'))
   const refused = records.map(({ event }) => event.n)
   t.ok(refused.includes(33))
   t.match(records[0], { status: 422, reason: 'status_422', request_id: /^request-\d+$/, error: /not this/ })

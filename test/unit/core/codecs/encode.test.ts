@@ -6,6 +6,7 @@ import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { batchesOf, batchOf, originOf } from '../../../support/batches.js'
+import { parsedLines } from '../../../support/parsed-lines.js'
 import { Seeded, seeded } from '../../../support/seeded.js'
 
 const text = (encoded: { parts: Buffer[]; bytes: number }) => {
@@ -108,11 +109,7 @@ t.test('raw and NDJSON of what is left after dropping events', async t => {
 t.test('NDJSON', async t => {
   const time = new Date(1_700_000_000_000).toISOString()
   const meta = { file: '/x', host: 'h', timestamp: time }
-  const parsed = (batches: EventBatch[]) =>
-    ndjson(batches)
-      .split('\n')
-      .slice(0, -1)
-      .map(line => JSON.parse(line))
+  const parsed = (batches: EventBatch[]) => parsedLines(ndjson(batches))
   t.same(parsed(batchesOf('plain\n"quoted" \\ \t\nünï\n\n', originOf('text', '/x'))), [
     { message: 'plain', ...meta },
     { message: '"quoted" \\ \t', ...meta },
@@ -261,10 +258,7 @@ t.test('many keys, other times of one origin, and long texts with escapes', t =>
   for (const lines of [requests, requests.map(line => `${line} \\`)]) {
     const batch = batchOf(lines, { decode: 'nginx' })
     t.same(
-      ndjson([batch])
-        .trimEnd()
-        .split('\n')
-        .map(line => JSON.parse(line)),
+      parsedLines(ndjson([batch])),
       lines.map((_, i) => batch.fields(i)),
     )
   }

@@ -7,6 +7,7 @@ import { DeadLetterFile } from '../../../../src/engine/run/dead-letter/queue.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
+import { parsedLines } from '../../../support/parsed-lines.js'
 import { valuesOf } from '../../../support/values-of.js'
 
 const log = pino({ level: 'silent' })
@@ -20,10 +21,7 @@ const json = originOf('json', '/var/log/app.log')
 const text = originOf('text', '/var/log/app.log')
 
 function recordsOf(path: string): Record<string, unknown>[] {
-  return readFileSync(path, 'utf8')
-    .trimEnd()
-    .split('\n')
-    .map(line => JSON.parse(line) as Record<string, unknown>)
+  return parsedLines<Record<string, unknown>>(readFileSync(path, 'utf8'))
 }
 
 t.test('a record has all it takes to send the event again', async t => {

@@ -49,6 +49,7 @@ import { batchOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { freeChunks } from '../../../support/free-chunks.js'
 import { madeUp } from '../../../support/made-up.js'
+import { parsedLines } from '../../../support/parsed-lines.js'
 import { turns, until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -410,11 +411,7 @@ t.test('resend', async t => {
 
   await t.test('what is refused again is as old as when it was refused first', async t => {
     const { path, context } = await setUp(t, 3)
-    const timesIn = () =>
-      readFileSync(path, 'utf8')
-        .trimEnd()
-        .split('\n')
-        .map(line => JSON.parse(line) as { time: string; since?: string })
+    const timesIn = () => parsedLines<{ time: string; since?: string }>(readFileSync(path, 'utf8'))
     const first = timesIn().map(({ time }, i) => new Date(Date.parse(time) - 3_600_000 * (3 - i)).toISOString())
     const lines = readFileSync(path, 'utf8').trimEnd().split('\n')
     writeFileSync(path, lines.map((line, i) => `${line.replace(/"time":"[^"]+"/, `"time":"${first[i]}"`)}\n`).join(''))

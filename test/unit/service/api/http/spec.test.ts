@@ -15,6 +15,7 @@ import { Unread } from '../../../../../src/service/api/http/unread.js'
 import { identityFaults } from '../../../../fuzz/answers.js'
 import { checkout } from '../../../../support/checkout.js'
 import { testFolder } from '../../../../support/folder.js'
+import { parsedLines } from '../../../../support/parsed-lines.js'
 import { Seeded } from '../../../../support/seeded.js'
 import { type Got, pipelineConfig, startService, type TestService } from '../../../../support/service.js'
 import { turns, until } from '../../../../support/until.js'
@@ -374,10 +375,7 @@ t.test('the request log: a line for each request, and no key', async t => {
   const plain = connect(Number(new URL(url).port), '127.0.0.1', () => plain.write('nonsense\r\n\r\n'))
   plain.resume()
   await once(plain, 'close')
-  const lines = logged()
-    .trim()
-    .split('\n')
-    .map(line => JSON.parse(line))
+  const lines = parsedLines(logged())
   const common = { level: 30, account: made.account.id, subject: made.service_account.id, address: '127.0.0.1' }
   t.match(
     lines.filter(({ msg }) => msg === 'request'),
