@@ -317,7 +317,7 @@ export class Model {
       const takes = line.takes.filter(({ vague }) => !vague).sort(byNumber)
       for (const [i, take] of takes.entries()) {
         const before = takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
-        if (before && !line.placements.some(placement => this.#mayRepeat(placement, before, take))) {
+        if (before && !line.placements.some(placement => this.#mayRepeat(line, placement, before, take))) {
           const lives = `in lives ${before.arrival.life} and ${take.arrival.life}`
           throw new Failure('repeated', `${line.id}, ${lives}, without a reason`)
         }
@@ -326,21 +326,25 @@ export class Model {
     if (calm && this.headersArrived > this.#headers.length) throw new Failure('repeated', 'a first line')
   }
 
-  #mayRepeat({ content, start }: Placement, before: Take, again: Take): boolean {
+  #mayRepeat(line: Line, placement: Placement, before: Take, again: Take): boolean {
+    const { content, start } = placement
     const [first, last] = [before.arrival.life, again.arrival.life]
     if (!before.arrival.clear || last < first) return true
     // On a busy machine an answer may be late for the daemon and not for the receiver.
     if (first === last && this.setup.timeoutMs < SURE_MS) return true
-    const reread = (birth: Birth) => start + before.to > (birth.from.get(content) ?? Number.POSITIVE_INFINITY)
+    const rereadAt = ({ content, start }: Placement, { from }: Birth) =>
+      start + before.to > (from.get(content) ?? Number.POSITIVE_INFINITY)
+    const reread = (birth: Birth) => rereadAt(placement, birth)
     if (this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))) return true
     if (this.setup.buffer === 'memory') return false
     // What a killed daemon had put in the buffer and in no checkpoint may be delivered from there before it is read again.
     const own = this.#births[first - 1]!
     const wasThere = !own.clean && reread(own) && (own.sizes.get(content) ?? 0) > start
     if (wasThere && this.#births.slice(first, last).some(reread)) return true
-    // What a killed daemon had put in the buffer and not in a checkpoint is read again some time, however it ended since.
+    // What a killed daemon had put in the buffer and not in a checkpoint is read again some time, however it ended since,
+    // also from a copy of what the file was at its start.
     const births = this.#births.slice(0, last)
-    const covered = births.findLastIndex(birth => !reread(birth)) + 1
+    const covered = births.findLastIndex(birth => !line.placements.some(place => rereadAt(place, birth))) + 1
     if (births.slice(covered).some(({ clean }) => !clean)) return true
     // A killed daemon may have delivered from the buffer what its ledger did not say yet, and what was read again may
     // stand there twice. It comes once more however often the daemon ends in order, until one leaves the buffer empty.

@@ -185,6 +185,34 @@ t.test('with a disk buffer, what was in it at a kill may be read again later', a
   }
 })
 
+t.test('what was in a disk buffer at a kill may be read again from a copy of its file, two starts later', async t => {
+  for (const [killed, kind] of [
+    [true, undefined],
+    [false, 'repeated'],
+  ] as const) {
+    const { model, content, arrive, start } = written(5, { buffer: 'disk' })
+    start(true, 5)
+    // It ends before its source has read anything.
+    start(!killed, 0)
+    const copy = model.copy(content)
+    model.truncated(content)
+    const begun = (drained: boolean) => {
+      const [from, sizes] = [new Map([[copy, 0]]), new Map([[copy, copy.size]])]
+      model.started({ clean: true, drained, from, sizes })
+      arrive([0, 1, 2, 3, 4])
+    }
+    begun(false)
+    begun(true)
+    let found: unknown
+    try {
+      model.verify()
+    } catch (error) {
+      found = error instanceof Failure ? error.kind : error
+    }
+    t.equal(found, kind)
+  }
+})
+
 t.test('what a killed daemon delivered from its disk buffer may come again as long as that is not empty', async t => {
   for (const [killed, left, kind] of [
     [true, true, undefined],
