@@ -141,9 +141,9 @@ export class World {
     if (this.#broken !== undefined) throw this.#broken
     const { daemon } = this
     if (!daemon) return
-    for (const { level, msg, code } of daemon.logs) {
-      if (level >= 50 && !EXPECTED_ERRORS.includes(String(code ?? msg)))
-        throw new Failure('log', `the daemon says: ${msg} (${String(code)})`)
+    for (const entry of daemon.logs) {
+      if (entry.level >= 50 && !EXPECTED_ERRORS.includes(String(entry.code ?? entry.msg)))
+        throw new Failure('log', `the daemon says: ${JSON.stringify(entry)}`)
     }
     if (daemon.running || daemon.told) return
     if (this.stateFault && daemon.code === 1 && CANNOT_START.test(daemon.noise)) {
