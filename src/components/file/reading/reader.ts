@@ -187,13 +187,14 @@ export class Reader {
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
-      if (tailer.unread > 0) this.#options.onLost(tailer)
+      if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
     }
   }
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
     tailer.growth.parked = undefined
-    while (!this.#givenUp) {
+    // The sweep that the stop found under way may release it, or find that it was truncated.
+    while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
       const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
       const isOver = left <= 0 || taken === 'truncated'

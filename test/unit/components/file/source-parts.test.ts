@@ -37,6 +37,7 @@ import {
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
 import { emptyStart, positionsIn } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
+import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailing.js'
 import { type Candidate, Copy, Slots } from '../../../../src/components/file/rotation/copy.js'
@@ -48,6 +49,7 @@ import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
 import { beginningOf, resumeOf } from '../../../../src/components/file/start.js'
+import type { Output } from '../../../../src/core/component.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Origin } from '../../../../src/core/event/origin.js'
 import { Splitting } from '../../../../src/core/options/multiline-options.js'
@@ -461,6 +463,31 @@ t.test('a copy that nobody saw is waited for while it may still grow', async t =
   writeFileSync(`${path}.1.gz`, content)
   t.equal(await found(Date.now()), undefined, 'it was written a moment ago')
   t.equal(await found(Date.now() + 60_000), 1)
+})
+
+t.test('a sweep may release a deleted file while a stop reads its rest', async t => {
+  const said: unknown[] = []
+  const left = () => {
+    if (!tailer.isOpen) throw new TypeError('there is no descriptor')
+    return 6
+  }
+  const tailer = { path: 'app.log', isOpen: true, unread: 6, growth: {}, left, read: () => 6, take: () => 'batch' }
+  const options: Partial<ReaderOptions> = {
+    clock: systemClock,
+    splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
+    isStopped: () => true,
+    finishesLines: () => false,
+    unfindable: async () => [tailer as unknown as Tailer],
+    onUnfindable: () => {},
+    onLost: () => said.push('lost'),
+    problems: { failed: (...args: unknown[]) => said.push(args) } as unknown as PathProblems,
+  }
+  const send = async (batch: unknown) => {
+    said.push(batch)
+    tailer.isOpen = false
+  }
+  await new Reader(options as ReaderOptions).run({ send } as unknown as Output, AbortSignal.abort(), true)
+  t.same(said, ['batch'])
 })
 
 t.test('a file may be closed while copies of it are claimed', async t => {
