@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -73,6 +75,11 @@ t.test('of several daemons on a machine, status and top show one and name the ot
   const config = 'sources: { s: { type: stdin } }\ndestinations: { d: { type: blackhole, inputs: [s] } }\n'
   const [one, two] = [await started(t, config, {}), await started(t, config, {})]
   const socket = ({ folder }: { folder: string }) => join(folder, 'state/sluice.sock')
+  const colored = join(two.folder, '\x1b[31mred')
+  mkdirSync(colored)
+  const listener = createServer().listen(join(colored, 'sluice.sock'))
+  await once(listener, 'listening')
+  t.teardown(() => listener.close())
   // Other tests may have daemons, too.
   const named = / (?:Another daemon runs|\d+ other daemons run) on this machine.*: sluice status --socket /
   const text = async (args: readonly string[], cwd = one.folder) => {
@@ -84,6 +91,7 @@ t.test('of several daemons on a machine, status and top show one and name the ot
     const shown = ` ${await text(args)}`
     t.match(shown, named, args.join(' '))
     t.ok(shown.includes(socket(two)) && !shown.includes(socket(one)), shown)
+    t.notMatch(shown, '[31mred', 'names are safe for a terminal')
   }
   t.match(await text(['status', '--socket', socket(two)]), 'Nothing is wrong', 'as it says')
   for (const chosen of [
