@@ -6,7 +6,6 @@ import { askSocket, textOf } from '../../daemon/admin/ask-socket.js'
 import { socketPath } from '../../daemon/admin/socket.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { dataDirOf } from '../../engine/config/load.js'
-import { printable } from '../../lib/printable.js'
 import { shellWord } from '../../lib/shell-word.js'
 
 export interface DaemonOptions {
@@ -48,8 +47,7 @@ function runningSockets(): string[] {
   }
   try {
     const paths = [...readFileSync('/proc/net/unix', 'utf8').matchAll(LISTENING)].map(([, path]) => path!)
-    // Any user can name one as they like.
-    return [...new Set(paths)].filter(path => printable(path) === path && mayAsk(path)).sort()
+    return [...new Set(paths)].filter(mayAsk).sort()
   } catch {
     return []
   }

@@ -29,6 +29,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   const daemon = await findDaemon(options, io.env)
   const view = async () => viewOf(await statusOf(daemon))
   const { width, height } = terminalOf(io)
+  const others = otherLines(daemon.others, width)
   await untilInterrupted(async signal => {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
@@ -38,7 +39,6 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
       await sleep(intervalMs, signal)
       if (signal.aborted) break
       const now = await view()
-      const others = otherLines(daemon.others, width)
       const text = [...others, screen(before, now, width, await counting)].join('\n')
       io.stdout.write(
         height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, width, height, shown === 0),
