@@ -112,6 +112,12 @@ export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
+/** Whether no more files can be opened: by this process, or on this machine. */
+export function lacksDescriptor(error: unknown): boolean {
+  const code = errorCode(error)
+  return code === 'EMFILE' || code === 'ENFILE'
+}
+
 /** The message of any thrown value. Never throws. */
 export function errorText(error: unknown): string {
   try {

@@ -1,4 +1,4 @@
-import { errorCode, errorText } from './errors.js'
+import { errorCode, errorText, lacksDescriptor } from './errors.js'
 
 /** A document has a format that this version does not know. */
 export class NewerFormat extends Error {
@@ -32,7 +32,7 @@ function remedy(cause: unknown): string {
   if (cause instanceof NewerFormat) return 'run the version that wrote it, or move the file away to start without it'
   const code = errorCode(cause)
   if (code === 'EACCES' || code === 'EPERM') return 'give the user that runs Sluice permission to read it'
-  if (code === 'EMFILE' || code === 'ENFILE') return 'raise the limit on open files'
+  if (lacksDescriptor(cause)) return 'raise the limit on open files'
   return 'check the disk and the file, or move it away to start without it'
 }
 

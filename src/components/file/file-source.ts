@@ -165,7 +165,7 @@ export class FileSource implements Source {
     )
   }
 
-  /** An empty folder is as usual as a typing error, so this is told once and not again when files come and go. */
+  /** Logs once, and not again when files come and go: an empty folder is as likely as a typing error. */
   #warnOfNothing(): void {
     const { include, exclude, follow } = this.#options
     const text = 'there is no file that this source could read'

@@ -1,4 +1,4 @@
-import { errorCode } from '../../core/errors.js'
+import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { unlessSilent } from '../../lib/files/remote/guarded-fs.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type BirthTimes, openKnown } from './identity.js'
@@ -49,8 +49,7 @@ export class Opening {
   /** Records why a file cannot be opened. Throws if its file system does not respond. */
   failed(path: string, error: unknown): void {
     unlessSilent(error)
-    const code = errorCode(error)
-    if (code === 'EMFILE' || code === 'ENFILE') this.#descriptors.refused()
-    if (code !== 'ENOENT') this.#problems.failed(path, 'open', error)
+    if (lacksDescriptor(error)) this.#descriptors.refused()
+    if (errorCode(error) !== 'ENOENT') this.#problems.failed(path, 'open', error)
   }
 }

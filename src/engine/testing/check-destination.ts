@@ -44,7 +44,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /**
  * Holds a destination to its contract: acknowledgements, order, retries, an end in the middle and a reload. Its events
- * have `.message` with `event-N.`, so that the number ends there, whatever follows. Resolves with what does not hold; nothing: it conforms.
+ * have `.message` with `event-N.`: the number ends there, whatever follows. Resolves with what does not hold; nothing:
+ * it conforms.
  */
 export async function checkDestination(definition: DestinationDefinition, open: Open): Promise<string[]> {
   const all: string[] = []

@@ -14,7 +14,7 @@ import {
 } from 'node:fs'
 import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
-import { errorCode, errorText } from '../../../core/errors.js'
+import { errorCode, errorText, lacksDescriptor } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
 import { makeFolderSync } from '../../../lib/files/make-folder.js'
 import { shortPath } from '../../../lib/network/short-path.js'
@@ -50,15 +50,14 @@ export class DataDirError extends Error {
 }
 
 function adviceFor(error: unknown): string {
+  if (lacksDescriptor(error))
+    return 'no more files can be opened at the moment; try again, or raise the limit (ulimit -n, fs.file-max)'
   switch (errorCode(error)) {
     case 'ENOSPC':
     case 'EDQUOT':
       return 'free some disk space; positions cannot be saved without it'
     case 'EROFS':
       return 'mount its file system for writing'
-    case 'EMFILE':
-    case 'ENFILE':
-      return 'no more files can be opened at the moment; try again, or raise the limit (ulimit -n, fs.file-max)'
     default:
       return 'it must be a folder that this user can write to'
   }
@@ -87,7 +86,6 @@ const LOCK = /^lock\.(\d{1,15})$/
 const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']
-const NO_DESCRIPTOR = ['EMFILE', 'ENFILE']
 const SOCKET = /^lock-[\da-f-]{36}\.sock$/
 
 /** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
@@ -321,7 +319,7 @@ function readText(path: string): string {
     return readFileSync(path, 'latin1')
   } catch (error) {
     // Otherwise a living process would be taken for one that has ended.
-    if (NO_DESCRIPTOR.includes(errorCode(error) ?? '')) throw error
+    if (lacksDescriptor(error)) throw error
     return ''
   }
 }

@@ -22,8 +22,8 @@ export type Confirm = () => Promise<void> | undefined
 export interface Ingest {
   /**
    * Reads the body of `request` (whose headers have the content type, encoding and idempotency-key), calls `confirm`
-   * before it accepts anything, and resolves once the events are stored durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has
-   * disconnected; the caller discards the rest of the body.
+   * before it accepts anything, and resolves once the events are stored durably. Throws ApiError or Refusal if it refuses
+   * the request, and Gone if the client has disconnected; the caller discards the rest of the body.
    */
   ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer>
 }

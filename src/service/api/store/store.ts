@@ -48,8 +48,8 @@ export interface Store {
 }
 
 /**
- * All entries below a prefix, so many at a time, so that other work has its turn in between. Those that were yielded may
- * be removed.
+ * All entries below a prefix, up to `limit` at a time: other work has its turn in between. The caller may remove those
+ * that were yielded.
  */
 export async function* portionsOf(
   store: Pick<Store, 'list'>,
