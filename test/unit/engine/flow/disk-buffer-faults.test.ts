@@ -280,6 +280,19 @@ t.test('what was not written when the time was over is given back', async t => {
   t.equal(run.counters.inFlight().events, 6)
 })
 
+t.test('a stop writes nothing when all progress is saved: a full disk does not matter to it then', async t => {
+  const disk = new SimulatedDisk()
+  const run = await BufferRun.open({ folder: disk.folder(), fate: ([n]) => (n === 0 ? 'delivered' : undefined) })
+  void run.put([0])
+  await run.pass()
+  void run.put([1])
+  await run.pass(2000)
+  t.same(run.out, [0, 1])
+  disk.fault = ({ kind }) => (kind === 'write' ? { error: 'ENOSPC' } : undefined)
+  await run.buffer.close()
+  t.same(valuesOf(run.logs, 'msg'), [])
+})
+
 /** A folder that a run with these batches left, all of them acknowledged; nothing was delivered. */
 async function left(
   batches: readonly (readonly number[])[],
