@@ -4,11 +4,14 @@ import type { Place, ServerOptions } from './connector.js'
 export interface RedisConnection {
   /** Whether the keys of a command must be in one hash slot. */
   readonly isCluster: boolean
-  /** Executes a command. `key`: one of its keys; it names the node of a cluster. */
-  command(key: Buffer, args: readonly (string | Buffer)[]): Promise<unknown>
+  /** Executes a command. `key`: one of its keys; it names the node of a cluster. `asBytes`: texts of the reply are buffers. */
+  command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
   /** Ends it at once; commands without a reply reject. */
   destroy(): void
 }
+
+/** For replies with buffers: the type of RESP that begins with "$". */
+const BYTES = { typeMapping: { 36: Buffer } }
 
 /** It is large, and needed by few configurations. */
 const library = () => import('@redis/client')
@@ -24,7 +27,7 @@ export async function connectServer(
   const server = createClient({ ...client, socket: socketTo(place) })
   server.on('error', lost)
   const destroy = await connected(server, signal)
-  return { isCluster: false, command: (_key, args) => server.sendCommand(args), destroy }
+  return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
 }
 
 /** Connects to a cluster; any of the places may answer. */
@@ -43,7 +46,11 @@ export async function connectCluster(
   cluster.on('error', lost)
   cluster.on('node-error', lost)
   const destroy = await connected(cluster, signal)
-  return { isCluster: true, command: (key, args) => cluster.sendCommand(key, false, [...args]), destroy }
+  return {
+    isCluster: true,
+    command: (key, args, asBytes) => cluster.sendCommand(key, false, [...args], asBytes ? BYTES : {}),
+    destroy,
+  }
 }
 
 interface Client {

@@ -23,60 +23,71 @@ const credential = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/** How a Redis or Valkey server is reached. */
+/** How a Redis or Valkey server is reached. `timeout` has the default of whoever uses it. */
+export const serverOptions = {
+  url: redisUrl().describe('Address of the server: redis://HOST:PORT, or rediss://HOST:PORT with TLS.'),
+  nodes: z
+    .array(redisUrl())
+    .prefault([])
+    .describe('With sentinel or cluster: addresses of further nodes, asked when the first one does not answer.'),
+  username: reaches('nothing', z.string().min(1)).optional().describe('ACL user. Default: the default user.'),
+  password: secret().optional().describe('The password itself; better from the environment: ${REDIS_PASSWORD}.'),
+  password_file: filePath().optional().describe('File that holds the password, read again at each connection.'),
+  credential: credential()
+    .optional()
+    .describe('Name of a systemd credential (LoadCredential=) that holds the password.'),
+  ca_file: filePath()
+    .optional()
+    .describe('With rediss: certificates (PEM) of the authorities to trust, instead of the default ones.'),
+  cert_file: filePath().optional().describe('With rediss: client certificate (PEM).'),
+  key_file: filePath().optional().describe('With rediss: private key (PEM) of the client certificate.'),
+  server_name: reaches('nothing', z.string().min(1))
+    .optional()
+    .describe("With rediss: the name that the server's certificate must have, if it differs from the URL."),
+  sentinel: z
+    .strictObject({
+      name: reaches('nothing', z.string().min(1)).describe('Name of the primary, as the Sentinels know it.'),
+    })
+    .optional()
+    .describe('`url` and `nodes` are Sentinels; the primary with this name is used.'),
+  cluster: z.boolean().prefault(false).describe('`url` and `nodes` belong to a Redis Cluster.'),
+}
+
+/** How long a reply may take. */
+export const replyTimeout = () =>
+  duration().refine(ms => ms <= 60_000, { error: 'must be at most 1 Minutes', params: { constant: true } })
+
+export type RedisOptions = z.output<z.ZodObject<typeof serverOptions>>
+
+/** Refuses options that do not go together. */
+export function checkServer(redis: RedisOptions, context: z.RefinementCtx): void {
+  const given = (['password', 'password_file', 'credential'] as const).filter(name => redis[name] !== undefined)
+  if (given.length > 1)
+    refuse(context, `takes one of password, password_file and credential; ${given.join(' and ')} given`)
+  if (redis.username !== undefined && given.length === 0)
+    refuseAt(context, ['username'], 'needs a password; give password_file, credential or password')
+  if (redis.sentinel && redis.cluster)
+    refuseAt(context, ['cluster'], 'cannot be combined with sentinel; use one of them')
+  if (redis.nodes.length > 0 && !redis.sentinel && !redis.cluster)
+    refuseAt(context, ['nodes'], 'has no effect without sentinel or cluster')
+  const first = redis.url.split(':', 1)[0]
+  if (redis.nodes.some(url => url.split(':', 1)[0] !== first))
+    refuseAt(context, ['nodes'], 'must begin with the same redis:// or rediss:// as url')
+  if ((redis.cert_file === undefined) !== (redis.key_file === undefined))
+    refuse(context, 'cert_file and key_file belong together: give both or neither')
+  for (const name of ['ca_file', 'cert_file', 'key_file', 'server_name'] as const)
+    if (first === 'redis' && redis[name] !== undefined)
+      refuseAt(context, [name], 'has no effect without TLS; write rediss:// in url')
+  if (redis.cluster && /\/[1-9]\d*$/.test(redis.url.replace(/^rediss?:\/\//, '')))
+    refuseAt(context, ['url'], 'must not name a database: a Redis Cluster has only database 0')
+}
+
+/** Of a server that is asked about events. */
 export const redisOptions = z
   .strictObject({
-    url: redisUrl().describe('Address of the server: redis://HOST:PORT, or rediss://HOST:PORT with TLS.'),
-    nodes: z
-      .array(redisUrl())
-      .prefault([])
-      .describe('With sentinel or cluster: addresses of further nodes, asked when the first one does not answer.'),
-    username: reaches('nothing', z.string().min(1)).optional().describe('ACL user. Default: the default user.'),
-    password: secret().optional().describe('The password itself; better from the environment: ${REDIS_PASSWORD}.'),
-    password_file: filePath().optional().describe('File that holds the password, read again at each connection.'),
-    credential: credential()
-      .optional()
-      .describe('Name of a systemd credential (LoadCredential=) that holds the password.'),
-    ca_file: filePath()
-      .optional()
-      .describe('With rediss: certificates (PEM) of the authorities to trust, instead of the default ones.'),
-    cert_file: filePath().optional().describe('With rediss: client certificate (PEM).'),
-    key_file: filePath().optional().describe('With rediss: private key (PEM) of the client certificate.'),
-    server_name: reaches('nothing', z.string().min(1))
-      .optional()
-      .describe("With rediss: the name that the server's certificate must have, if it differs from the URL."),
-    sentinel: z
-      .strictObject({
-        name: reaches('nothing', z.string().min(1)).describe('Name of the primary, as the Sentinels know it.'),
-      })
-      .optional()
-      .describe('`url` and `nodes` are Sentinels; the primary with this name is used.'),
-    cluster: z.boolean().prefault(false).describe('`url` and `nodes` belong to a Redis Cluster.'),
-    timeout: duration()
-      .refine(ms => ms <= 60_000, { error: 'must be at most 1 Minutes', params: { constant: true } })
+    ...serverOptions,
+    timeout: replyTimeout()
       .prefault('250 Milliseconds')
       .describe('Time limit for a reply. After it the server counts as failed, until it replies in time again.'),
   })
-  .superRefine((redis, context) => {
-    const given = (['password', 'password_file', 'credential'] as const).filter(name => redis[name] !== undefined)
-    if (given.length > 1)
-      refuse(context, `takes one of password, password_file and credential; ${given.join(' and ')} given`)
-    if (redis.username !== undefined && given.length === 0)
-      refuseAt(context, ['username'], 'needs a password; give password_file, credential or password')
-    if (redis.sentinel && redis.cluster)
-      refuseAt(context, ['cluster'], 'cannot be combined with sentinel; use one of them')
-    if (redis.nodes.length > 0 && !redis.sentinel && !redis.cluster)
-      refuseAt(context, ['nodes'], 'has no effect without sentinel or cluster')
-    const first = redis.url.split(':', 1)[0]
-    if (redis.nodes.some(url => url.split(':', 1)[0] !== first))
-      refuseAt(context, ['nodes'], 'must begin with the same redis:// or rediss:// as url')
-    if ((redis.cert_file === undefined) !== (redis.key_file === undefined))
-      refuse(context, 'cert_file and key_file belong together: give both or neither')
-    for (const name of ['ca_file', 'cert_file', 'key_file', 'server_name'] as const)
-      if (first === 'redis' && redis[name] !== undefined)
-        refuseAt(context, [name], 'has no effect without TLS; write rediss:// in url')
-    if (redis.cluster && /\/[1-9]\d*$/.test(redis.url.replace(/^rediss?:\/\//, '')))
-      refuseAt(context, ['url'], 'must not name a database: a Redis Cluster has only database 0')
-  })
-
-export type RedisOptions = z.output<typeof redisOptions>
+  .superRefine(checkServer)

@@ -31,11 +31,9 @@ const DENIED: readonly [RegExp, string][] = [
     /unknown command \W?AUTH\b/i,
     'the server does not know the command AUTH; remove the password, or enable the command',
   ],
-  [
-    /NOPERM|no permissions? to (run|access)|can't run this command/i,
-    'the user lacks a permission; it needs "~sluice:* +ping +eval +evalsha +time +get +set" (ACL SETUSER)',
-  ],
 ]
+const NO_PERMISSION = /NOPERM|no permissions? to (run|access)|can't run this command/i
+
 /** Replies that say that another server has to be asked, or that the settings do not fit it. */
 const REFUSED: readonly [RegExp, string][] = [
   [/^MOVED|^CROSSSLOT/, 'the server belongs to a Redis Cluster; set "cluster: true"'],
@@ -47,11 +45,16 @@ const REFUSED: readonly [RegExp, string][] = [
 /** The arguments of a command that a server does not know, among which can be a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
-/** What went wrong, without secrets: the arguments of a command, and the password wherever a server repeats it. */
-export function redisProblem(error: unknown, password?: string): RedisProblem {
+/**
+ * What went wrong, without secrets: the arguments of a command, and the password wherever a server repeats it.
+ * `permissions`: what the user needs, in the words of ACL SETUSER.
+ */
+export function redisProblem(error: unknown, password?: string, permissions = ''): RedisProblem {
   if (error instanceof RedisTimeout) return { kind: 'timeout', text: error.message }
   const text = textOf(error, password)
   for (const [pattern, advice] of DENIED) if (pattern.test(text)) return { kind: 'denied', text: advice }
+  if (NO_PERMISSION.test(text))
+    return { kind: 'denied', text: `the user lacks a permission; it needs "${permissions}" (ACL SETUSER)` }
   for (const [pattern, advice] of REFUSED) if (pattern.test(text)) return { kind: 'refused', text: advice }
   if (error instanceof RedisRefusal || error instanceof DeliveryError) return { kind: 'refused', text }
   return { kind: 'connection', text }

@@ -1,11 +1,12 @@
 import { createServer, type Server } from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { boundReplies, RedisBackend } from '../../../../src/components/processors/throttle/cluster/redis-backend.js'
+import { RedisBackend } from '../../../../src/components/processors/throttle/cluster/redis-backend.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import type { RedisConnection } from '../../../../src/net/redis/connection.js'
 import { RedisConnector } from '../../../../src/net/redis/connector.js'
+import { boundReplies } from '../../../../src/net/redis/in-time.js'
 import { redisOptions } from '../../../../src/net/redis/options.js'
 import { HOST, listening } from '../../../support/address.js'
 

@@ -2,6 +2,7 @@ import type { ComponentContext, HandoverState, ProcessorOutage } from '../../../
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { everyOf } from '../../../../lib/time.js'
 import { RedisConnector } from '../../../../net/redis/connector.js'
+import { boundReplies } from '../../../../net/redis/in-time.js'
 import type { RedisOptions } from '../../../../net/redis/options.js'
 import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-decider.js'
 import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
@@ -9,7 +10,7 @@ import { LEASED_PART } from '../../../throttle/cluster/script-calls.js'
 import type { DeciderOptions } from '../../../throttle/decider.js'
 import type { Rule } from '../../../throttle/rules/rules.js'
 import type { ClusterOptions } from '../options.js'
-import { boundReplies, RedisBackend } from './redis-backend.js'
+import { RedisBackend } from './redis-backend.js'
 
 const SHORTEST_SWEEP_MS = 50
 

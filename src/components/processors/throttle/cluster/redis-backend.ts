@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../../core/component.js'
 import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
-import { deadline, type TimerClock, unlessAnswered } from '../../../../lib/time.js'
+import type { TimerClock } from '../../../../lib/time.js'
 import type { RedisConnection } from '../../../../net/redis/connection.js'
-import { type RedisProblem, RedisTimeout, redisProblem } from '../../../../net/redis/redis-error.js'
+import { type Connect, connectInTime, inTime } from '../../../../net/redis/in-time.js'
+import { type RedisProblem, redisProblem } from '../../../../net/redis/redis-error.js'
 import type { Backend, OnFailure } from '../../../throttle/cluster/cluster-decider.js'
 import { SCRIPT } from '../../../throttle/cluster/script.js'
 import {
@@ -34,9 +34,6 @@ export interface RedisBackendContext {
   readonly metrics: ComponentMetrics
 }
 
-type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
-
-const CONNECT_MS = 5000
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
 /** Nothing changes a wrong password quickly. */
@@ -51,6 +48,8 @@ const PROBE: Demand = {
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
 }
+/** What its user may do, as in the ACL of the server. */
+const PERMISSIONS = '~sluice:* +ping +eval +evalsha +time +get +set'
 const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
   pass: 'events pass without being counted (on_backend_failure: pass)',
@@ -58,26 +57,6 @@ const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   wait: 'events wait (on_backend_failure: wait)',
 }
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
-/** What a server may send without being asked for it, such as the slots of a large Redis Cluster. */
-const MOST_BYTES = 16 * 1024 * 1024
-/** What it may send for each byte that it was sent. The script is asked with more bytes than it replies. */
-const PER_SENT_BYTE = 4
-
-/**
- * Ends a connection on which the server sends more than the script can have been asked for: nobody waits for a reply to
- * nothing.
- */
-export function boundReplies(socket: Socket): void {
-  let left = MOST_BYTES
-  let sent = 0
-  socket.on('data', chunk => {
-    const { bytesWritten } = socket
-    left = Math.min(MOST_BYTES, left + (bytesWritten - sent) * PER_SENT_BYTE) - chunk.length
-    sent = bytesWritten
-    if (left < 0) socket.destroy(new Error('the server sends what it was not asked for'))
-  })
-}
-
 /**
  * The server that keeps the buckets, behind a circuit breaker: after a failure nobody waits for it, until a new connection
  * has replied to a probe in time.
@@ -185,45 +164,24 @@ export class RedisBackend implements Backend {
     const grants: Grant[] = []
     this.#requests.value++
     const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)
-    const [wall] = await this.#inTime(Promise.all(calls.map(ask)), timeoutMs)
+    const [wall] = await inTime(Promise.all(calls.map(ask)), timeoutMs, clock)
     this.#aheadMs = wall! - clock.now()
     return grants
-  }
-
-  /** Rejects after `ms`; the result is ignored then. */
-  async #inTime<T>(result: Promise<T>, ms: number): Promise<T> {
-    let cancel = () => {}
-    const late = new Promise<never>((_, reject) => {
-      cancel = unlessAnswered(
-        ms,
-        () => reject(new RedisTimeout(ms)),
-        (ms, fn) => this.#context.clock.after(ms, fn),
-      )
-    })
-    try {
-      return await Promise.race([result, late])
-    } finally {
-      cancel()
-    }
   }
 
   async #probe(): Promise<void> {
     const { clock } = this.#context
     if (this.#down) this.#down.nextAt = undefined
-    const limit = deadline(CONNECT_MS, this.#closed.signal, (ms, fn) => clock.after(ms, fn))
     let connection: RedisConnection | undefined
+    const lost = (error: Error) => connection && this.#lost(connection, error)
     try {
-      const connecting = this.#connect(error => connection && this.#lost(connection, error), limit.signal)
-      connecting.then(late => limit.signal.aborted && late.destroy()).catch(() => {})
-      connection = await this.#inTime(connecting, CONNECT_MS)
+      connection = await connectInTime(this.#connect, lost, clock, this.#closed.signal)
       await this.#execute(connection, [PROBE])
       if (this.#closed.signal.aborted) connection.destroy()
       else this.#reached(connection)
     } catch (error) {
       connection?.destroy()
       this.#failed(error)
-    } finally {
-      limit.clear()
     }
   }
 
@@ -250,7 +208,7 @@ export class RedisBackend implements Backend {
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return
     const { clock, metrics } = this.#context
-    const problem = redisProblem(error, this.#options.password?.())
+    const problem = redisProblem(error, this.#options.password?.(), PERMISSIONS)
     metrics.counter(
       'sluice_throttle_backend_failures_total',
       'Failures of the server or of the way to it, by reason.',

@@ -1,0 +1,60 @@
+import type { Socket } from 'node:net'
+import { deadline, type TimerClock, unlessAnswered } from '../../lib/time.js'
+import type { RedisConnection } from './connection.js'
+import { RedisTimeout } from './redis-error.js'
+
+/** As that of RedisConnector. */
+export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
+
+const CONNECT_MS = 5000
+const MIB = 1024 * 1024
+
+/** Connects within five seconds. A connection that is made later is ended. */
+export async function connectInTime(
+  connect: Connect,
+  lost: (error: Error) => void,
+  clock: TimerClock,
+  signal: AbortSignal,
+): Promise<RedisConnection> {
+  const limit = deadline(CONNECT_MS, signal, (ms, fn) => clock.after(ms, fn))
+  try {
+    const connecting = connect(lost, limit.signal)
+    connecting.then(late => limit.signal.aborted && late.destroy()).catch(() => {})
+    return await inTime(connecting, CONNECT_MS, clock)
+  } finally {
+    limit.clear()
+  }
+}
+
+/** Rejects with a RedisTimeout after `ms`; the result is ignored then. */
+export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerClock): Promise<T> {
+  let cancel = () => {}
+  const late = new Promise<never>((_, reject) => {
+    cancel = unlessAnswered(
+      ms,
+      () => reject(new RedisTimeout(ms)),
+      (ms, fn) => clock.after(ms, fn),
+    )
+  })
+  try {
+    return await Promise.race([result, late])
+  } finally {
+    cancel()
+  }
+}
+
+/**
+ * Ends a connection on which the server sends more than it can have been asked for: the client keeps all of a reply, also
+ * where nobody waits for it. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
+ * `perByte` for each byte that it was sent.
+ */
+export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void {
+  let left = most
+  let sent = 0
+  socket.on('data', chunk => {
+    const { bytesWritten } = socket
+    left = Math.min(most, left + (bytesWritten - sent) * perByte) - chunk.length
+    sent = bytesWritten
+    if (left < 0) socket.destroy(new Error('the server sends what it was not asked for'))
+  })
+}
