@@ -22,6 +22,7 @@ import { route } from './processors/route.js'
 import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
+import { redis } from './redis/source.js'
 import { stdout } from './stdio/destination.js'
 import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
@@ -33,6 +34,7 @@ export const components: readonly AnyDefinition[] = [
   journald,
   tcp,
   http,
+  redis,
   demo,
   throttle,
   filter,

@@ -8,6 +8,7 @@ import { components } from '../../../../src/components/list.js'
 import type { AnyDefinition } from '../../../../src/core/component.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { checkSource, OpenedSource, type SourceInput } from '../../../../src/engine/testing/check-source.js'
+import { FakeRedis } from '../../../support/fake-redis.js'
 import { testFolder } from '../../../support/folder.js'
 import { heldBytes } from '../../../support/heap.js'
 import { Taker } from '../../../support/pushed.js'
@@ -20,7 +21,7 @@ const sources = components.filter((one): one is AnyDefinition<'source'> => one.k
 
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
 
-const inputs: Readonly<Record<string, (folder: string) => SourceInput>> = {
+const inputs: Readonly<Record<string, (folder: string) => SourceInput | Promise<SourceInput>>> = {
   file(folder) {
     const path = join(folder, 'in.log')
     return {
@@ -50,6 +51,14 @@ const inputs: Readonly<Record<string, (folder: string) => SourceInput>> = {
       write: lines =>
         appendFileSync(path, asText(lines.map(line => JSON.stringify({ __CURSOR: `c${++n}`, MESSAGE: line })))),
       close: () => void (process.env.PATH = PATH),
+    }
+  },
+  async redis() {
+    const server = await FakeRedis.start()
+    return {
+      options: { url: server.url, stream: 'logs', timeout: '5s' },
+      write: lines => server.add(lines.map(line => ['message', line])),
+      close: () => server.close(),
     }
   },
   tcp() {
@@ -114,7 +123,7 @@ for (const definition of sources) {
 
   t.test(`${type}: its memory stays flat`, async t => {
     const out = new Counting('delivered')
-    const opened = new OpenedSource(definition, inputs[type]!(testFolder(t)))
+    const opened = new OpenedSource(definition, await inputs[type]!(testFolder(t)))
     t.teardown(() => opened.close())
     const { write, end } = await opened.begin(out)
     const portion = numbered(0, 5000)

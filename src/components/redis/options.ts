@@ -1,0 +1,41 @@
+import { z } from 'zod'
+import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
+import { duration, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { checkServer, replyTimeout, serverOptions } from '../../net/redis/options.js'
+
+const name = () => reaches('nothing', z.string().min(1).max(512))
+
+export const options = z
+  .strictObject({
+    ...serverOptions,
+    stream: name().describe('Key of the stream.'),
+    group: name()
+      .prefault('sluice')
+      .describe('The consumer group. It is created if it does not exist, and so is the stream.'),
+    consumer: name()
+      .optional()
+      .describe(
+        'Name within the group. Each daemon needs its own. Default: the name of the host and the id of the source.',
+      ),
+    read_from: z.enum(['beginning', 'end']).prefault('beginning').describe('Where a group that is created begins.'),
+    field: name()
+      .prefault('message')
+      .describe(
+        'The field of an entry that holds the line. An entry without it is read as a JSON object of its fields.',
+      ),
+    decode: decodeOption(),
+    max_line_bytes: maxLineBytesOption('value'),
+    claim_after: duration()
+      .prefault('5 Minutes')
+      .describe(
+        'Entries that another consumer of the group has held for this long, without a sign of life, are taken from it. A source shows three times as often that it still holds its own.',
+      ),
+    timeout: replyTimeout().prefault('10 Seconds').describe('Time limit for a reply.'),
+  })
+  .superRefine((redis, context) => {
+    checkServer(redis, context)
+    if (redis.decode.framing) refuseAt(context, ['decode'], `cannot be ${redis.decode.name}, whose records are no text`)
+    if (redis.claim_after < 3000) refuseAt(context, ['claim_after'], 'must be at least 3 Seconds')
+  })
+export type RedisSourceOptions = z.output<typeof options>

@@ -1,0 +1,206 @@
+import type { Output, Source, SourceContext } from '../../core/component.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
+import { PIECES } from '../../core/options/multiline-options.js'
+import { Redelivery } from '../../engine/flow/redelivery.js'
+import { everyOf, orAborted } from '../../lib/time.js'
+import type { RedisConnection } from '../../net/redis/connection.js'
+import { RedisConnector } from '../../net/redis/connector.js'
+import { boundReplies, connectInTime, inTime } from '../../net/redis/in-time.js'
+import { redisProblem } from '../../net/redis/redis-error.js'
+import { OctetSplitter } from '../tcp/octet-splitter.js'
+import type { RedisSourceOptions } from './options.js'
+
+/** How long the server waits for entries before it replies that there are none. */
+const BLOCK_MS = 1000
+const MIB = 1024 * 1024
+/** What is read at once, as far as that can be known before: the server counts entries and no bytes. */
+const READ_BYTES = MIB / 2
+const MOST_ENTRIES = 1000
+/** What the client keeps of one reply. */
+const MOST_REPLY_BYTES = 256 * MIB
+const LAG_MS = 10_000
+
+/** An entry of a stream; null if it was trimmed while it was held. */
+type Entry = readonly [id: Buffer, fields: readonly Buffer[] | null]
+
+export class RedisSource implements Source {
+  readonly redelivers = true
+  readonly #options: RedisSourceOptions
+  readonly #context: SourceContext
+  readonly #connector: RedisConnector
+  readonly #origin: Origin
+  readonly #redelivery = new Redelivery(ids => this.#ask(['XACK', this.#options.stream, this.#options.group, ...ids]))
+  readonly #splitter: OctetSplitter
+  readonly #pieces: { value: number }
+  readonly #trimmed: { value: number }
+  readonly #stream: Buffer
+  readonly #consumer: string
+  /** For everything but reading, which the server blocks. */
+  #asking: RedisConnection | undefined
+  /** How many entries to read next. */
+  #count = 1
+  #lag = 0
+
+  constructor(options: RedisSourceOptions, context: SourceContext) {
+    const { log, clock, reach, metrics, id } = context
+    this.#options = options
+    this.#context = context
+    const bound = (socket: Parameters<typeof boundReplies>[0]) => boundReplies(socket, MOST_REPLY_BYTES, MIB)
+    this.#connector = new RedisConnector(options, { log, clock, reach, bound })
+    this.#origin = context.origin(options.decode)
+    this.#stream = Buffer.from(options.stream)
+    this.#consumer = options.consumer ?? `${this.#origin.host}-${id}`
+    this.#splitter = new OctetSplitter(options.max_line_bytes)
+    this.#pieces = metrics.counter(...PIECES)
+    const trimmed = 'Entries that were trimmed from the stream after they had been given to this consumer.'
+    this.#trimmed = metrics.counter('sluice_redis_trimmed_entries_total', trimmed)
+    const lag = 'Entries that the group has not been given yet, as far as the server knows.'
+    metrics.gauge('sluice_redis_lag_entries', lag, () => this.#lag)
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    this.#asking?.destroy()
+    let failure: unknown
+    const lost = (error: unknown) => {
+      failure ??= error
+      reading?.destroy()
+    }
+    let reading: RedisConnection | undefined
+    const abort = () => reading?.destroy()
+    signal.addEventListener('abort', abort)
+    const timers: (() => void)[] = []
+    try {
+      this.#asking = await this.#connect(lost, signal)
+      reading = await this.#connect(lost, signal)
+      await this.#createGroup()
+      await this.#redelivery.confirm()
+      const { clock } = this.#context
+      const repeat = (ms: number, task: () => Promise<void>) =>
+        timers.push(everyOf(clock, ms, () => void task().catch(lost)))
+      repeat(LAG_MS, () => this.#measure())
+      let isClaimed = false
+      repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
+      // What this consumer holds comes first.
+      let from = '0'
+      while (!signal.aborted) {
+        if (this.#redelivery.takeBack() || isClaimed) from = '0'
+        isClaimed = false
+        const entries = await this.#read(reading, from)
+        if (from !== '>') from = entries.at(-1)?.[0].toString() ?? '>'
+        await this.#send(entries, out)
+      }
+    } catch (error) {
+      if (!signal.aborted) throw new Error(this.#textOf(failure ?? error))
+    } finally {
+      signal.removeEventListener('abort', abort)
+      for (const cancel of timers) cancel()
+      reading?.destroy()
+    }
+  }
+
+  async stop(deadline: AbortSignal): Promise<void> {
+    await orAborted(this.#redelivery.confirm(), deadline)
+    this.#asking?.destroy()
+    this.#splitter.drop()
+  }
+
+  #connect(lost: (error: unknown) => void, signal: AbortSignal): Promise<RedisConnection> {
+    return connectInTime((...args) => this.#connector.connect(...args), lost, this.#context.clock, signal)
+  }
+
+  #ask(args: readonly string[]): Promise<unknown> {
+    if (!this.#asking) return Promise.reject(new Error('not connected'))
+    return inTime(this.#asking.command(this.#stream, args), this.#options.timeout, this.#context.clock)
+  }
+
+  #textOf(error: unknown): string {
+    const permissions = `~${this.#options.stream} +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`
+    return redisProblem(error, this.#connector.password, permissions).text
+  }
+
+  async #createGroup(): Promise<void> {
+    const { stream, group, read_from } = this.#options
+    try {
+      await this.#ask(['XGROUP', 'CREATE', stream, group, read_from === 'end' ? '$' : '0', 'MKSTREAM'])
+    } catch (error) {
+      if (!(error instanceof Error && error.message.startsWith('BUSYGROUP'))) throw error
+    }
+  }
+
+  /** `from`: `>` for new entries; otherwise those after this id that this consumer holds. */
+  async #read(connection: RedisConnection, from: string): Promise<readonly Entry[]> {
+    const { stream, group, timeout } = this.#options
+    const [count, block] = [String(this.#count), String(BLOCK_MS)]
+    const args = ['XREADGROUP', 'GROUP', group, this.#consumer, 'COUNT', count, 'BLOCK', block, 'STREAMS', stream, from]
+    const reply = connection.command(this.#stream, args, true)
+    const streams = (await inTime(reply, BLOCK_MS + timeout, this.#context.clock)) as [[Buffer, Entry[]]] | null
+    return streams?.[0][1] ?? []
+  }
+
+  async #send(entries: readonly Entry[], out: Output): Promise<void> {
+    const ids: string[] = []
+    const ends: number[] = []
+    const counted: Buffer[] = []
+    const trimmed: string[] = []
+    let bytes = 0
+    for (const [id, fields] of entries) {
+      const name = id.toString()
+      if (this.#redelivery.has(name)) continue
+      if (!fields) {
+        trimmed.push(name)
+        continue
+      }
+      const line = lineOf(fields, this.#options.field)
+      counted.push(Buffer.from(`${line.length} `), line)
+      ids.push(name)
+      ends.push((bytes += line.length + (line.at(-1) === LF ? 0 : 1)))
+    }
+    if (trimmed.length > 0) {
+      this.#trimmed.value += trimmed.length
+      await this.#ask(['XACK', this.#options.stream, this.#options.group, ...trimmed])
+    }
+    const frame = this.#splitter.push(Buffer.concat(counted))
+    if (!frame) return
+    this.#count = Math.max(1, Math.min(this.#count * 2, MOST_ENTRIES, Math.ceil((READ_BYTES * ids.length) / bytes)))
+    this.#pieces.value += this.#splitter.pieces
+    this.#splitter.pieces = 0
+    const ack = this.#redelivery.ack(out, ids, ends)
+    await out.send(new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack))
+  }
+
+  /** Shows that what is on its way is still held, and takes over what others no longer hold. Whether there was any. */
+  async #claim(): Promise<boolean> {
+    const { stream, group, claim_after } = this.#options
+    const held = [...this.#redelivery.open]
+    for (let n = 0; n < held.length; n += MOST_ENTRIES)
+      await this.#ask(['XCLAIM', stream, group, this.#consumer, '0', ...held.slice(n, n + MOST_ENTRIES), 'JUSTID'])
+    const idle = String(claim_after)
+    const args = ['XAUTOCLAIM', stream, group, this.#consumer, idle, '0-0', 'COUNT', String(MOST_ENTRIES), 'JUSTID']
+    const [, claimed] = (await this.#ask(args)) as [string, string[]]
+    return claimed.length > 0
+  }
+
+  async #measure(): Promise<void> {
+    const { stream, group } = this.#options
+    const groups = (await this.#ask(['XINFO', 'GROUPS', stream])) as (string | number | null)[][]
+    const valueIn = (one: (string | number | null)[], name: string) => one[one.indexOf(name) + 1]
+    const own = groups.find(one => valueIn(one, 'name') === group)
+    // Before Redis 7, and after entries were deleted, it is unknown.
+    if (own?.includes('lag')) this.#lag = Number(valueIn(own, 'lag'))
+  }
+}
+
+const LF = 0x0a
+const EMPTY_LINE = Buffer.from('\n')
+
+function lineOf(fields: readonly Buffer[], name: string): Buffer {
+  const all: Record<string, string> = {}
+  for (let n = 0; n < fields.length; n += 2) {
+    const [field, value] = [fields[n]!.toString(), fields[n + 1]!]
+    // A counted message of no bytes is none.
+    if (field === name) return value.length > 0 ? value : EMPTY_LINE
+    all[field] = value.toString()
+  }
+  return Buffer.from(JSON.stringify(all))
+}
