@@ -72,6 +72,17 @@ export class EventBatch {
     return memoryOf(this.chunk) + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
   }
 
+  /** Size of the part of the chunk that its events are in. */
+  get span(): number {
+    const last = this.length - 1
+    return this.starts[last]! + this.size(last) - this.starts[0]!
+  }
+
+  /** A number that no other event of its source has, at least in this run; it stays when the event is sent again. */
+  place(i: number): number {
+    return this.sentOffsets?.place(this.starts, i) ?? 0
+  }
+
   /** The size of event `i`: its line and line end. */
   size(i: number): number {
     return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)

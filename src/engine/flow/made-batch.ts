@@ -2,6 +2,7 @@ import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { type Fields, madeJson } from '../../core/event/event.js'
 import type { Origin } from '../../core/event/origin.js'
+import { SentOffsets } from '../../core/event/sent-offsets.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
 
 /** The line of an event created by a component, with its line end. Throws if the fields are not a JSON object. */
@@ -9,11 +10,16 @@ export function madeLine(fields: Fields): string {
   return `${madeJson(fields)}\n`
 }
 
+/** Bytes of all such batches. */
+let made = 0
+
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {
   const frame = linesOf(lines)
   if (!frame) throw new Error('a batch of no events was made')
   const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
+  batch.sentOffsets = new SentOffsets(batch.starts[0]!, made, false)
+  made += batch.span
   batch.scan()
   return batch
 }

@@ -61,6 +61,7 @@ class Open extends Ack implements Linked<Open> {
 /** A batch with its own flags, because those of a sent batch change. */
 interface Kept {
   readonly frame: Frame
+  readonly sentOffsets: SentOffsets | undefined
   readonly origin: Origin
   readonly receivedAt: number
   readonly release: (() => void) | undefined
@@ -94,6 +95,8 @@ export class SourceOutput implements Output {
   /** Whether nothing takes its batches any more. */
   #isOver = false
   #hasSent = false
+  /** With what lies between the lines. */
+  #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
 
   /** `kind`: which of the three kinds of sources it is of. */
@@ -197,8 +200,9 @@ export class SourceOutput implements Output {
       return
     }
     batch.renew()
-    batch.sentOffsets = new SentOffsets(batch.starts[0]!)
     const { length, bytes } = batch
+    batch.sentOffsets = new SentOffsets(batch.starts[0]!, this.#sentBytes)
+    this.#sentBytes += batch.span
     const undecoded = batch.scan()
     if (undecoded > 0) this.#notDecoded(batch, undecoded)
     this.#hasSent = true
@@ -277,6 +281,7 @@ export class SourceOutput implements Output {
       Object.assign(ack, { kept, held, events, bytes })
       this.#counters.gotBack(events, bytes, false)
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
+      batch.sentOffsets = kept.sentOffsets
       batch.scan()
       void fanOut.write(batch)
     }
@@ -335,8 +340,8 @@ function sharedWith(open: Open, kept: Kept): Kept {
 
 /** Defers the release of the batch's chunk until the batch is settled. */
 function keep(batch: EventBatch): Kept {
-  const { origin, receivedAt, ack } = batch
+  const { origin, receivedAt, ack, sentOffsets } = batch
   const { release } = ack
   ack.release = undefined
-  return { frame: columnsOf(batch), origin, receivedAt, release }
+  return { frame: columnsOf(batch), sentOffsets, origin, receivedAt, release }
 }

@@ -113,7 +113,7 @@ export class Reading {
     try {
       batch = this.#decoder.decode(record, ack, release)
       if (events < batch.length) batch.retain(i => i >= skipped && i < skipped + events)
-      batch.sentOffsets = new SentOffsets(batch.starts[0]!)
+      batch.sentOffsets = new SentOffsets(batch.starts[0]!, incoming.place.byte)
     } catch (error) {
       this.#report.notUnderstood(error)
       this.#report.missing({ events, bytes })

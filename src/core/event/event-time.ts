@@ -1,0 +1,69 @@
+import { parseIsoTime } from '../../lib/formats/iso-time.js'
+import type { EventBatch } from './batch.js'
+import { type FieldReader, NUMBER, STRING } from './field-reader.js'
+
+/** Seconds and digits of `2026-01-31T23:59:59.123456789Z`. */
+const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/i
+/** A number of seconds has at most 11 digits before its point, of milliseconds 14, of microseconds 17. */
+const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
+const NANO_DIGITS = 9
+/** The largest primes with so many digits. */
+const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
+
+/** Reads the times of events to the nanosecond. */
+export class EventTime {
+  readonly #field: FieldReader
+  /** Consecutive times are mostly of the same second. */
+  #last = ''
+  #seconds = 0
+
+  constructor(field: FieldReader) {
+    this.#field = field
+  }
+
+  /**
+   * Nanoseconds since the epoch. The digits that the time does not have are filled by the place of the event: equal lines
+   * with equal times get different ones as long as no million of bytes is between them, and the same ones whenever they
+   * are sent again.
+   */
+  nanosOf(batch: EventBatch, i: number): string {
+    const read = this.#read(batch, i)
+    if (read) {
+      const { seconds, digits } = read
+      const missing = NANO_DIGITS - digits.length
+      const fill = missing === 0 ? '' : String(batch.place(i) % PRIMES[missing]!).padStart(missing, '0')
+      return seconds < 0 ? String(BigInt(seconds) * 10n ** 9n + BigInt(digits + fill)) : seconds + digits + fill
+    }
+    const { receivedAt } = batch
+    const fill = String(batch.place(i) % PRIMES[6]!).padStart(6, '0')
+    return `${Math.floor(receivedAt)}${fill}`
+  }
+
+  /** Whole seconds, and the digits behind them; undefined: it has no time. */
+  #read(batch: EventBatch, i: number): { seconds: number; digits: string } | undefined {
+    const kind = this.#field.load(batch, i)
+    if (kind !== STRING && kind !== NUMBER) return undefined
+    const text = kind === STRING ? this.#field.text() : this.#field.json()
+    const [, whole, fraction = '', zone] = ISO.exec(text) ?? []
+    if (whole !== undefined) return this.#ofSecond(whole + zone!, fraction)
+    const [, number, behind = ''] = EPOCH.exec(text) ?? []
+    if (number !== undefined) return ofEpoch(number, behind)
+    const ms = parseIsoTime(Buffer.from(text), 0, Buffer.byteLength(text))
+    if (Number.isNaN(ms)) return undefined
+    return { seconds: Math.floor(ms / 1000), digits: String(Math.floor(ms) % 1000).padStart(3, '0') }
+  }
+
+  #ofSecond(text: string, digits: string): { seconds: number; digits: string } | undefined {
+    if (text !== this.#last) {
+      this.#last = text
+      this.#seconds = Date.parse(text) / 1000
+    }
+    return Number.isNaN(this.#seconds) ? undefined : { seconds: this.#seconds, digits }
+  }
+}
+
+function ofEpoch(number: string, behind: string): { seconds: number; digits: string } {
+  const digitsOfUnit = number.length <= 11 ? 0 : number.length <= 14 ? 3 : number.length <= 17 ? 6 : 9
+  const at = number.length - digitsOfUnit
+  return { seconds: Number(number.slice(0, at)), digits: (number.slice(at) + behind).slice(0, NANO_DIGITS) }
+}
