@@ -79,6 +79,11 @@ export class DeliveryError extends Error {
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
+  /**
+   * The response does not say which events it refuses: the group of each, from 0. Every group is sent again in a request
+   * of its own, unless there is only one.
+   */
+  readonly groups: readonly number[] | undefined
   constructor(
     message: string,
     options: {
@@ -90,6 +95,7 @@ export class DeliveryError extends Error {
       messages?: readonly string[] | undefined
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
+      groups?: readonly number[] | undefined
       cause?: unknown
     },
   ) {
@@ -102,6 +108,7 @@ export class DeliveryError extends Error {
     this.messages = options.messages
     this.rejected = options.rejected
     this.again = options.again ?? []
+    this.groups = options.groups
   }
 }
 

@@ -314,6 +314,7 @@ export class Delivery extends BatchQueue {
       const attempt = (signal: AbortSignal) => this.#write(request.parts, signal, partition?.name)
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
+        if (groupsOf(error) > 1) return error
         if (!isDivided(error, request.events)) return this.#refusals.classify(error)
         this.#refusals.accepted()
         const { rejected, again } = this.#divide(request, error)
@@ -335,6 +336,8 @@ export class Delivery extends BatchQueue {
         // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
+      } else if (groupsOf(error) > 1) {
+        left.unshift(...this.#grouped(request, error.groups!))
       } else if (error.failure === 'too_large' && request.events > 1) {
         outcome.refused = true
         left.unshift(...this.#cut(request, error))
@@ -394,6 +397,13 @@ export class Delivery extends BatchQueue {
     return halve(request.parts).map(parts => this.#request(parts))
   }
 
+  /** A request of each group. */
+  #grouped(request: Request, groups: readonly number[]): Request[] {
+    this.#unsettled.delete(request)
+    const divided = divide(request.parts, Math.max(...groups) + 1, index => groups[index]!)
+    return divided.filter(parts => parts.length > 0).map(parts => this.#request(parts))
+  }
+
   /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. False: it ended. */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
@@ -436,6 +446,8 @@ export class Delivery extends BatchQueue {
     add(this.givenBack, events, bytes)
   }
 }
+
+const groupsOf = ({ failure, groups }: DeliveryError) => (failure === 'reject' ? new Set(groups).size : 0)
 
 /** Treats any error that is not a DeliveryError as temporary, so the request is retried. */
 function classifyWrite(error: unknown): DeliveryError {

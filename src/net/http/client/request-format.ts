@@ -1,4 +1,5 @@
 import type { Encoded } from '../../../core/codecs/encode.js'
+import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Template } from '../../../core/template.js'
 import type { Entry } from './answers/divided.js'
@@ -28,8 +29,16 @@ export interface RequestFormat {
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
+  /** Reads an error response in the words of the receiver. Undefined: it means what its status means. */
+  refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
   /** How many events of a request a response can distinguish; 0: none. If missing, all of them. */
   countable?(request: readonly EventBatch[]): number
+}
+
+/** What an error response means; what is missing, its status says. */
+export interface Refused extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups'>> {
+  /** What to do about it. */
+  readonly advice?: string
 }
 
 /** A JSON list that distinguishes events. Events that are not listed were accepted with a 2xx, and not with a 4xx. */

@@ -226,6 +226,29 @@ t.test('what is refused is kept or dropped, and counted', async t => {
   t.same(dropping.settled, [['delivered'], ['rejected'], ['delivered']])
 })
 
+t.test('an answer that refuses one of several groups: each is sent again alone, and none of them twice', async t => {
+  const bad = (events: readonly number[]) => events.some(n => n === 3)
+  const it = setUp({
+    options: { batch: { max_events: 10 }, max_in_flight: 1 },
+    write: events => {
+      if (!bad(events)) return
+      if (events.length > 5) fail('reject', { groups: events.map(n => n % 3) })
+      else if (events.length > 1) fail('reject', { groups: events.map((_, i) => (i < events.length / 2 ? 0 : 1)) })
+      else fail('reject', { groups: [0] })
+    },
+  })
+  await it.delivery.start()
+  it.put(10)
+  await it.time.advance(1000)
+  t.same(valuesOf(it.attempts, 'events'), [upTo(10), [0, 3, 6, 9], [0, 3], [0], [3], [6, 9], [1, 4, 7], [2, 5, 8]])
+  t.same(it.letters, [{ events: [3], reason: 'on_reject' }])
+  t.same(it.settled, [['rejected']])
+  t.equal(it.counters.passed.events, 9)
+  it.input.end()
+  t.same(await it.delivery.stop(never), balanced)
+  t.same(it.counters.imbalance(), balanced)
+})
+
 t.test('an answer that tells events apart: some taken, some refused, some sent again', async t => {
   const answers: Parameters<typeof failing>[] = [
     // Nothing was taken: all but the refused go again at once.

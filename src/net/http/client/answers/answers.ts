@@ -7,9 +7,9 @@ import type { AccessKey } from '../../../key.js'
 import { decoded, parametersOf, withoutQuery } from '../../../urls.js'
 import type { Answer } from '../http-client.js'
 import type { ClientOptions } from '../options.js'
-import type { RequestFormat } from '../request-format.js'
+import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
-import { type Divided, divided } from './divided.js'
+import { divided } from './divided.js'
 import { bodyText, cutText, drain, type ReadAnswer, readAnswer } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
@@ -74,6 +74,11 @@ export class Answers {
     const said = found?.message ?? read.text ?? ''
     const advice = found ? undefined : connectionAdvice(status, said)
     if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
+    const own = request && this.#of.format.refusal?.(status, said, request)
+    if (own) {
+      const shown = this.#shown(answer, asked, said)
+      return this.#error(own.advice ? `${shown}; ${own.advice}` : shown, own.failure ?? failure, answer, own)
+    }
     return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
   }
 
@@ -117,14 +122,20 @@ export class Answers {
     return ''
   }
 
-  #error(message: string, failure: Failure, { statusCode, headers }: Answer, found?: Divided): DeliveryError {
-    const status = found?.status ?? statusCode
+  #error(
+    message: string,
+    failure: Failure,
+    { statusCode, headers }: Answer,
+    found: Refused & { readonly status?: number | undefined } = {},
+  ): DeliveryError {
+    const { status = statusCode, rejected, again, groups, reason } = found
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
-      reason: isSuccess(status) ? 'rejected' : `status_${status}`,
+      reason: reason ?? (isSuccess(status) ? 'rejected' : `status_${status}`),
       status,
-      rejected: found?.rejected,
-      again: found?.again,
+      rejected,
+      again,
+      groups,
       requestId: text(headers['x-request-id']),
       retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),
     })
