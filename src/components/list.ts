@@ -8,6 +8,7 @@ import { file } from './file/source.js'
 import { http as httpDestination } from './http/destination.js'
 import { http } from './http/source.js'
 import { journald } from './journald/source.js'
+import { loki } from './loki/destination.js'
 import { aggregate } from './processors/aggregate.js'
 import { dedupe } from './processors/dedupe.js'
 import { edit } from './processors/edit.js'
@@ -51,6 +52,7 @@ export const components: readonly AnyDefinition[] = [
   aggregate,
   reduce,
   httpDestination,
+  loki,
   fileDestination,
   stdout,
   blackhole,

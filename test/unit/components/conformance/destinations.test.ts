@@ -170,7 +170,7 @@ conforms('a retry sends the same, and one refusal costs no other event', async (
   const { delivery, put, end, to, arrived, settled } = await delivering(t, definition, yaml, { max_events: 10 })
   await delivery.start()
   const from = to.requests.length
-  to.script.push(200, 503, { reset: 'after_body' }, 200, 400, 200)
+  to.script.push(200, 503, { reset: 'after_body' }, 200, 422, 200)
   for (let request = 0; request < 4; request++) await put(10)
   await end()
   const sent = to.requests.slice(from)

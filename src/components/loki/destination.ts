@@ -1,0 +1,118 @@
+import { z } from 'zod'
+import { encodingOption } from '../../core/codecs/options.js'
+import { fieldPath, refuse, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { type Template, template } from '../../core/template.js'
+import { defineHttpDestination } from '../../net/http/client/destination.js'
+import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
+import { httpUrl } from '../../net/proxy.js'
+import { PushRequest } from './push-request.js'
+import { readRefusal } from './refusal.js'
+
+const PATH = '/loki/api/v1/push'
+const TENANT = 'x-scope-orgid'
+
+/** A name that a query can use. Loki counts its bytes. */
+const name = () =>
+  reaches(
+    'nothing',
+    z
+      .string()
+      .max(1024)
+      .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, { error: 'must be letters, digits and _, and must not begin with a digit' }),
+  )
+
+const baseUrl = httpUrl().superRefine((url, context) => {
+  if (url.includes('?')) refuse(context, 'must not have a part after "?"')
+  if (url.replace(/\/+$/, '').endsWith(PATH)) refuse(context, `must not end with ${PATH}, which is added to it`)
+})
+
+const isNeverEmpty = ({ parts }: Template) =>
+  parts.some(part => typeof part === 'string' || (part.hasFallback && part.fallback !== ''))
+
+const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
+const options = z
+  .strictObject({
+    url: baseUrl.describe(`The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PATH} below it.`),
+    labels: z
+      .record(name(), template())
+      .refine(labels => Object.keys(labels).length > 0, { error: 'must have a label' })
+      .describe(
+        'The labels of the stream of an event. Their values may have fields, as in `${.app:-none}`; a label whose value is empty is left out. At least one must never be empty.',
+      ),
+    max_streams: z
+      .int()
+      .min(1)
+      .max(100_000)
+      .prefault(1000)
+      .describe(
+        'Maximum number of streams with events in the last hour. In further ones, labels with values of fields have the value `other`.',
+      ),
+    structured_metadata: z
+      .record(name(), template())
+      .prefault({})
+      .describe('What is stored beside the line of an event, and is no label. Empty values are left out.'),
+    tenant: template().optional().describe('The tenant (X-Scope-OrgID). A request has the events of one tenant.'),
+    timestamp: fieldPath()
+      .prefault('.timestamp')
+      .describe('The field with the time of the event. Without one, its time is when it was read.'),
+    encoding: encodingOption('raw'),
+    compression: compression
+      .prefault('gzip')
+      .describe('How the body is compressed. zstd requires a Node.js version that has it, and is unknown to Loki.'),
+    headers,
+    auth,
+    validate,
+    ...rest,
+  })
+  .superRefine((options, context) => {
+    checkHeaders(options, context, options.tenant ? { [TENANT]: 'tenant' } : {})
+    if (!Object.values(options.labels).some(isNeverEmpty))
+      refuseAt(context, ['labels'], 'must have one that is never empty: a text, or a field as in ${.app:-none}')
+  })
+
+export type LokiOptions = z.output<typeof options>
+
+export const loki = defineHttpDestination({
+  type: 'loki',
+  summary: 'Sends events to Grafana Loki.',
+  notes:
+    'Events are sent as JSON, the events of many streams in one request. The time of an event is never changed: digits that its time does not have, such as those of nanoseconds, are filled so that equal lines of one millisecond are all kept, and a line that is sent twice is stored once.\n\nLoki refuses single events and does not list them. Sluice finds them: those older than the time that the response names, those longer than the limit that it names, and otherwise by sending smaller requests. They become dead letters with the words of Loki, and with a reason: `too_far_behind` (older than half of `max_chunk_age`, an hour by default, behind the newest event of the stream), `too_old`, `too_new`, `too_long`, `labels`, `metadata`, or `status_400`. The others are sent again, and stored once.\n\n429 is retried: what the response names (`ingestion_rate_mb`, `per_stream_rate_limit`, `max_global_streams_per_user`) is a limit of Loki, which `sluice status` shows with what to do about it.',
+  options,
+  examples: [
+    {
+      title: 'A stream for each app and level',
+      yaml: 'url: http://127.0.0.1:3100\nlabels: { job: sluice, app: "${.app:-none}", level: "${.level}" }\n',
+    },
+    {
+      title: 'A tenant for each team, with the trace beside the line',
+      yaml: 'url: https://loki.example.com\nauth: { scheme: Bearer, key_file: /etc/sluice/loki-token }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
+    },
+  ],
+  copiesLines: ({ encoding }) => encoding === 'raw',
+  usesFields: ({ labels, structured_metadata, tenant, timestamp }) => {
+    const fieldsOf = (option: string, templates: Readonly<Record<string, Template>>, without?: string) =>
+      Object.values(templates).flatMap(({ parts }) =>
+        parts.flatMap(part =>
+          typeof part === 'string' ? [] : [{ option, path: part.path, ...(without && { without }) }],
+        ),
+      )
+    return [
+      ...fieldsOf('labels', labels),
+      ...fieldsOf('structured_metadata', structured_metadata),
+      ...(tenant ? fieldsOf('tenant', { tenant }) : []),
+      { option: 'timestamp', path: timestamp },
+    ]
+  },
+  format(options, context) {
+    const push = new PushRequest(options, context)
+    const { tenant } = options
+    return {
+      url: options.url.replace(/\/+$/, '') + PATH,
+      contentType: 'application/json',
+      ...(tenant && { headers: { [TENANT]: tenant } }),
+      encode: request => push.encode(request),
+      refusal: (status, text, request) => readRefusal(status, text, push, request),
+    }
+  },
+})

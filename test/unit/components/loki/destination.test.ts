@@ -1,0 +1,230 @@
+import t, { type Test } from 'tap'
+import { loki } from '../../../../src/components/loki/destination.js'
+import type { AckStatus } from '../../../../src/core/event/ack.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { batchesOf } from '../../../support/batches.js'
+import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import type { Received } from '../../../support/receiver.js'
+import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
+
+type Value = [nanos: string, line: string, metadata?: Record<string, string>]
+interface Push {
+  readonly streams: { readonly stream: Record<string, string>; readonly values: Value[] }[]
+}
+
+const pushOf = ({ body }: Received) => JSON.parse(body) as Push
+
+/** A batch as a source sends it. */
+function sent(lines: readonly string[], origin = json, onSettled?: (status: AckStatus) => void) {
+  const [batch] = batchesOf(lines.map(line => `${line}\n`).join(''), origin, onSettled)
+  batch!.sentOffsets = new SentOffsets(batch!.starts[0]!)
+  return batch!
+}
+
+t.test('the body of a request', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(
+    t,
+    {
+      url: to.url('/prefix/'),
+      labels: { job: 'sluice', app: '${.app:-none}', level: '${.level}' },
+      structured_metadata: { trace: '${.trace}' },
+      tenant: '${.team:-shared}',
+      headers: { 'X-Other': '1' },
+    },
+    loki,
+  )
+  const lines = [
+    '{"app":"a","level":"warn","timestamp":"2026-01-02T03:04:05.123456789Z"}',
+    '{"app":"a","level":"warn","timestamp":"2026-01-02T03:04:05.1234567891+01:00","trace":"t\\"1"}',
+    '{"timestamp":1767323045,"text":"é"}',
+  ]
+  await destination.write([sent(lines)], never, JSON.stringify([`${to.url('/prefix')}/loki/api/v1/push`, 'shared']))
+  const [request] = to.requests
+  t.match(request, { method: 'POST', path: '/prefix/loki/api/v1/push' })
+  t.match(request!.headers, {
+    'x-scope-orgid': 'shared',
+    'x-other': '1',
+    'content-type': 'application/json',
+    'content-encoding': 'gzip',
+  })
+  const { streams } = pushOf(request!)
+  t.match(streams, [
+    {
+      stream: { job: 'sluice', app: 'a', level: 'warn' },
+      values: [
+        ['1767323045123456789', lines[0]],
+        ['1767319445123456789', lines[1], { trace: 't"1' }],
+      ],
+    },
+    { stream: { job: 'sluice', app: 'none' }, values: [[/^1767323045\d{9}$/, lines[2]]] },
+  ])
+  t.notOk('level' in streams[1]!.stream, 'an empty label is left out')
+})
+
+t.test('times of any notation, and of events without one', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' }, timestamp: '.t' }, loki)
+  const times: [json: string, nanos: RegExp][] = [
+    ['"2026-01-02T03:04:05Z"', /^1767323045\d{9}$/],
+    ['"2026-01-02T03:04:05.5+00:00"', /^17673230455\d{8}$/],
+    ['"2026-01-02 03:04:05,123Z"', /^1767323045123\d{6}$/],
+    ['1767323045.25', /^176732304525\d{7}$/],
+    ['"1767323045123"', /^1767323045123\d{6}$/],
+    ['1767323045123456', /^1767323045123456\d{3}$/],
+    ['"1767323045123456789"', /^1767323045123456789$/],
+    ['"1969-12-31T23:59:59.5Z"', /^-\d{9}$/],
+    ['"soon"', /^\d{19}$/],
+    ['null', /^\d{19}$/],
+  ]
+  await destination.write([sent(times.map(([t]) => `{"t":${t}}`))], never)
+  const [{ values }] = pushOf(to.requests[0]!).streams as [Push['streams'][0]]
+  for (const [i, [text, nanos]] of times.entries()) t.match(values[i]![0], nanos, text)
+})
+
+t.test('equal lines of one millisecond get different times, the same ones in each request', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' } }, loki)
+  const line = '{"timestamp":"2026-01-02T03:04:05.123Z","message":"the same"}'
+  const batch = sent(Array.from({ length: 10_000 }, () => line))
+  await destination.write([batch], never)
+  await destination.write([batch.snapshot(5000, 10_000)], never)
+  const [all, half] = to.requests.map(request => pushOf(request).streams[0]!.values.map(([nanos]) => nanos))
+  t.equal(new Set(all).size, 10_000)
+  t.same(half, all!.slice(5000))
+})
+
+t.test('streams beyond the bound share one, and are counted', async t => {
+  const to = await receiver(t)
+  const options = { url: to.url(''), labels: { job: 'a', app: '${.app}' }, max_streams: 2 }
+  const { destination, counters } = await started(t, options, loki)
+  await destination.write([sent(['a', 'b', 'c', 'd', 'a'].map(app => `{"app":"${app}"}`))], never)
+  const { streams } = pushOf(to.requests[0]!)
+  t.same(
+    streams.map(({ stream, values }) => [stream.app, values.length]),
+    [
+      ['a', 2],
+      ['b', 1],
+      ['other', 2],
+    ],
+  )
+  t.equal(counters.counter('sluice_loki_other_stream_events_total', '').value, 2)
+})
+
+/**
+ * Answers as Loki does: it stores what it takes, once, and its response names one of the streams of which it refuses
+ * something. `refuse` says why.
+ */
+async function fakeLoki(t: Test, refuse: (line: string, app: string) => string | undefined) {
+  const to = await receiver(t)
+  const stored: string[] = []
+  const seen = new Set<string>()
+  to.otherwise = received => {
+    let body = ''
+    for (const { stream, values } of pushOf(received).streams) {
+      const { app = '' } = stream
+      const why = values.map(([, line]) => refuse(line, app)).filter(reason => reason !== undefined)
+      for (const [nanos, line] of values)
+        if (refuse(line, app) === undefined && !seen.has(`${app} ${nanos} ${line}`)) {
+          seen.add(`${app} ${nanos} ${line}`)
+          stored.push(line)
+        }
+      if (why.length > 0)
+        body = `entry with timestamp 2026-01-02 ignored, reason: '${why[0]}',\nuser 'fake', total ignored: ${why.length} out of ${values.length} for stream: {app="${app}"}`
+    }
+    return body === '' ? 204 : { status: 400, body }
+  }
+  const folder = testFolder(t)
+  const made = await make({ url: to.url(''), labels: { app: '${.app:-none}' } }, loki)
+  const { delivery, end } = deliver(folder, made, { batch: { max_wait: '5ms' } })
+  await delivery.start()
+  const put = async (lines: readonly string[]) => {
+    const settled: AckStatus[] = []
+    delivery.write(sent(lines, json, status => settled.push(status)))
+    await until('the batch is settled', () => settled.length === 1)
+    return settled[0]
+  }
+  const reasons = () => Object.fromEntries([...made.counters.discards].map(([reason, { events }]) => [reason, events]))
+  t.teardown(() => delivery.stop(AbortSignal.abort()))
+  return { to, stored, put, end, reasons, logs: made.logs }
+}
+
+const event = (app: string, n: number, at = '2026-01-02T03:04:05.123Z', more = '') =>
+  `{"app":"${app}","n":${n},"timestamp":"${at}","more":"${more}"}`
+
+t.test('of what Loki refuses, each event is found, and no other is lost or stored twice', async t => {
+  const OLD = '2026-01-01T00:00:00Z'
+  const cases: [name: string, refuse: Parameters<typeof fakeLoki>[1], reason: string][] = [
+    [
+      'those too far behind in their stream',
+      (line, app) =>
+        app === 'b' && line.includes(OLD)
+          ? 'entry too far behind, entry timestamp is: 2026-01-01T00:00:00Z, oldest acceptable timestamp is: 2026-01-02T02:04:05Z'
+          : undefined,
+      'too_far_behind',
+    ],
+    [
+      'those too old',
+      line =>
+        line.includes(OLD)
+          ? "entry for stream '{}' has timestamp too old: 2026-01-01T00:00:00Z, oldest acceptable timestamp is: 2026-01-02T00:00:00Z"
+          : undefined,
+      'too_old',
+    ],
+    [
+      'those too long',
+      line =>
+        line.length > 200
+          ? `Max entry size '200' bytes exceeded for stream '{}' while adding an entry with length '${line.length}' bytes`
+          : undefined,
+      'too_long',
+    ],
+    ['those that it says nothing about', line => (/"n":(3|17),/.test(line) ? 'it is cursed' : undefined), 'status_400'],
+  ]
+  for (const [name, refuse, reason] of cases)
+    await t.test(name, async t => {
+      const { stored, put, reasons, logs } = await fakeLoki(t, refuse)
+      const lines = Array.from({ length: 30 }, (_, n) =>
+        event('abc'[n % 3]!, n, n % 7 === 0 ? OLD : undefined, n % 11 === 0 ? 'x'.repeat(300) : ''),
+      )
+      const app = (line: string) => (JSON.parse(line) as { app: string }).app
+      const [good, bad] = [true, false].map(is => lines.filter(line => (refuse(line, app(line)) === undefined) === is))
+      t.equal(await put(lines), 'rejected', 'one was refused, and is a dead letter')
+      t.same(stored.sort(), good!.sort())
+      t.same(reasons(), { [reason]: bad!.length })
+      if (reason !== 'status_400') t.match(valuesOf(logs, 'error').join(), /Loki/, 'with what to do about it')
+    })
+})
+
+t.test('limits of Loki are waited for, and said with what to do', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
+  const cases: [status: number, body: string, expected: object][] = [
+    [
+      429,
+      'Ingestion rate limit exceeded for user fake (limit: 4 bytes/sec)',
+      { failure: 'retry', message: /ingestion_rate_mb/ },
+    ],
+    [429, 'Per stream rate limit exceeded (limit: 3MB/sec)', { failure: 'retry', message: /per_stream_rate_limit/ }],
+    [429, 'Maximum active stream limit exceeded', { failure: 'retry', message: /fewer values/ }],
+    [401, 'no org id', { failure: 'hold', message: /set "tenant"/ }],
+    [500, 'at least 1 live replicas required', { failure: 'retry' }],
+  ]
+  for (const [status, body, expected] of cases) {
+    to.script.push({ status, body })
+    t.match(await failure(destination.write([sent([event('a', 1)])], never)), { status, ...expected }, body)
+  }
+})
+
+t.test('options that cannot work are refused', async t => {
+  const problem = (more: object) =>
+    loki.options.safeParse({ url: 'http://127.0.0.1:3100', labels: { job: 'a' }, ...more }).error?.issues[0]?.message
+  t.equal(problem({}), undefined)
+  t.match(problem({ labels: {} }), /must have a label/)
+  t.match(problem({ labels: { app: '${.app}' } }), /never empty/)
+  t.match(problem({ labels: { 'a-b': 'x' } }), /Invalid key/)
+  t.match(problem({ url: 'http://127.0.0.1:3100/loki/api/v1/push' }), /is added/)
+  t.match(problem({ tenant: 'a', headers: { 'X-Scope-OrgID': 'b' } }), /set by tenant/)
+})
