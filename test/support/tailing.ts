@@ -31,6 +31,8 @@ export class Receiver implements Output {
   readonly held: EventBatch[] = []
   /** Batches that came, whether settled or not. */
   batches = 0
+  /** Whether it uses the ids of events. */
+  readonly usesIds: boolean = false
   /** What `send` waits for. */
   room: Promise<void> = Promise.resolve()
 
@@ -146,7 +148,7 @@ export async function tail(
       source: 'in',
       host: hostname(),
       codec,
-      wanted: new WantedNames(),
+      wanted: Object.assign(new WantedNames(), { areIdsUsed: out.usesIds }),
       ...(path ? { path } : {}),
     }),
   } as Partial<SourceContext> as SourceContext

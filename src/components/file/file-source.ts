@@ -123,6 +123,13 @@ export class FileSource implements Source {
         losses.stopped(tailer)
         checkpoints.changed()
       },
+      // The readings that ids are made of have to be known to the next run.
+      beforeSend: ({ origin }) => {
+        if (!origin.wanted.areIdsUsed || (this.#openFiles.unsaved === 0 && !this.#saving)) return undefined
+        this.#openFiles.unsaved = 0
+        // The writer logs failures and retries.
+        return checkpoints.flush().catch(() => {})
+      },
       // A destination may have made the file just before it was found. It says so before it writes the first byte.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),

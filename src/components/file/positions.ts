@@ -1,9 +1,13 @@
-import type { Frame } from '../../lib/lines/line-splitter.js'
+import { newReading } from '../../core/event/event-id.js'
+import type { ReadFrom } from '../../core/event/sent-offsets.js'
+import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 import { type Fingerprint, NO_BYTES } from './identity.js'
 
 /** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
 export interface Content {
   head: Fingerprint
+  /** Known by nothing else that was read: of ids of events. */
+  readonly reading: string
 }
 
 /** A position in a file: the end of what was delivered, never within an undelivered line. */
@@ -20,7 +24,7 @@ export interface Position {
 
 /** The beginning of a file with unknown content. */
 export function emptyStart(): Position {
-  return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES } }
+  return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES, reading: newReading() } }
 }
 
 /**
@@ -33,4 +37,15 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
   if (!isRun || length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
   const { content } = to
   return before => ({ offset: from.offset + before, continues: false, carry: 0, tail: NO_BYTES, content })
+}
+
+/** Where a frame from `from` to `to` begins in the content, if its lines lie there as they do in the frame. */
+export function readFrom(
+  { bytes, length, starts, ends, flags }: Frame,
+  from: Position,
+  to: Position,
+): ReadFrom | undefined {
+  const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!
+  if (span !== bytes || to.offset - from.offset !== bytes) return undefined
+  return { reading: to.content.reading, at: from.offset }
 }

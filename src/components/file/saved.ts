@@ -39,6 +39,11 @@ const entrySchema = z.object({
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
+  /** See positions.ts. Earlier versions have none. */
+  reading: z
+    .string()
+    .regex(/^[0-9a-f]{16}$/)
+    .optional(),
   /** The file is gone or its content was replaced. It is identified by its content only, and may exist as a copy. */
   gone: z.literal(true).optional(),
   /** When it was found to be missing, wall clock in milliseconds. */
@@ -193,6 +198,7 @@ export function entryOf(
     ...(carry === 0 ? {} : { carry }),
     head: content.head,
     tail,
+    reading: content.reading,
     ...(gone ? { gone } : {}),
     // The size is useless without content that identifies the file.
     ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),

@@ -1,4 +1,5 @@
 import type { BigIntStats } from 'node:fs'
+import { newReading } from '../../core/event/event-id.js'
 import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
 import type { Entry, Saved } from './saved.js'
@@ -7,13 +8,13 @@ import type { Sweeps } from './sweeps.js'
 const LF = 0x0a
 
 /** The position at which to resume a file. */
-export function positionOf({ offset, continues, carry = 0, head, tail }: Entry): Position {
-  return { offset, continues, carry, tail, content: { head } }
+export function positionOf({ offset, continues, carry = 0, head, tail, reading = newReading() }: Entry): Position {
+  return { offset, continues, carry, tail, content: { head, reading } }
 }
 
 /** The same for an open file, whose head may have grown. */
 export function resumeOf(fd: number, entry: Entry): Position {
-  return entry.offset === 0 ? beginningOf(fd) : positionOf(entry)
+  return entry.offset === 0 ? beginningOf(fd, entry.reading) : positionOf(entry)
 }
 
 /** Where to start a file without a position. `fromEnd`: at its end, if it existed when the source first started. */
@@ -30,8 +31,8 @@ export function startOf(
 }
 
 /** Reads the head at once, because it may be gone before any line is delivered. */
-export function beginningOf(fd: number): Position {
-  return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
+export function beginningOf(fd: number, reading = newReading()): Position {
+  return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES), reading } }
 }
 
 /** Whether what a file without a position has was written before the source started. */
@@ -53,6 +54,6 @@ function endOf(fd: number, size: number): Position {
     continues: before !== undefined && before !== LF,
     carry: 0,
     tail: fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size),
-    content: { head: fingerprintAt(fd, 0, Math.min(size, FINGERPRINT_BYTES)) },
+    content: { head: fingerprintAt(fd, 0, Math.min(size, FINGERPRINT_BYTES)), reading: newReading() },
   }
 }

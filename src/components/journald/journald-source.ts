@@ -2,6 +2,7 @@ import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { EventBatch } from '../../core/event/batch.js'
+import { namedPlaces } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { LowWaterMark } from '../../engine/flow/low-water-mark.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
@@ -217,6 +218,10 @@ export class Journald implements Source {
     const leaving = this.#leaving
     const ack = out.ack(status => (status === 'errored' ? leaving.abort() : settled()))
     const batch = new EventBatch(frame, this.#origin, clock.wall(), ack, isBacklog)
+    if (this.#origin.wanted.areIdsUsed) {
+      const cursors = taken.map(({ entry }) => cursorOf(entry) ?? '')
+      batch.places = namedPlaces(`journal ${this.#origin.source}`, cursors)
+    }
     await this.#catchUp.during(orAborted(out.send(batch), leave))
   }
 }

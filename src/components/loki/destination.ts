@@ -89,6 +89,7 @@ export const loki = defineHttpDestination({
       yaml: 'url: https://loki.example.com\nauth: { scheme: Bearer, key_file: /etc/sluice/loki-token }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
     },
   ],
+  usesIds: true,
   copiesLines: ({ encoding }) => encoding === 'raw',
   usesFields: ({ labels, structured_metadata, tenant, timestamp }) => {
     const fieldsOf = (option: string, templates: Readonly<Record<string, Template>>, without?: string) =>

@@ -1,5 +1,6 @@
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { EventBatch } from '../../core/event/batch.js'
+import { namedPlaces } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { PIECES } from '../../core/options/multiline-options.js'
 import { Redelivery } from '../../engine/flow/redelivery.js'
@@ -166,7 +167,10 @@ export class RedisSource implements Source {
     this.#pieces.value += this.#splitter.pieces
     this.#splitter.pieces = 0
     const ack = this.#redelivery.ack(out, ids, ends)
-    await out.send(new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack))
+    const batch = new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack)
+    if (this.#origin.wanted.areIdsUsed && frame.length === ids.length)
+      batch.places = namedPlaces(`${this.#options.url} ${this.#options.stream}`, ids)
+    await out.send(batch)
   }
 
   /** Shows that what is on its way is still held, and takes over what others no longer hold. Whether there was any. */

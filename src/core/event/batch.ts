@@ -8,7 +8,7 @@ import { areUtf8, bytesOf, columnOf, compacted } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
-import type { SentOffsets } from './sent-offsets.js'
+import type { ReadFrom, SentOffsets } from './sent-offsets.js'
 
 /** Fixed cost of a batch in bytes, which also bounds the number of small batches. */
 const BATCH_OVERHEAD = 1024
@@ -29,6 +29,10 @@ export class EventBatch {
   readonly unreadable: number
   /** Undefined: unknown. */
   sentOffsets: SentOffsets | undefined
+  /** Where its events come from, if that is not what `sentOffsets` says. */
+  places: SentOffsets | undefined
+  /** Set by a source before it sends the batch: where that begins in what was read, if its lines lie there as they do here. */
+  readFrom: ReadFrom | undefined
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -78,9 +82,14 @@ export class EventBatch {
     return this.starts[last]! + this.size(last) - this.starts[0]!
   }
 
-  /** A number that no other event of its source has, at least in this run; it stays when the event is sent again. */
+  /** What its events were read from: 16 hexadecimal digits that nothing else has. */
+  get reading(): string {
+    return (this.places ?? this.sentOffsets)?.reading ?? ''
+  }
+
+  /** A number that no other event of its reading has. It stays when the event is sent again. */
   place(i: number): number {
-    return this.sentOffsets?.place(this.starts, i) ?? 0
+    return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
 
   /** The size of event `i`: its line and line end. */
@@ -271,6 +280,7 @@ export class EventBatch {
     this.ends[to] = ends[from]!
     this.flags[to] = this.flags[from]!
     this.sentOffsets?.move(from, to)
+    this.places?.move(from, to)
     this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
@@ -327,6 +337,7 @@ export class EventBatch {
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
     copy.sentOffsets = this.sentOffsets?.slice(from, to)
+    copy.places = this.places?.slice(from, to)
     copy.#isUtf8 = this.#isUtf8
     copy.#texts = this.#texts?.slice(from, to)
     return copy
@@ -376,6 +387,7 @@ export class EventBatch {
     }
     this.#slots = undefined
     this.sentOffsets = this.sentOffsets?.kept(this.starts, this.length)
+    this.places = this.places?.kept(this.starts, this.length)
     this.chunk = chunk
     this.starts = starts
     this.ends = ends

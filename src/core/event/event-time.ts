@@ -1,5 +1,6 @@
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import type { EventBatch } from './batch.js'
+import { eventNumber } from './event-id.js'
 import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
 /** Seconds and digits of `2026-01-31T23:59:59.123456789Z`. */
@@ -31,11 +32,11 @@ export class EventTime {
     if (read) {
       const { seconds, digits } = read
       const missing = NANO_DIGITS - digits.length
-      const fill = missing === 0 ? '' : String(batch.place(i) % PRIMES[missing]!).padStart(missing, '0')
+      const fill = missing === 0 ? '' : String(eventNumber(batch, i) % PRIMES[missing]!).padStart(missing, '0')
       return seconds < 0 ? String(BigInt(seconds) * 10n ** 9n + BigInt(digits + fill)) : seconds + digits + fill
     }
     const { receivedAt } = batch
-    const fill = String(batch.place(i) % PRIMES[6]!).padStart(6, '0')
+    const fill = String(eventNumber(batch, i) % PRIMES[6]!).padStart(6, '0')
     return `${Math.floor(receivedAt)}${fill}`
   }
 

@@ -1,33 +1,38 @@
 /**
  * Where the events of a batch were in the batch that was sent, for a source that reads only the last of them again; and
- * where that batch was among all that its source, or a disk buffer, has sent: so every event has a number of its own,
- * which it keeps when it is sent again.
+ * where they were in what was read: so each event can have an id of its own, which it keeps when it is read or sent again.
  */
 export class SentOffsets {
   /** Where the batch that was sent began in its chunk. */
   readonly #from: number
-  /** Bytes sent before it. */
-  readonly #at: number
-  /** Whether its events are those of the batch that was sent, and not made of them. */
-  readonly #isSent: boolean
+  readonly #read: ReadFrom
   /** Where each line was in that chunk, once they are in another one. */
-  readonly #lines: Int32Array | undefined
+  readonly #lines: Lines | undefined
 
-  constructor(from: number, at = 0, isSent = true, lines?: Int32Array) {
+  constructor(from: number, read: ReadFrom = UNKNOWN, lines?: Lines) {
     this.#from = from
-    this.#at = at
-    this.#isSent = isSent
+    this.#read = read
     this.#lines = lines
+  }
+
+  /** What nothing else that was read has: 16 hexadecimal digits. */
+  get reading(): string {
+    return this.#read.reading
   }
 
   /** How many bytes come before event `i`; NaN if it was not sent. `starts`: where lines are now. */
   before(starts: Int32Array, i = 0): number {
-    return this.#isSent ? this.#within(starts, i) : Number.NaN
+    return this.#read.isMade ? Number.NaN : this.#within(starts, i)
   }
 
-  /** How many bytes were sent, or made, before event `i`. */
+  /** The place of event `i` in what was read. */
   place(starts: Int32Array, i: number): number {
-    return this.#at + this.#within(starts, i)
+    return this.#read.at + this.#within(starts, i)
+  }
+
+  /** The places of events [from, to). */
+  places(starts: Int32Array, length: number): Float64Array {
+    return Float64Array.from({ length }, (_, i) => this.place(starts, i))
   }
 
   #within(starts: Int32Array, i: number): number {
@@ -36,14 +41,26 @@ export class SentOffsets {
 
   /** The offsets of `length` lines whose bytes move elsewhere now. */
   kept(starts: Int32Array, length: number): SentOffsets {
-    return new SentOffsets(this.#from, this.#at, this.#isSent, (this.#lines ?? starts).slice(0, length))
+    return new SentOffsets(this.#from, this.#read, (this.#lines ?? starts).slice(0, length))
   }
 
   slice(from: number, to: number): SentOffsets {
-    return new SentOffsets(this.#from, this.#at, this.#isSent, this.#lines?.slice(from, to))
+    return new SentOffsets(this.#from, this.#read, this.#lines?.slice(from, to))
   }
 
   move(from: number, to: number): void {
     if (this.#lines) this.#lines[to] = this.#lines[from]!
   }
 }
+
+type Lines = Int32Array | Float64Array
+
+/** Where a batch begins in what was read. */
+export interface ReadFrom {
+  readonly reading: string
+  readonly at: number
+  /** Its events were made, not read. */
+  readonly isMade?: true
+}
+
+const UNKNOWN: ReadFrom = { reading: '', at: 0 }

@@ -1,6 +1,7 @@
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { type Fields, madeJson } from '../../core/event/event.js'
+import { newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
@@ -10,7 +11,8 @@ export function madeLine(fields: Fields): string {
   return `${madeJson(fields)}\n`
 }
 
-/** Bytes of all such batches. */
+/** What this process makes, and its bytes so far. */
+const READING = newReading()
 let made = 0
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
@@ -18,7 +20,7 @@ export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack,
   const frame = linesOf(lines)
   if (!frame) throw new Error('a batch of no events was made')
   const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
-  batch.sentOffsets = new SentOffsets(batch.starts[0]!, made, false)
+  batch.sentOffsets = new SentOffsets(batch.starts[0]!, { reading: READING, at: made, isMade: true })
   made += batch.span
   batch.scan()
   return batch

@@ -3,6 +3,7 @@ import type { Codec } from '../../core/codec.js'
 import type { ComponentMetrics, Output, Source } from '../../core/component.js'
 import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
+import { newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
@@ -62,6 +63,7 @@ class Open extends Ack implements Linked<Open> {
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined
+  readonly places: SentOffsets | undefined
   readonly origin: Origin
   readonly receivedAt: number
   readonly release: (() => void) | undefined
@@ -95,7 +97,8 @@ export class SourceOutput implements Output {
   /** Whether nothing takes its batches any more. */
   #isOver = false
   #hasSent = false
-  /** With what lies between the lines. */
+  /** Of batches whose source does not say where they were read from; and the bytes that were sent so far. */
+  readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
 
@@ -201,7 +204,10 @@ export class SourceOutput implements Output {
     }
     batch.renew()
     const { length, bytes } = batch
-    batch.sentOffsets = new SentOffsets(batch.starts[0]!, this.#sentBytes)
+    batch.sentOffsets = new SentOffsets(
+      batch.starts[0]!,
+      batch.readFrom ?? { reading: this.#reading, at: this.#sentBytes },
+    )
     this.#sentBytes += batch.span
     const undecoded = batch.scan()
     if (undecoded > 0) this.#notDecoded(batch, undecoded)
@@ -282,6 +288,7 @@ export class SourceOutput implements Output {
       this.#counters.gotBack(events, bytes, false)
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
       batch.sentOffsets = kept.sentOffsets
+      batch.places = kept.places
       batch.scan()
       void fanOut.write(batch)
     }
@@ -340,8 +347,8 @@ function sharedWith(open: Open, kept: Kept): Kept {
 
 /** Defers the release of the batch's chunk until the batch is settled. */
 function keep(batch: EventBatch): Kept {
-  const { origin, receivedAt, ack, sentOffsets } = batch
+  const { origin, receivedAt, ack, sentOffsets, places } = batch
   const { release } = ack
   ack.release = undefined
-  return { frame: columnsOf(batch), sentOffsets, origin, receivedAt, release }
+  return { frame: columnsOf(batch), sentOffsets, places, origin, receivedAt, release }
 }

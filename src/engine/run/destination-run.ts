@@ -155,7 +155,7 @@ export class DestinationRun {
 }
 
 async function openBuffer(
-  { id, delivery }: ComponentConfig,
+  { id, delivery, definition }: ComponentConfig,
   runtime: Runtime,
   { log, metrics, dataDir, wanted }: DestinationParts,
 ): Promise<DiskBuffer | undefined> {
@@ -171,6 +171,7 @@ async function openBuffer(
     whenFull: options.when_full,
     counters: metrics,
     memory: memoryFor(delivery!),
+    keepsIds: definition.usesIds,
   })
 }
 

@@ -23,6 +23,8 @@ export class WantedNames {
   version = 0
   /** Whether nobody asks for more than the lines, so that they are not scanned ahead. */
   isUnused = false
+  /** Whether somebody uses ids of events: what they are made of is saved before the first event leaves. */
+  areIdsUsed = false
 
   /** The slot of `name`; the same name always has the same slot. */
   slot(name: string): number {

@@ -37,6 +37,8 @@ export interface ReaderOptions {
   onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
+  /** What has to be done before this batch is sent; undefined: nothing. */
+  beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
   /** Called when the file no longer contains what was read from it. */
@@ -178,6 +180,7 @@ export class Reader {
     for (const tailer of unfindable) {
       for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
+        await this.#options.beforeSend(batch)
         await out.send(batch)
       }
       try {
@@ -199,6 +202,7 @@ export class Reader {
       const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
       const isOver = left <= 0 || taken === 'truncated'
       const batch = isOver ? tailer.flush(out) : taken
+      if (batch) await this.#options.beforeSend(batch)
       if (batch) await out.send(batch)
       if (isOver) return
     }
@@ -383,6 +387,7 @@ export class Reader {
 
   /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
   async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
+    await this.#options.beforeSend(batch)
     const began = this.#options.clock.now()
     await new Promise<void>((resolve, reject) => {
       this.#leave = resolve

@@ -18,7 +18,7 @@ import {
   startsWith,
   tailOf,
 } from '../identity.js'
-import { type Content, type Position, positionsIn } from '../positions.js'
+import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { FIRST_MARK, Growth } from '../rotation/growth.js'
@@ -400,7 +400,9 @@ export class Tailer extends Tracked {
       if (before > 0 && positionOf) settle(positionOf(before))
       this.#context.onErrored(this)
     })
-    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
+    const batch = new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
+    batch.readFrom = readFrom(frame, from, this.#delivered)
+    return batch
   }
 
   /** Delivers the unfinished line or event as it is. */

@@ -76,6 +76,8 @@ export interface DiskBufferContext {
   }
   /** Default: MEMORY. */
   readonly memory?: BufferMemory | undefined
+  /** Whether the destination uses the ids of events. */
+  readonly keepsIds?: boolean | undefined
 }
 
 export class DiskBuffer extends BatchQueue {
@@ -110,7 +112,7 @@ export class DiskBuffer extends BatchQueue {
     this.#memory = memory
     this.#report = new BufferReport(context)
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
-    this.#encoding = new Encoding(segmentBytes)
+    this.#encoding = new Encoding(segmentBytes, context.keepsIds === true)
     this.#records = new RecordLog(folder, found, segmentBytes, this.#readProblems())
     this.#settlement = new Settlement(context, found, this.#records, () => this.advance())
     this.#reading = new Reading(this.#records, this.#settlement, this.#report, wanted, memory.held)

@@ -1,5 +1,6 @@
 import { Ack, type ByteRange } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { newReading } from '../../../core/event/event-id.js'
 import { SentOffsets } from '../../../core/event/sent-offsets.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Amount } from '../counters.js'
@@ -25,6 +26,8 @@ export class Reading {
   readonly #settlement: Settlement
   readonly #report: BufferReport
   readonly #decoder: BatchDecoder
+  /** Of records without places. */
+  readonly #name = newReading()
   readonly #maxHeld: number
   /** Memory of records passed on and not settled. */
   held = 0
@@ -113,7 +116,7 @@ export class Reading {
     try {
       batch = this.#decoder.decode(record, ack, release)
       if (events < batch.length) batch.retain(i => i >= skipped && i < skipped + events)
-      batch.sentOffsets = new SentOffsets(batch.starts[0]!, incoming.place.byte)
+      batch.sentOffsets = new SentOffsets(batch.starts[0]!, { reading: this.#name, at: incoming.place.byte })
     } catch (error) {
       this.#report.notUnderstood(error)
       this.#report.missing({ events, bytes })

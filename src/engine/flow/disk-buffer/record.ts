@@ -4,6 +4,7 @@ import type { Ack } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import { DECODED, MODIFIED, SCANNED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
+import { SentOffsets } from '../../../core/event/sent-offsets.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../../lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, takeChunk } from '../../../lib/lines/chunk-pool.js'
@@ -16,10 +17,11 @@ import { HEAD_SIZE } from './segments.js'
  * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
  * Numbers are little-endian:
  *
- *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 whether it is backlog, 4 bytes of the origin,
+ *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 flags (1: backlog, 2: places), 4 bytes of the origin,
  *     8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
  *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
- *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON
+ *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON;
+ *       with places: the reading (8 bytes), and of each event its place in that (64-bit float), for ids of events
  *
  * In the place of a modified event's line there are spaces: nobody reads it, and it may hold what was removed or redacted.
  */
@@ -32,26 +34,33 @@ const NAMED = 255
 /** Number of cached origins. Batches of the same file share one. */
 const MAX_ORIGINS = 1000
 const NOTHING = Buffer.alloc(0)
+const [BACKLOG, PLACES] = [1, 2]
+const READING_SIZE = 8
 
 /** The bytes are not a batch that this version can read. */
 export class BatchRecordError extends Error {
   readonly code = 'SLUICE_BATCH_RECORD'
 }
 
-/** Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch. */
+/**
+ * Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch. `keepsIds`:
+ * its events have the same ids when it is decoded.
+ */
 export function encodeBatch(
   batch: EventBatch,
   headroom = 0,
   allocate: (size: number) => Buffer = Buffer.allocUnsafeSlow,
+  keepsIds = false,
 ): Buffer {
   const { length, bytes, chunk, starts, ends, flags } = batch
   const origin = originBytes(batch.origin)
   const changes = changedFields(batch)
   const width = longestLine(batch) < 65_536 ? 2 : 4
-  const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length
+  const places = keepsIds ? placesOf(batch) : NOTHING
+  const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length + places.length
   const record = allocate(size)
   record.writeUInt32LE(VERSION | (numberOf(batch.origin.codec) << 8) | (width << 16), headroom)
-  record[headroom + 3] = batch.isBacklog ? 1 : 0
+  record[headroom + 3] = (batch.isBacklog ? BACKLOG : 0) | (keepsIds ? PLACES : 0)
   record.writeUInt32LE(origin.length, headroom + 4)
   record.writeUInt32LE(length, headroom + 8)
   record.writeUInt32LE(bytes, headroom + 12)
@@ -76,8 +85,16 @@ export function encodeBatch(
   if (changes.length > 0) blankModified(batch, record, lines)
   record.set(flags.subarray(0, length), column)
   to += changes.copy(record, to)
+  to += places.copy(record, to)
   if (to !== size) throw new BatchRecordError('the sizes in a batch do not add up')
   return record.length === size ? record : record.subarray(0, size)
+}
+
+function placesOf(batch: EventBatch): Buffer {
+  const bytes = Buffer.alloc(READING_SIZE + 8 * batch.length)
+  bytes.write(batch.reading, 'hex')
+  for (let i = 0; i < batch.length; i++) bytes.writeDoubleLE(batch.place(i), READING_SIZE + 8 * i)
+  return bytes
 }
 
 /** `at`: where the lines begin in the record. */
@@ -164,8 +181,14 @@ export class BatchDecoder {
     if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
     const frame = { chunk: record, length, starts, ends, flags, bytes, release }
-    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack, record[3] === 1)
-    change(batch, record, at)
+    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack, (record[3]! & BACKLOG) !== 0)
+    const end = record.length - (record[3]! & PLACES ? READING_SIZE + 8 * length : 0)
+    change(batch, record, at, end)
+    if (end < record.length) {
+      const reading = record.toString('hex', end, end + READING_SIZE)
+      const places = Float64Array.from({ length }, (_, i) => record.readDoubleLE(end + READING_SIZE + 8 * i))
+      batch.places = new SentOffsets(0, { reading, at: 0 }, places)
+    }
     return batch
   }
 
@@ -185,19 +208,19 @@ export class BatchDecoder {
   }
 }
 
-/** Sets the JSON of modified events, stored in `record` from `at` on. */
-function change(batch: EventBatch, record: Buffer, at: number): void {
+/** Sets the JSON of modified events, stored in `record` from `at` to `end`. */
+function change(batch: EventBatch, record: Buffer, at: number, end: number): void {
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue
     const start = at + 4
-    if (start > record.length) throw new BatchRecordError('the changed fields of a record are missing')
+    if (start > end) throw new BatchRecordError('the changed fields of a record are missing')
     const size = record.readUInt32LE(at)
     at = start + size
-    if (at > record.length) throw new BatchRecordError('the changed fields of a record are missing')
-    batch.changeTo(i, record.subarray(start, at), record.length - at)
+    if (at > end) throw new BatchRecordError('the changed fields of a record are missing')
+    batch.changeTo(i, record.subarray(start, at), end - at)
     if (!batch.texts!.scan(i)) throw new BatchRecordError('a record with damaged JSON')
   }
-  if (at !== record.length) throw new BatchRecordError('a record with more than its events')
+  if (at !== end) throw new BatchRecordError('a record with more than its events')
 }
 
 function parse(text: string): unknown {
@@ -233,14 +256,16 @@ const RECORD_BYTES = 128 * 1024
  */
 export class Encoding {
   readonly #mostBytes: number
+  readonly #keepsIds: boolean
   readonly #parts: Part[] = []
   /** Memory for the next records, and how much of it others have. */
   #chunk: Buffer = NOTHING
   #used = 0
 
   /** `mostBytes`: the size of a segment. */
-  constructor(mostBytes: number) {
+  constructor(mostBytes: number, keepsIds: boolean) {
     this.#mostBytes = mostBytes
+    this.#keepsIds = keepsIds
   }
 
   /** Adds a non-empty batch, and becomes its holder. */
@@ -290,11 +315,12 @@ export class Encoding {
   #encoded({ batch, isFirst }: Part): Arrival {
     let release: (() => void) | undefined
     try {
-      const framed = encodeBatch(batch, HEAD_SIZE, size => {
+      const allocate = (size: number) => {
         const memory = this.#memory(size)
         release = holdChunk(this.#chunk)
         return memory
-      })
+      }
+      const framed = encodeBatch(batch, HEAD_SIZE, allocate, this.#keepsIds)
       const releaseOnce = () => {
         release?.()
         release = undefined

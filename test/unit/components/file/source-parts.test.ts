@@ -317,7 +317,8 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.equal(tailer.holds(), true)
   const head = fingerprintAt(fd, 0, 6)
   t.match(tailer.entry(), { offset: 0, size: 6, head })
-  t.same(resumeOf(fd, { ...tailer.entry(), head: NO_BYTES }).content, { head }, 'also by the next run')
+  const { reading } = tailer.entry()
+  t.same(resumeOf(fd, { ...tailer.entry(), head: NO_BYTES }).content, { head, reading }, 'also by the next run')
   truncateSync(path)
   t.equal(tailer.holds(), false)
   tailer.detach()
@@ -475,6 +476,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
+    beforeSend: () => undefined,
     isStopped: () => true,
     finishesLines: () => false,
     unfindable: async () => [tailer as unknown as Tailer],

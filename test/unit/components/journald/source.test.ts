@@ -7,6 +7,8 @@ import { type Entry, lineOf } from '../../../../src/components/journald/fields.j
 import { filterArgs } from '../../../../src/components/journald/options.js'
 import { journald } from '../../../../src/components/journald/source.js'
 import type { SourceContext } from '../../../../src/core/component.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { FileSystems } from '../../../../src/lib/files/remote/file-systems.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
@@ -140,6 +142,16 @@ const entry = (n: number, more = {}) => `${JSON.stringify({ __CURSOR: `c${n}`, M
 
 const NOW = Date.UTC(2026, 0, 1)
 
+/** Computes the ids of all events that come, as a destination does. */
+class Ids extends Receiver {
+  override readonly usesIds = true
+  readonly ids: string[] = []
+  override send(batch: EventBatch): Promise<void> {
+    for (let i = 0; i < batch.length; i++) this.ids.push(eventId(batch, i))
+    return super.send(batch)
+  }
+}
+
 /** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
 async function start(t: Test, calls: string[], given: object = {}, saved?: unknown, fileSystems?: FileSystems) {
   const folder = testFolder(t, { bin: {} })
@@ -166,9 +178,14 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
     metrics: counters,
     checkpoints,
     fileSystems,
-    origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
+    origin: codec => ({
+      source: 'in',
+      host: 'here',
+      codec,
+      wanted: Object.assign(new WantedNames(), { areIdsUsed: true }),
+    }),
   } as Partial<SourceContext> as SourceContext
-  const out = new Receiver()
+  const out = new Ids()
   const source = await journald.create(journald.options.parse(given), context)
   const abort = new AbortController()
   const run = () => {
@@ -225,6 +242,16 @@ t.test('it ends, and goes on behind the last entry', async t => {
   t.ok(journal.log.some(({ msg }) => msg === 'the journal can be read again'))
   await journal.checkpoints.flush()
   t.same(journal.checkpoints.document, { version: 1, cursor: 'c3' })
+})
+
+t.test('an entry has the same id whenever it is read', async t => {
+  const first = await start(t, [`${print(entry(1), entry(2), entry(3))}; exec sleep 60`])
+  await until('three entries', () => first.out.ids.length === 3)
+  await first.stop()
+  const second = await start(t, [`${print(entry(2))}; exit 3`, `${print(entry(2), entry(3))}; exec sleep 60`])
+  await until('two of them', () => second.out.ids.length === 2)
+  t.equal(new Set(first.out.ids).size, 3)
+  t.same(second.out.ids, first.out.ids.slice(1))
 })
 
 t.test('it is not there, and comes', async t => {

@@ -94,6 +94,10 @@ t.test('equal lines of one millisecond get different times, the same ones in eac
   const [all, half] = to.requests.map(request => pushOf(request).streams[0]!.values.map(([nanos]) => nanos))
   t.equal(new Set(all).size, 10_000)
   t.same(half, all!.slice(5000))
+  const other = sent([line])
+  other.sentOffsets = new SentOffsets(other.starts[0]!, { reading: '0123456789abcdef', at: 0 })
+  await destination.write([other], never)
+  t.not(pushOf(to.requests[2]!).streams[0]!.values[0]![0], all![0], 'an equal line of another file')
 })
 
 t.test('streams beyond the bound share one, and are counted', async t => {

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { redis } from '../../../../src/components/redis/source.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
 import { OpenedSource } from '../../../../src/engine/testing/check-source.js'
 import { FakeRedis } from '../../../support/fake-redis.js'
 import { Taker } from '../../../support/pushed.js'
@@ -44,14 +45,18 @@ t.test(
       server.add([['message', `line ${n}`]])
       if (n === 1) await begin()
       await until(`line ${n}`, () => messages().length === n)
+      out.batches[0]!.origin.wanted.areIdsUsed = true
     }
     t.same([...server.held.keys()], [1, 2, 3])
     const [first, second, third] = out.unsettled.splice(0)
+    const id = eventId(out.batches[1]!, 0)
     third!.settle('rejected')
     await until('the third is acknowledged', () => !server.held.has(3))
     second!.settle('errored')
     await until('it comes again', () => messages().length === 4)
     t.equal(messages()[3], 'line 2')
+    t.equal(eventId(out.batches[3]!, 0), id, 'as the same event')
+    t.not(eventId(out.batches[2]!, 0), id)
     t.same([...server.held.keys()], [1, 2], 'the first one, which is still held, did not come again')
     first!.settle('delivered')
     out.settle('delivered')

@@ -3,6 +3,8 @@ import { encodeLines, RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { Ack, type AckStatus } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../../src/engine/flow/disk-buffer/record.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from '../../../support/batches.js'
@@ -54,6 +56,28 @@ t.test('a batch comes back as it was', async t => {
   t.equal(seen(copy).json, seen(changed).json, 'changed fields, deeper than the stack')
   t.equal(copy.bytes, changed.bytes, 'the size is that of the line as it was read')
   t.ok(copy.texts!.has(1) && !copy.texts!.has(0))
+})
+
+t.test('events keep their ids, if they are to', async t => {
+  const ids = (batch: EventBatch) => Array.from({ length: batch.length }, (_, i) => eventId(batch, i))
+  const batch = batchOf(['{"a":1}', '{"a":1}', '{"a":2}', '{"a":3}', 'text'])
+  batch.sentOffsets = new SentOffsets(batch.starts[0]!, { reading: '0123456789abcdef', at: 2 ** 40 })
+  const all = ids(batch)
+  t.equal(new Set(all).size, 5)
+  batch.modify(2, { changed: true })
+  batch.retain(i => i !== 1)
+  const left = ids(batch)
+  t.same([left[0], left[2], left[3]], [all[0], all[3], all[4]])
+  const kept = decode(encodeBatch(batch, 0, undefined, true))
+  t.same(ids(kept), left)
+  t.equal(seen(kept).json, seen(batch).json, 'and all else')
+  kept.sentOffsets = new SentOffsets(kept.starts[0]!)
+  const part = kept.fork(1, 4)
+  part.retain(i => i > 0)
+  part.move(Buffer.from(part.chunk), part.starts.slice(), part.ends.slice())
+  t.same(ids(part), left.slice(2), 'and in parts')
+  t.same(ids(decode(encodeBatch(part, 0, undefined, true))), left.slice(2), 'and once more')
+  t.notSame(ids(again(batch)), left, 'where nobody asks, there is nothing to read')
 })
 
 t.test('the line of a modified event is not in it, since it may hold what was removed', async t => {

@@ -3,6 +3,7 @@ import t from 'tap'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
 import { parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { silentLog } from '../../../../src/core/silent-log.js'
@@ -361,6 +362,22 @@ t.test('what is sent again while somebody holds it keeps its bytes until both ha
   t.equal(released, 0)
   ack.settle('delivered')
   t.equal(released, 1)
+})
+
+t.test('each event has an id, which it keeps when its batch is sent again', async t => {
+  const { taken, output, send } = setUp(1_000_000, true)
+  const ids = () => taken.flatMap(batch => Array.from({ length: batch.length }, (_, i) => eventId(batch, i)))
+  await send('the same\nthe same\n')
+  await send('the same\n')
+  t.equal(new Set(ids()).size, 3)
+  output.hold()
+  output.giveUp()
+  const later: EventBatch[] = []
+  output.attach(fanOutTo(later), 1_000_000)
+  await until('they are sent again', () => later.length === 2)
+  const before = ids()
+  taken.splice(0, taken.length, ...later)
+  t.same(ids(), before)
 })
 
 t.test('a batch of which a part was given back does not stay', async t => {

@@ -1,0 +1,50 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import type { EventBatch } from './batch.js'
+import { SentOffsets } from './sent-offsets.js'
+
+/** Bytes of a reading, of a place in it, and of a checksum of the event. */
+const [READING, PLACE, SUM] = [8, 6, 4]
+const id = Buffer.alloc(READING + PLACE + SUM)
+
+/** For what is read from now on, such as a file after a truncation: 16 hexadecimal digits. */
+export function newReading(): string {
+  return randomBytes(READING).toString('hex')
+}
+
+/** The places of events that are named where they are read, as by the cursor of a journal. `reading`: its own name. */
+export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
+  const digest = (text: string, bytes: number) =>
+    createHash('sha256')
+      .update(text)
+      .digest('hex')
+      .slice(0, 2 * bytes)
+  const places = Float64Array.from(names, name => Number.parseInt(digest(name, PLACE), 16))
+  return new SentOffsets(0, { reading: digest(reading, READING), at: 0 }, places)
+}
+
+/**
+ * The id of event `i`, 24 characters: the same whenever the same bytes are read from the same place again, and no other
+ * event has it.
+ */
+export function eventId(batch: EventBatch, i: number): string {
+  const content = batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i)
+  id.fill(0, 0, READING)
+  id.write(batch.reading, 'hex')
+  id.writeUIntBE(batch.place(i), READING, PLACE)
+  id.writeUInt32BE(crc32(content), READING + PLACE)
+  return id.toString('base64url')
+}
+
+let lastReading = ''
+let ofReading = 0
+
+/** A number of event `i`: in one reading it grows with the place, and in each it begins elsewhere. */
+export function eventNumber(batch: EventBatch, i: number): number {
+  const { reading } = batch
+  if (reading !== lastReading) {
+    lastReading = reading
+    ofReading = Number.parseInt(reading.slice(0, 10), 16) || 0
+  }
+  return ofReading + batch.place(i)
+}

@@ -1,0 +1,128 @@
+import { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { testFolder } from '../../../support/folder.js'
+import { arrived, MemoryCheckpoints, Receiver, type Tailing, tail } from '../../../support/tailing.js'
+import { turns, until } from '../../../support/until.js'
+
+/** Saving takes longer than reading. */
+class SlowCheckpoints extends MemoryCheckpoints {
+  override async flush(): Promise<void> {
+    await turns()
+    await super.flush()
+  }
+}
+
+/** Computes the ids of all events that come, as a destination does. */
+class Ids extends Receiver {
+  override readonly usesIds = true
+  readonly seen: { text: string; id: string }[] = []
+  /** Readings that were not saved when the first of their events came. */
+  readonly unsaved: string[] = []
+  readonly #checkpoints: MemoryCheckpoints
+
+  constructor(checkpoints: MemoryCheckpoints) {
+    super()
+    this.#checkpoints = checkpoints
+  }
+
+  override send(batch: EventBatch): Promise<void> {
+    const from = batch.readFrom!
+    if (!JSON.stringify(this.#checkpoints.document ?? '').includes(from.reading)) this.unsaved.push(from.reading)
+    batch.sentOffsets = new SentOffsets(batch.starts[0]!, from)
+    for (let i = 0; i < batch.length; i++) this.seen.push({ text: batch.line(i).toString(), id: eventId(batch, i) })
+    return super.send(batch)
+  }
+
+  ids(from = 0): string[] {
+    return this.seen.slice(from).map(({ id }) => id)
+  }
+}
+
+const numbered = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => `line ${from + i}\n`).join('')
+
+/** Runs with the same saved positions until so many lines have come, and is killed. */
+async function run(
+  path: string,
+  checkpoints: MemoryCheckpoints,
+  lines: number,
+  more: (run: Tailing) => unknown = () => {},
+) {
+  const out = new Ids(checkpoints)
+  out.hold = true
+  const running = await tail({ include: [path] }, checkpoints, out)
+  await arrived(running, lines)
+  await more(running)
+  await running.kill()
+  return out
+}
+
+t.test('an event has the same id when it is read again after a kill', async t => {
+  const path = join(testFolder(t, { 'app.log': numbered(0, 50) }), 'app.log')
+  const checkpoints = new SlowCheckpoints()
+  const first = await run(path, checkpoints, 50)
+  appendFileSync(path, numbered(50, 60))
+  const second = await run(path, checkpoints, 60)
+  t.same(second.ids().slice(0, 50), first.ids())
+  t.equal(new Set(second.ids()).size, 60)
+  t.same([...first.unsaved, ...second.unsaved], [], 'what the ids are made of was saved before')
+})
+
+t.test('equal lines at the same place of a file that was copied and truncated are other events', async t => {
+  const folder = testFolder(t, { 'app.log': 'the same\n' })
+  const path = join(folder, 'app.log')
+  const checkpoints = new SlowCheckpoints()
+  const first = await run(path, checkpoints, 1, async running => {
+    copyFileSync(path, `${path}.1`)
+    truncateSync(path)
+    await until('the truncation to be seen', () => running.value('sluice_file_truncations_total') === 1)
+    appendFileSync(path, 'the same\n')
+    await arrived(running, 2)
+  })
+  t.equal(new Set(first.ids()).size, 2)
+  t.same(first.unsaved, [])
+  const second = await run(path, checkpoints, 2)
+  t.same(second.ids().sort(), first.ids().sort(), 'after a kill, each has its own again')
+})
+
+t.test('equal lines at the same place of a file with the same inode are other events', async t => {
+  const folder = testFolder(t, { 'app.log': 'the same\n' })
+  const path = join(folder, 'app.log')
+  const checkpoints = new SlowCheckpoints()
+  const first = await run(path, checkpoints, 1)
+  unlinkSync(path)
+  writeFileSync(path, 'the same\n')
+  const second = await run(path, checkpoints, 1)
+  t.not(second.ids().at(-1), first.ids()[0])
+})
+
+t.test('a renamed file is the same, and goes on', async t => {
+  const folder = testFolder(t, { 'app.log': numbered(0, 3) })
+  const path = join(folder, 'app.log')
+  const checkpoints = new SlowCheckpoints()
+  const first = await run(join(folder, 'app.log*'), checkpoints, 3)
+  renameSync(path, `${path}.1`)
+  const second = await run(join(folder, 'app.log*'), checkpoints, 3)
+  t.same(second.ids(), first.ids())
+})
+
+t.test('lines that are joined have the id of their place', async t => {
+  const path = join(testFolder(t, { 'app.log': 'a\n b\nc\n d\ne\n' }), 'app.log')
+  const checkpoints = new SlowCheckpoints()
+  const options = { include: [path], multiline: { start: '^\\S' } }
+  const ids: string[][] = []
+  for (let n = 0; n < 2; n++) {
+    const out = new Ids(checkpoints)
+    out.hold = true
+    const running = await tail(options, checkpoints, out)
+    await until('two events', () => out.seen.length >= 2)
+    await running.kill()
+    ids.push(out.ids().slice(0, 2))
+  }
+  t.same(ids[1], ids[0])
+  t.equal(new Set(ids[0]).size, 2)
+})
