@@ -111,6 +111,7 @@ export const loki = defineHttpDestination({
     return {
       url: options.url.replace(/\/+$/, '') + PATH,
       contentType: 'application/json',
+      gzipLevel: 1,
       ...(tenant && { headers: { [TENANT]: tenant } }),
       encode: request => push.encode(request),
       refusal: (status, text, request) => readRefusal(status, text, push, request),

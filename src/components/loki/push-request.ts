@@ -1,4 +1,4 @@
-import { type Encoded, eventText } from '../../core/codecs/encode.js'
+import { addEventText, type Encoded, eventText } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
@@ -10,6 +10,12 @@ import type { LokiOptions } from './destination.js'
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
 const OTHER = 'other'
+/** Between two values: it is in none that a label can have. */
+const SEPARATOR = Buffer.from([0])
+const END_OF_STREAM = Buffer.from(']}')
+const END_OF_BODY = Buffer.from(']}')
+
+const isConstant = ({ parts }: Template) => parts.every(part => typeof part === 'string')
 
 interface Value {
   readonly name: string
@@ -28,6 +34,8 @@ export class PushRequest {
   readonly #options: LokiOptions
   readonly #context: ComponentContext
   readonly #labels: readonly Value[]
+  /** Those with values of fields. */
+  readonly #variable: readonly Value[]
   readonly #metadata: readonly Value[]
   readonly #time: EventTime
   /** By the values of their labels, the least recently used first. */
@@ -50,24 +58,31 @@ export class PushRequest {
         compiled: compileTemplate(template, field),
       }))
     this.#labels = valuesOf(options.labels)
+    this.#variable = this.#labels.filter(({ template }) => !isConstant(template))
     this.#metadata = valuesOf(options.structured_metadata)
     this.#time = new EventTime(field(options.timestamp))
   }
 
   encode(request: readonly EventBatch[]): Encoded {
-    const streams = new Map<string, string[]>()
-    for (const batch of request)
-      for (let i = 0; i < batch.length; i++) {
-        const labels = this.labelsOf(batch, i)
-        const values = streams.get(labels) ?? []
-        streams.set(labels, values)
-        const metadata = this.#metadata.length === 0 ? '{}' : this.#json(this.#metadata, batch, i)
-        const line = JSON.stringify(this.lineOf(batch, i))
-        values.push(`["${this.nanosOf(batch, i)}",${line}${metadata === '{}' ? '' : `,${metadata}`}]`)
-      }
-    const texts = [...streams].map(([labels, values]) => `{"stream":${labels},"values":[${values.join(',')}]}`)
-    const body = Buffer.from(`{"streams":[${texts.join(',')}]}`)
-    return { parts: [body], bytes: body.length }
+    const streams = new Map<string, GrowingBytes>()
+    for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, streams)
+    const parts: Buffer[] = []
+    for (const [labels, { bytes, length }] of streams) {
+      parts.push(Buffer.from(`${parts.length === 0 ? '{"streams":[' : ','}{"stream":${labels},"values":[`))
+      parts.push(bytes.subarray(0, length), END_OF_STREAM)
+    }
+    parts.push(END_OF_BODY)
+    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+  }
+
+  #add(batch: EventBatch, i: number, streams: Map<string, GrowingBytes>): void {
+    const labels = this.labelsOf(batch, i)
+    let values = streams.get(labels)
+    if (!values) streams.set(labels, (values = new GrowingBytes()))
+    values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
+    addEventText(this.#options.encoding, batch, i, values)
+    const metadata = this.#metadata.length === 0 ? '{}' : this.#json(this.#metadata, batch, i)
+    values.addText(metadata === '{}' ? '"]' : `",${metadata}]`)
   }
 
   lineOf(batch: EventBatch, i: number): string {
@@ -82,17 +97,27 @@ export class PushRequest {
   /** The labels of the stream of an event, as JSON. */
   labelsOf(batch: EventBatch, i: number): string {
     const now = this.#context.clock.now()
-    const labels = this.#json(this.#labels, batch, i)
-    const known = this.#streams.get(labels)
+    const key = this.#key(batch, i)
+    const known = this.#streams.get(key)
     if (known) {
       known.usedAt = now
       return known.labels
     }
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
-    const isOver = this.#streams.size >= this.#options.max_streams
-    if (isOver) return this.#other()
-    this.#streams.set(labels, { labels, usedAt: now })
+    if (this.#streams.size >= this.#options.max_streams) return this.#other()
+    const labels = this.#json(this.#labels, batch, i)
+    this.#streams.set(key, { labels, usedAt: now })
     return labels
+  }
+
+  /** What distinguishes its stream from others. */
+  #key(batch: EventBatch, i: number): string {
+    this.#text.clear()
+    for (const { compiled } of this.#variable) {
+      compiled.append(batch, i, this.#text)
+      this.#text.add(SEPARATOR, 0, 1)
+    }
+    return this.#text.bytes.toString('latin1', 0, this.#text.length)
   }
 
   #forget(now: number): void {
@@ -106,8 +131,7 @@ export class PushRequest {
     metrics.counter('sluice_loki_other_stream_events_total', help).value++
     const labels: Record<string, string> = {}
     for (const { name, template } of this.#labels) {
-      const isConstant = template.parts.every(part => typeof part === 'string')
-      labels[name] = isConstant ? template.parts.join('') : OTHER
+      labels[name] = isConstant(template) ? template.parts.join('') : OTHER
     }
     return JSON.stringify(labels)
   }

@@ -1,4 +1,4 @@
-import { type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
+import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
 import { behindMark, type Codec, NEWLINE } from '../codec.js'
@@ -150,14 +150,26 @@ export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]):
 
 /** Event `i` encoded without a line end, for bodies that contain each event separately. */
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
-  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
-  const isLine = encoding === 'raw' || (batch.isObject(i) && encoding.definition === JSON_OBJECTS.definition)
-  if (isLine && !isChanged) {
-    const [start, end] = [batch.starts[i]!, batch.ends[i]!]
-    return batch.chunk.toString('utf8', encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end)
-  }
-  if (batch.texts?.has(i) && (encoding === 'raw' || encoding.definition === JSON_OBJECTS.definition)) {
-    return batch.texts.text(i).toString()
-  }
+  const found = writtenAt(encoding, batch, i)
+  if (found) return found.bytes.toString('utf8', found.start, found.end)
   return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
+}
+
+/** Adds the same as within the quotes of a JSON string. */
+export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
+  const { bytes, start, end } = writtenAt(encoding, batch, i) ?? whole(Buffer.from(eventText(encoding, batch, i)))
+  addEscaped(to, bytes, start, end)
+}
+
+const whole = (bytes: Buffer) => ({ bytes, start: 0, end: bytes.length })
+
+/** Where the bytes of event `i` are already, encoded and valid; undefined: nowhere. */
+function writtenAt(encoding: Encoding, batch: EventBatch, i: number) {
+  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
+  const isJson = encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
+  if (!isChanged && (encoding === 'raw' || (isJson && batch.isObject(i)))) {
+    const [start, end] = [batch.starts[i]!, batch.ends[i]!]
+    return { bytes: batch.chunk, start: encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end }
+  }
+  return batch.texts?.has(i) && (encoding === 'raw' || isJson) ? whole(batch.texts.text(i)) : undefined
 }

@@ -39,7 +39,7 @@ export class HttpDestination implements Destination {
     this.#heads = new RequestHeads(format, options.headers, context.field)
     if (this.#heads.partitionOf) this.partitionOf = this.#heads.partitionOf
     this.#transport = new Transport(options, context)
-    this.#bodies = new RequestBodies(request => this.#heads.encode(request), compression)
+    this.#bodies = new RequestBodies(request => this.#heads.encode(request), compression, format.gzipLevel)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
     const host = plainKeyHost(options)
     if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')

@@ -5,10 +5,11 @@ import type { Encoded } from '../../../core/codecs/encode.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { ClientOptions } from './options.js'
 
+const gzip = promisify(zlib.gzip)
 const COMPRESSORS = {
   none: undefined,
-  gzip: promisify(zlib.gzip),
-  zstd: compressor('zstdCompress'),
+  gzip: (level?: number) => (body: Buffer) => gzip(body, level === undefined ? {} : { level }),
+  zstd: () => compressor('zstdCompress'),
 }
 
 /** The bytes of a request, in parts to be sent one after the other. */
@@ -34,9 +35,10 @@ export class RequestBodies {
   readonly #memory = new JoinMemory()
   readonly #prepared = new WeakMap<Request, Prepared>()
 
-  constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression']) {
+  /** `level`: that of gzip, if it is not the usual one. */
+  constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression'], level?: number) {
     this.#encode = encode
-    this.#compress = COMPRESSORS[compression]
+    this.#compress = COMPRESSORS[compression]?.(level)
   }
 
   /** The uncompressed size of a request. If it is at most `maxBytes`, the request is sent next, so its body is kept. */

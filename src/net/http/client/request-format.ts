@@ -17,6 +17,8 @@ export interface RequestFormat {
   /** Default: POST. */
   readonly method?: 'POST' | 'PUT'
   readonly contentType: string
+  /** Default: 6. With 1, it takes less than half the time for a body that is some percent larger. */
+  readonly gzipLevel?: number
   /** Additional headers of every request. Those that are templates divide events as `url` does. */
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body has once for all events, such as labels. They divide events as `url` does. */
