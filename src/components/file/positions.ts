@@ -39,13 +39,9 @@ export function positionsIn(frame: Frame, from: Position, to: Position): ((befor
   return before => ({ offset: from.offset + before, continues: false, carry: 0, tail: NO_BYTES, content })
 }
 
-/** Where a frame from `from` to `to` begins in the content, if its lines lie there as they do in the frame. */
-export function readFrom(
-  { bytes, length, starts, ends, flags }: Frame,
-  from: Position,
-  to: Position,
-): ReadFrom | undefined {
+/** Where a frame that ends at `to` begins in the content, if its lines lie there as they do in the frame. */
+export function readFrom({ bytes, length, starts, ends, flags, read }: Frame, to: Position): ReadFrom | undefined {
   const span = ends[length - 1]! + (flags[length - 1]! & LINE_END) - starts[0]!
-  if (span !== bytes || to.offset - from.offset !== bytes) return undefined
-  return { reading: to.content.reading, at: from.offset }
+  // What is skipped, such as a byte order mark, is before its first line.
+  return read || span !== bytes ? undefined : { reading: to.content.reading, at: to.offset - bytes }
 }

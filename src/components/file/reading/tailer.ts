@@ -401,7 +401,7 @@ export class Tailer extends Tracked {
       this.#context.onErrored(this)
     })
     const batch = new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
-    batch.readFrom = readFrom(frame, from, this.#delivered)
+    batch.readFrom = readFrom(frame, this.#delivered)
     return batch
   }
 

@@ -2,6 +2,7 @@ import { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync, wri
 import { join } from 'node:path'
 import t from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
+import '../../../../src/core/codecs/list.js'
 import { eventId } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { testFolder } from '../../../support/folder.js'
@@ -51,10 +52,13 @@ async function run(
   checkpoints: MemoryCheckpoints,
   lines: number,
   more: (run: Tailing) => unknown = () => {},
+  appended = '',
 ) {
   const out = new Ids(checkpoints)
   out.hold = true
   const running = await tail({ include: [path] }, checkpoints, out)
+  await arrived(running, appended === '' ? lines : 1)
+  if (appended !== '') appendFileSync(path, appended)
   await arrived(running, lines)
   await more(running)
   await running.kill()
@@ -110,19 +114,48 @@ t.test('a renamed file is the same, and goes on', async t => {
   t.same(second.ids(), first.ids())
 })
 
-t.test('lines that are joined have the id of their place', async t => {
-  const path = join(testFolder(t, { 'app.log': 'a\n b\nc\n d\ne\n' }), 'app.log')
+const part = (tag: string, text: string) => `2026-01-02T03:04:05.000000000Z stdout ${tag} ${text}\n`
+const MARK = '\ufeff'
+const APPENDED = 'f\n'
+
+const places: [title: string, content: string, options: object, events: number][] = [
+  ['lines that are joined', 'a\n b\nc\n d\ne\n', { multiline: { start: '^\\S' } }, 2],
+  ['parts that are joined', part('P', 'a') + part('F', 'b') + part('F', 'c'), { decode: 'cri' }, 2],
+  ['lines behind a byte order mark', `${MARK}a\nb\n`, {}, 2],
+]
+for (const [title, content, more, events] of places)
+  t.test(`${title} have the id of their place`, async t => {
+    const path = join(testFolder(t, { 'app.log': content }), 'app.log')
+    const checkpoints = new SlowCheckpoints()
+    const ids: string[][] = []
+    for (let n = 0; n < 2; n++) {
+      const out = new Ids(checkpoints)
+      out.hold = true
+      const running = await tail({ include: [path], ...more }, checkpoints, out)
+      await until('the events', () => out.seen.length >= events)
+      await running.kill()
+      ids.push(out.ids().slice(0, events))
+      // It is read in one go then.
+      appendFileSync(path, APPENDED)
+    }
+    t.same(ids[1], ids[0])
+    t.equal(new Set(ids[0]).size, events)
+  })
+
+t.test('an event behind what was read before is not at the place of another', async t => {
+  const path = join(testFolder(t, { 'app.log': 'a\n' }), 'app.log')
   const checkpoints = new SlowCheckpoints()
-  const options = { include: [path], multiline: { start: '^\\S' } }
-  const ids: string[][] = []
-  for (let n = 0; n < 2; n++) {
-    const out = new Ids(checkpoints)
-    out.hold = true
-    const running = await tail(options, checkpoints, out)
-    await until('two events', () => out.seen.length >= 2)
-    await running.kill()
-    ids.push(out.ids().slice(0, 2))
-  }
-  t.same(ids[1], ids[0])
-  t.equal(new Set(ids[0]).size, 2)
+  const out = await run(path, checkpoints, 2, async () => {}, 'a\n')
+  t.equal(new Set(out.ids()).size, 2)
+})
+
+t.test('records that are no lines have no place in the file', async t => {
+  const path = join(testFolder(t), 'app.log')
+  writeFileSync(path, Buffer.from('81a1610181a16102', 'hex'))
+  const out = new Receiver()
+  out.hold = true
+  const running = await tail({ include: [path], decode: 'msgpack' }, undefined, out)
+  await arrived(running, 2)
+  await running.kill()
+  t.same(new Set(out.held.map(({ readFrom }) => readFrom)), new Set([undefined]))
 })
