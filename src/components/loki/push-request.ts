@@ -9,6 +9,7 @@ import type { LokiOptions } from './destination.js'
 
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
+const FORGET_EVERY_MS = 10_000
 const OTHER = 'other'
 /** Between two values: it is in none that a label can have. */
 const SEPARATOR = Buffer.from([0])
@@ -40,6 +41,7 @@ export class PushRequest {
   readonly #time: EventTime
   /** By the values of their labels, the least recently used first. */
   readonly #streams = new Map<string, Stream>()
+  #forgotAt = Number.NEGATIVE_INFINITY
   readonly #text = new GrowingBytes()
 
   constructor(options: LokiOptions, context: ComponentContext) {
@@ -121,6 +123,8 @@ export class PushRequest {
   }
 
   #forget(now: number): void {
+    if (now - this.#forgotAt < FORGET_EVERY_MS) return
+    this.#forgotAt = now
     for (const [key, { usedAt }] of this.#streams) if (now - usedAt > IDLE_MS) this.#streams.delete(key)
   }
 

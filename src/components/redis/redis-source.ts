@@ -62,6 +62,8 @@ export class RedisSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     this.#asking?.destroy()
+    // The last reply may have been too large to be read.
+    this.#count = 1
     let failure: unknown
     const lost = (error: unknown) => {
       failure ??= error

@@ -1,7 +1,12 @@
 import t, { type Test } from 'tap'
 import { loki } from '../../../../src/components/loki/destination.js'
+import { PushRequest } from '../../../../src/components/loki/push-request.js'
+import type { ComponentContext } from '../../../../src/core/component.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
+import type { FieldPath } from '../../../../src/core/event/field-path.js'
+import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { batchesOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
@@ -115,6 +120,23 @@ t.test('streams beyond the bound share one, and are counted', async t => {
     ],
   )
   t.equal(counters.counter('sluice_loki_other_stream_events_total', '').value, 2)
+})
+
+t.test('a stream that was not used for an hour makes room', t => {
+  const clock = { now: () => ms }
+  let ms = 0
+  const wanted = json.wanted
+  const options = loki.options.parse({ url: 'http://127.0.0.1', labels: { app: '${.app}-' }, max_streams: 1 })
+  const metrics = new ComponentCounters('out', 'destination', 'loki')
+  const field = (path: FieldPath) => new FieldReader(path, wanted)
+  const push = new PushRequest(options, { clock, metrics, field } as unknown as ComponentContext)
+  const labelsOf = (app: string) => push.labelsOf(sent([`{"app":"${app}"}`]), 0)
+  t.equal(labelsOf('a'), '{"app":"a-"}')
+  t.equal(labelsOf('b'), '{"app":"other"}')
+  ms += 3_600_001
+  t.equal(labelsOf('b'), '{"app":"b-"}')
+  t.equal(labelsOf('a'), '{"app":"other"}')
+  t.end()
 })
 
 /**

@@ -90,10 +90,20 @@ t.test('after the connection was lost, what was delivered is acknowledged and no
   server.drop()
   await until('the run fails', hasFailed)
   out.unsettled.shift()!.settle('delivered')
+  const asked: string[] = []
+  server.refuse = command => {
+    asked.push(command)
+    return undefined
+  }
   await again()
   server.add([['message', 'c']])
   await until('the next', () => messages().length === 3)
   t.same(messages(), ['a', 'b', 'c'])
+  t.match(
+    asked.find(command => command.startsWith('XREADGROUP')),
+    /COUNT 1 /,
+    'the reply may have been too large',
+  )
   t.notOk(server.held.has(1))
   out.settle('delivered')
   await until('all are acknowledged', () => server.held.size === 0)
