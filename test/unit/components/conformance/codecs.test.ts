@@ -185,22 +185,29 @@ const config = (source: string, destination = 'type: blackhole') =>
 const problemsIn = (source: string, destination?: string) =>
   problemsOf(() => config(source, destination), { format: ({ path, message }) => `${path}: ${message}` })
 
-t.test('every source that reads lines takes every codec, by name and with options', t => {
+t.test('every source takes every codec that it can, by name and with options', t => {
   const sources = components.filter(({ kind, options }) => kind === 'source' && 'decode' in options.shape)
-  t.same(valuesOf(sources, 'type'), ['file', 'stdin', 'tcp', 'http'])
+  t.same(valuesOf(sources, 'type'), ['file', 'stdin', 'tcp', 'http', 'redis'])
   const rest: Record<string, string> = {
     file: ', include: [/x]',
     tcp: ', listen: "127.0.0.1:1"',
     http: ', listen: "127.0.0.1:1"',
+    redis: ', url: "redis://127.0.0.1:1", stream: x',
   }
   for (const { type } of sources) {
     for (const { name } of codecs) {
       // Some cannot do without options.
-      if (!codecOf(name)) continue
+      const codec = codecOf(name)
+      if (!codec) continue
+      if (type === 'redis' && codec.framing) {
+        const problem = `sources.in.decode: cannot be ${name}, whose records are no text`
+        t.same(problemsIn(`type: redis${rest.redis}, decode: ${name}`), [problem])
+        continue
+      }
       const decode = (value: string) =>
         (config(`type: ${type}${rest[type] ?? ''}, decode: ${value}`).sources[0]!.options as { decode: Codec }).decode
       // One codec may have two names.
-      t.equal(decode(name).name, codecOf(name)!.name)
+      t.equal(decode(name).name, codec.name)
       t.ok(sameOptions(decode(name), decode(`{ codec: ${name} }`)), `${type} ${name}: the two forms are the same`)
     }
   }
