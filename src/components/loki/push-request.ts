@@ -3,7 +3,7 @@ import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
+import { type CompiledTemplate, compileTemplate, isConstant, type Template } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { LokiOptions } from './destination.js'
 
@@ -13,10 +13,8 @@ const FORGET_EVERY_MS = 10_000
 const OTHER = 'other'
 /** Between two values: it is in none that a label can have. */
 const SEPARATOR = Buffer.from([0])
-const END_OF_STREAM = Buffer.from(']}')
-const END_OF_BODY = Buffer.from(']}')
-
-const isConstant = ({ parts }: Template) => parts.every(part => typeof part === 'string')
+/** Of a stream, and of the body. */
+const END = Buffer.from(']}')
 
 interface Value {
   readonly name: string
@@ -39,7 +37,7 @@ export class PushRequest {
   readonly #variable: readonly Value[]
   readonly #metadata: readonly Value[]
   readonly #time: EventTime
-  /** By the values of their labels, the least recently used first. */
+  /** By the values of their labels. */
   readonly #streams = new Map<string, Stream>()
   #forgotAt = Number.NEGATIVE_INFINITY
   readonly #text = new GrowingBytes()
@@ -71,9 +69,9 @@ export class PushRequest {
     const parts: Buffer[] = []
     for (const [labels, { bytes, length }] of streams) {
       parts.push(Buffer.from(`${parts.length === 0 ? '{"streams":[' : ','}{"stream":${labels},"values":[`))
-      parts.push(bytes.subarray(0, length), END_OF_STREAM)
+      parts.push(bytes.subarray(0, length), END)
     }
-    parts.push(END_OF_BODY)
+    parts.push(END)
     return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
   }
 

@@ -8,7 +8,7 @@ const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\
 /** A number of seconds has at most 11 digits before its point, of milliseconds 14, of microseconds 17. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
-/** The largest primes with so many digits. */
+/** The largest prime by its number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
 /** Reads the times of events to the nanosecond. */

@@ -30,11 +30,6 @@ export class SentOffsets {
     return this.#read.at + this.#within(starts, i)
   }
 
-  /** The places of events [from, to). */
-  places(starts: Int32Array, length: number): Float64Array {
-    return Float64Array.from({ length }, (_, i) => this.place(starts, i))
-  }
-
   #within(starts: Int32Array, i: number): number {
     return (this.#lines ?? starts)[i]! - this.#from
   }

@@ -1,7 +1,7 @@
 import type { Output } from '../../core/component.js'
 import type { Ack } from '../../core/event/ack.js'
 
-/** Ids that a server is told at once. */
+/** Ids in one confirmation. */
 const MOST_AT_ONCE = 1000
 
 /**
@@ -16,7 +16,7 @@ export class Redelivery {
   #confirming: Promise<void> | undefined
   #gaveBack = false
 
-  /** `confirm` tells the server that these are delivered. If it rejects, they are told again later. */
+  /** `confirm` says to the server that these are delivered. If it rejects, it is called with them again later. */
   constructor(confirm: (ids: readonly string[]) => Promise<unknown>) {
     this.#confirm = confirm
   }
@@ -52,7 +52,7 @@ export class Redelivery {
     return gaveBack
   }
 
-  /** Resolves when the server knows of all that is delivered, or could not be told. */
+  /** Resolves when the server knows of all that is delivered, or a confirmation has failed. */
   confirm(): Promise<void> {
     this.#confirming ??= this.#tell().finally(() => {
       this.#confirming = undefined

@@ -3,7 +3,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import { type RequestText, RequestTexts } from '../../../core/partition.js'
-import { parseTemplate, type Template } from '../../../core/template.js'
+import { isConstant, parseTemplate, type Template } from '../../../core/template.js'
 import { BoundedMap } from '../../../lib/bounded-map.js'
 import { isDotSegment, withoutQuery } from '../../urls.js'
 import type { RequestFormat } from './request-format.js'
@@ -101,8 +101,6 @@ export function addressOf(url: string): Address {
 }
 
 const asTemplate = (value: string | Template): Template => (typeof value === 'string' ? parseTemplate(value) : value)
-
-const isConstant = ({ parts }: Template): boolean => parts.every(part => typeof part === 'string')
 
 /** A value in a path must not become a step of it, nor a separator in a query. */
 function urlText(url: string): RequestText {
