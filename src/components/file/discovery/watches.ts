@@ -48,7 +48,7 @@ export class Watches {
 
   /**
    * Watches exactly these folders; instead of a missing folder, its nearest existing parent. Returns true if there are
-   * new watches, because earlier changes were not reported.
+   * new watches, because earlier changes were not reported, or if a folder went before it was watched.
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()
@@ -78,31 +78,32 @@ export class Watches {
       this.#watches.delete(folder)
     }
     if (this.#clock.now() < this.#refusedUntil) return false
-    let added = false
+    let isNew = false
     for (const [folder, identity] of wanted) {
       if (slices.due) await slices.pause()
       if (this.#watches.has(folder)) continue
-      if (!this.#add(folder, identity)) break
-      added ||= this.#watches.has(folder)
+      const added = this.#add(folder, identity)
+      if (added === 'refused') break
+      isNew ||= added !== 'unreadable'
     }
     this.areComplete = areLocal && this.#watches.size === wanted.size
-    return added
+    return isNew
   }
 
-  /** Returns false if the system refuses the watch. */
-  #add(folder: string, identity: string): boolean {
+  #add(folder: string, identity: string): 'watched' | 'gone' | 'unreadable' | 'refused' {
     try {
       const watcher = this.#watch(folder, { persistent: false }, (type, name) => {
         if (name !== null) this.#onHint(folder, type, name)
       })
       watcher.on('error', error => this.#refused(folder, error))
       this.#watches.set(folder, { watcher, folder: identity })
-      return true
+      return 'watched'
     } catch (error) {
       const code = errorCode(error)
-      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES') return true
+      if (code === 'ENOENT' || code === 'ENOTDIR') return 'gone'
+      if (code === 'EACCES') return 'unreadable'
       this.#refused(folder, error)
-      return false
+      return 'refused'
     }
   }
 

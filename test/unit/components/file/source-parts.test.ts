@@ -240,6 +240,30 @@ t.test('watches that the system refuses', async t => {
   t.equal(log.length, 1)
 })
 
+t.test('a folder that goes before it is watched: the one above it is watched by the next sweep, at once', async t => {
+  const dir = testFolder(t, { a: {} })
+  const folder = join(dir, 'a')
+  const time = new ManualTime()
+  const hints: string[] = []
+  const watches = new Watches(
+    pino({ level: 'silent' }),
+    time,
+    (_, type, name) => hints.push(`${type} ${name}`),
+    () => false,
+    ((path: string, ...more: [object, () => void]) => {
+      if (path === folder) rmSync(folder, { recursive: true, force: true })
+      return watch(path, ...more)
+    }) as typeof watch,
+  )
+  t.equal(await watches.sync([folder], new Slices(time)), true, 'what happened meanwhile was not reported')
+  t.equal(watches.areComplete, false)
+  t.equal(await watches.sync([folder], new Slices(time)), true)
+  t.equal(watches.areComplete, true)
+  mkdirSync(folder)
+  await until('a hint', () => hints.includes('rename a'))
+  watches.close()
+})
+
 t.test('saved positions', async t => {
   const entry = (ino: number, path: string, more: Partial<Entry> = {}): Entry => ({
     path,
