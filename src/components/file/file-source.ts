@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { type Output, REPLACED, type Source, type SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
@@ -330,7 +330,8 @@ export class FileSource implements Source {
     this.#discovery.checks.report()
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
-    if (this.#openFiles.noteName(path)) this.#urgent = true
+    // A watched folder that goes is reported by its own name, and is to be looked for where it was.
+    if (this.#openFiles.noteName(path) || name === basename(folder)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)
     // It may be a new folder that contains files and is not watched yet.

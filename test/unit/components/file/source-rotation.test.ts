@@ -406,6 +406,21 @@ t.test('folders that come later, and come again', async t => {
   await run.stop()
 })
 
+t.test('an empty folder that goes and comes again', async t => {
+  const dir = testFolder(t, { exact: {} })
+  const run = await tail({ include: [join(dir, 'exact/*.log')], scan_interval: '1h' })
+  const scans = () => run.value('sluice_file_scans_total')!
+  // The second one finds that all folders were watched before it.
+  await until('the folder is watched', () => scans() > 1)
+  const before = scans()
+  rmSync(join(dir, 'exact'), { recursive: true })
+  await until('a scan, since the folder went', () => scans() > before)
+  mkdirSync(join(dir, 'exact'))
+  writeFileSync(join(dir, 'exact/app.log'), 'app\n')
+  await arrived(run, 1)
+  await run.stop()
+})
+
 /** A writer of numbered lines that rotates as logrotate and others do, and a daemon that is stopped and killed. */
 async function shake(t: Test, seed: number, include: string): Promise<void> {
   const random = new Seeded(seed)
