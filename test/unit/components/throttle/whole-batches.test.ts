@@ -24,10 +24,10 @@ t.test('decisions about whole batches are those about the same events one by one
     called.hash++
     return hash.apply(strings, given)
   }
-  const { wrong, events } = throttleDifferences(20_260_101, 8000)
+  const { wrong, events } = throttleDifferences(20_260_101, 4000)
   t.same(wrong, [])
-  t.ok(events > 100_000, `${events} events`)
-  t.ok(called.narrow > 300 && called.hash > 300, `${called.narrow} comparisons and ${called.hash} hashes of batches`)
+  t.ok(events > 50_000, `${events} events`)
+  t.ok(called.narrow > 150 && called.hash > 150, `${called.narrow} comparisons and ${called.hash} hashes of batches`)
 })
 
 /** A decider, to which events with these keys come, as JSON. */

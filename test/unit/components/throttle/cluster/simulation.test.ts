@@ -3,7 +3,7 @@ import { runCluster } from '../../../../sim-cluster/run.js'
 
 /** A short run of `npm run sim:cluster`. */
 
-const DAEMONS = 60
+const DAEMONS = 30
 
 for (const mode of ['aligned', 'fixed', 'gcra'] as const) {
   t.test(`${DAEMONS} daemons keep within the bound, ${mode}`, async t => {
@@ -46,7 +46,7 @@ t.test('daemons keep within limits of costs, of bytes and of several kinds', asy
   ] as const) {
     const outcome = await runCluster({
       seed: 4,
-      daemons: 30,
+      daemons: 20,
       mode,
       accuracy: 'leased',
       kind,
@@ -61,7 +61,7 @@ t.test('daemons keep within limits of costs, of bytes and of several kinds', asy
 t.test('a seed runs the same every time', async t => {
   const settings = {
     seed: 3,
-    daemons: 30,
+    daemons: 20,
     mode: 'gcra',
     accuracy: 'leased',
     kind: 'events',
