@@ -28,7 +28,10 @@ interface Stream {
   usedAt: number
 }
 
-/** The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}, …]}`. */
+/**
+ * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`. Its events are of one
+ * stream, apart from those that had no room when they were divided, and whose stream has room now.
+ */
 export class PushRequest {
   readonly #options: LokiOptions
   readonly #context: ComponentContext
@@ -39,6 +42,8 @@ export class PushRequest {
   readonly #time: EventTime
   /** By the values of their labels. */
   readonly #streams = new Map<string, Stream>()
+  /** The stream of events of streams for which there is no room. */
+  readonly #other: Stream
   #forgotAt = Number.NEGATIVE_INFINITY
   readonly #text = new GrowingBytes()
 
@@ -61,6 +66,11 @@ export class PushRequest {
     this.#variable = this.#labels.filter(({ template }) => !isConstant(template))
     this.#metadata = valuesOf(options.structured_metadata)
     this.#time = new EventTime(field(options.timestamp))
+    const other = this.#labels.map(({ name, template }) => [
+      name,
+      isConstant(template) ? template.parts.join('') : OTHER,
+    ])
+    this.#other = { labels: JSON.stringify(Object.fromEntries(other)), usedAt: 0 }
   }
 
   encode(request: readonly EventBatch[]): Encoded {
@@ -76,7 +86,9 @@ export class PushRequest {
   }
 
   #add(batch: EventBatch, i: number, streams: Map<string, GrowingBytes>): void {
-    const labels = this.labelsOf(batch, i)
+    const stream = this.#streamOf(batch, i)
+    const { labels } = stream
+    if (stream === this.#other) this.#countOther()
     let values = streams.get(labels)
     if (!values) streams.set(labels, (values = new GrowingBytes()))
     values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
@@ -96,18 +108,22 @@ export class PushRequest {
 
   /** The labels of the stream of an event, as JSON. */
   labelsOf(batch: EventBatch, i: number): string {
+    return this.#streamOf(batch, i).labels
+  }
+
+  #streamOf(batch: EventBatch, i: number): Stream {
     const now = this.#context.clock.now()
     const key = this.#key(batch, i)
     const known = this.#streams.get(key)
     if (known) {
       known.usedAt = now
-      return known.labels
+      return known
     }
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
-    if (this.#streams.size >= this.#options.max_streams) return this.#other()
-    const labels = this.#json(this.#labels, batch, i)
-    this.#streams.set(key, { labels, usedAt: now })
-    return labels
+    if (this.#streams.size >= this.#options.max_streams) return this.#other
+    const stream = { labels: this.#json(this.#labels, batch, i), usedAt: now }
+    this.#streams.set(key, stream)
+    return stream
   }
 
   /** What distinguishes its stream from others. */
@@ -126,16 +142,9 @@ export class PushRequest {
     for (const [key, { usedAt }] of this.#streams) if (now - usedAt > IDLE_MS) this.#streams.delete(key)
   }
 
-  /** The labels of events of streams for which there is no room. */
-  #other(): string {
-    const { metrics } = this.#context
+  #countOther(): void {
     const help = 'Events in streams beyond max_streams, which got the label "other".'
-    metrics.counter('sluice_loki_other_stream_events_total', help).value++
-    const labels: Record<string, string> = {}
-    for (const { name, template } of this.#labels) {
-      labels[name] = isConstant(template) ? template.parts.join('') : OTHER
-    }
-    return JSON.stringify(labels)
+    this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value++
   }
 
   #json(values: readonly Value[], batch: EventBatch, i: number): string {

@@ -35,20 +35,33 @@ const KNOWN: readonly Known[] = [
     advice: 'this Loki takes lines in their order only: set max_in_flight: 1, or unordered_writes in Loki',
   },
   {
-    says: /label names; limit|label (name|value) too long|duplicate label|at least one label/i,
+    says: /label names; limit|label (name|value) too long|duplicate label|at least one label|missing required labels/i,
     reason: 'labels',
     advice: 'correct "labels", or the limit of Loki',
   },
   { says: /structured metadata/i, reason: 'metadata', advice: 'correct "structured_metadata", or the limit of Loki' },
   {
-    says: /per.stream rate limit/i,
+    says: /per stream rate limit/i,
+    reason: 'per_stream_rate_limit',
     advice: 'one stream has more than per_stream_rate_limit of Loki: raise it, or divide the stream by another label',
   },
   {
     says: /maximum active stream limit/i,
+    reason: 'max_global_streams_per_user',
     advice: 'use labels with fewer values, or raise max_global_streams_per_user',
   },
-  { says: /ingestion rate limit/i, advice: 'throttle the events, or raise ingestion_rate_mb of Loki' },
+  {
+    says: /ingestion rate limit/i,
+    reason: 'ingestion_rate_mb',
+    advice: 'throttle the events, or raise ingestion_rate_mb of Loki',
+  },
+  {
+    says: /ingestion blocked/i,
+    reason: 'ingestion_blocked',
+    advice: 'Loki takes nothing until then (block_ingestion_until)',
+    failure: 'retry',
+  },
+  { says: /Content-Encoding .* not supported/i, advice: 'set compression: gzip', failure: 'hold' },
   { says: /no org id/i, advice: 'this Loki has tenants: set "tenant"', failure: 'hold' },
 ]
 
@@ -62,25 +75,36 @@ export function readRefusal(
   const known = KNOWN.find(({ says }) => says.test(text))
   const { reason, advice, failure } = known ?? {}
   const said = { ...(reason && { reason }), ...(advice && { advice }), ...(failure && { failure }) }
-  if (status !== 400 || failure) return known && said
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  if (events.length === 1) return known && said
-  // What a stream is refused for says nothing about the others, and Loki names one of them only.
-  const streams = events.map(({ batch, i }) => push.labelsOf(batch, i))
-  const numbers = new Map([...new Set(streams)].map((labels, n) => [labels, n]))
-  const isOfStream = reason === 'too_far_behind' || reason === 'out_of_order' || reason === undefined
-  if (numbers.size > 1 && isOfStream) return { ...said, groups: streams.map(labels => numbers.get(labels)!) }
+  // Nothing can be told apart in a request of one event, nor where the cause is the stream, the client or the address.
+  if (failure || events.length === 1 || reason === 'labels') return known && said
+  const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
+  const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
+  if (status === 429) {
+    // Loki takes all or nothing: what has more than a second of the limit may never fit.
+    const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
+    return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
+  }
+  if (status !== 400) return known && said
   const isRefused = refusedBy(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
-  if (rejected.length === 0) return { ...said, groups: events.map((_, n) => (n < events.length / 2 ? 0 : 1)) }
+  if (rejected.length === 0) return { ...said, groups }
   // What Loki has stored it does not store again.
   const isLeft = new Set(rejected)
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
+/** The bytes a second of a rate limit: `3MB/sec`, or `4194304 bytes/sec`. */
+function perSecond(text: string): number {
+  const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
+  return number === undefined
+    ? Number.POSITIVE_INFINITY
+    : Number(number) * 1024 ** ' kmg'.indexOf(unit.toLowerCase() || ' ')
+}
+
 /** Says which events are refused for certain, as far as the text has the limit. */
 function refusedBy(text: string, push: PushRequest): ((batch: EventBatch, i: number) => boolean) | undefined {
-  const oldest = /oldest acceptable timestamp is: ([^\s,']+)/i.exec(text)?.[1]
+  const oldest = /oldest acceptable timestamp is: ([^\s,';]+)/i.exec(text)?.[1]
   if (oldest !== undefined) {
     const ms = Date.parse(oldest)
     return (batch, i) => Number(push.nanosOf(batch, i).slice(0, -6)) < ms

@@ -70,7 +70,8 @@ export class HttpDestination implements Destination {
       answer = await this.#send(head, method, headers, body, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
-      if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
+      if (!isSuccess(answer.statusCode) || answer.statusCode === this.#format.refusingStatus)
+        throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
       // A receiver may accept a request before it has read it. More requests would only take more memory.
       await answer.sent

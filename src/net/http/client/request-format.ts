@@ -23,6 +23,10 @@ export interface RequestFormat {
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body has once for all events, such as labels. They divide events as `url` does. */
   readonly texts?: Readonly<Record<string, Template>>
+  /** A name that all events of a request share, besides its texts; it has no line end. */
+  partOf?(batch: EventBatch, i: number): string
+  /** A status of success with which the receiver refuses the request all the same. */
+  readonly refusingStatus?: number
   /**
    * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
    * may be slices of the chunks of the batches; the client keeps these until the last attempt is over. `texts`: the

@@ -73,19 +73,24 @@ export class RequestHeads {
       texts.push({ option, template })
     }
     this.#texts = new RequestTexts(texts, field)
-    if (!this.#texts.areConstant) this.partitionOf = (batch, i) => this.#texts.partitionOf(batch, i)
+    const { partOf } = format
+    const named = this.#texts.areConstant
+      ? undefined
+      : (batch: EventBatch, i: number) => this.#texts.partitionOf(batch, i)
+    this.partitionOf = partOf ? (batch, i) => `${partOf(batch, i)}\n${named?.(batch, i) ?? ''}` : named
   }
 
   /** `partition`: of the events of the request, as named by `partitionOf`. */
   of(partition: string | undefined): Head {
-    let head = this.#kept.get(partition)
+    const name = this.#format.partOf ? partition?.slice(partition.indexOf('\n') + 1) || undefined : partition
+    let head = this.#kept.get(name)
     if (head) return head
-    const [url = '', ...values] = this.#texts.of(partition)
+    const [url = '', ...values] = this.#texts.of(name)
     const { headers, ownHeaders } = this.constant
     const named = { headers: { ...headers }, ownHeaders: { ...ownHeaders }, texts: {} as Record<string, string> }
     for (const [i, { place, name }] of this.#names.entries()) named[place][name] = values[i]!
     head = { address: addressOf(url), place: `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`, ...named }
-    this.#kept.set(partition, head)
+    this.#kept.set(name, head)
     return head
   }
 

@@ -10,7 +10,7 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { batchesOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
-import type { Received } from '../../../support/receiver.js'
+import type { Answer, Received } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -46,7 +46,11 @@ t.test('the body of a request', async t => {
     '{"app":"a","level":"warn","timestamp":"2026-01-02T03:04:05.1234567891+01:00","trace":"t\\"1"}',
     '{"timestamp":1767323045,"text":"é"}',
   ]
-  await destination.write([sent(lines)], never, JSON.stringify([`${to.url('/prefix')}/loki/api/v1/push`, 'shared']))
+  await destination.write(
+    [sent(lines)],
+    never,
+    `{}\n${JSON.stringify([`${to.url('/prefix')}/loki/api/v1/push`, 'shared'])}`,
+  )
   const [request] = to.requests
   t.match(request, { method: 'POST', path: '/prefix/loki/api/v1/push' })
   t.match(request!.headers, {
@@ -140,8 +144,8 @@ t.test('a stream that was not used for an hour makes room', t => {
 })
 
 /**
- * Answers as Loki does: it stores what it takes, once, and its response names one of the streams of which it refuses
- * something. `refuse` says why.
+ * Answers as Loki 3.7.8 does: it stores what it takes, once, and of several streams in a request it reports only what it
+ * refuses in the last one. `refuse` says why.
  */
 async function fakeLoki(t: Test, refuse: (line: string, app: string) => string | undefined) {
   const to = await receiver(t)
@@ -157,8 +161,10 @@ async function fakeLoki(t: Test, refuse: (line: string, app: string) => string |
           seen.add(`${app} ${nanos} ${line}`)
           stored.push(line)
         }
-      if (why.length > 0)
-        body = `entry with timestamp 2026-01-02 ignored, reason: '${why[0]}',\nuser 'fake', total ignored: ${why.length} out of ${values.length} for stream: {app="${app}"}`
+      body =
+        why.length === 0
+          ? ''
+          : `entry with timestamp 2026-01-02 ignored, reason: '${why[0]}',\nuser 'fake', total ignored: ${why.length} out of ${values.length} for stream: {app="${app}", service_name="${app}"}`
     }
     return body === '' ? 204 : { status: 400, body }
   }
@@ -203,7 +209,7 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
       'those too long',
       line =>
         line.length > 200
-          ? `Max entry size '200' bytes exceeded for stream '{}' while adding an entry with length '${line.length}' bytes`
+          ? `1 errors like: max entry size '200' bytes exceeded for stream '{}' while adding an entry with length '${line.length}' bytes; 1 errors like: of another kind`
           : undefined,
       'too_long',
     ],
@@ -224,6 +230,27 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
     })
 })
 
+t.test('a limit of one stream is waited for by that stream alone', async t => {
+  const { to, stored, put, end } = await fakeLoki(t, () => undefined)
+  const stores = to.otherwise as (received: Received) => Answer
+  let isLimited = true
+  const said = 'Per stream rate limit exceeded (limit: 1KB/sec) while attempting to ingest for stream \'{app="a"}\''
+  to.otherwise = received => {
+    const [{ stream, values }] = pushOf(received).streams as [Push['streams'][0]]
+    const bytes = values.reduce((sum, [, line]) => sum + Buffer.byteLength(line), 0)
+    // As Loki: what is larger than its limit never passes.
+    return stream.app === 'a' && (isLimited || bytes > 1024) ? { status: 429, body: said } : stores(received)
+  }
+  const lines = Array.from({ length: 40 }, (_, n) => event('ab'[n % 2]!, n))
+  const put40 = put(lines)
+  await until('the other stream is stored', () => stored.length === 20)
+  t.notOk(stored.some(line => line.includes('"app":"a"')))
+  isLimited = false
+  t.equal(await put40, 'delivered')
+  t.same(stored.sort(), lines.sort())
+  await end()
+})
+
 t.test('limits of Loki are waited for, and said with what to do', async t => {
   const to = await receiver(t)
   const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
@@ -233,8 +260,14 @@ t.test('limits of Loki are waited for, and said with what to do', async t => {
       'Ingestion rate limit exceeded for user fake (limit: 4 bytes/sec)',
       { failure: 'retry', message: /ingestion_rate_mb/ },
     ],
-    [429, 'Per stream rate limit exceeded (limit: 3MB/sec)', { failure: 'retry', message: /per_stream_rate_limit/ }],
-    [429, 'Maximum active stream limit exceeded', { failure: 'retry', message: /fewer values/ }],
+    [
+      429,
+      'Per stream rate limit exceeded (limit: 3MB/sec)',
+      { failure: 'retry', reason: 'per_stream_rate_limit', message: /per_stream_rate_limit/ },
+    ],
+    [429, 'maximum active stream limit exceeded', { failure: 'retry', message: /fewer values/ }],
+    [260, "ingestion blocked for user 'fake' until '2030-01-01T00:00:00Z'", { failure: 'retry', message: /block_/ }],
+    [400, 'Content-Encoding "zstd" not supported', { failure: 'hold', message: /gzip/ }],
     [401, 'no org id', { failure: 'hold', message: /set "tenant"/ }],
     [500, 'at least 1 live replicas required', { failure: 'retry' }],
   ]
