@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { checkout } from './checkout.js'
 
 /** Where administrators' programs are, also for users whose PATH does not say so. */
 const ALSO = ['/usr/local/sbin', '/usr/sbin', '/sbin']
@@ -24,13 +26,17 @@ export function programPath(program: string, env: NodeJS.ProcessEnv = process.en
  */
 export function needs(t: Test, program: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
   const path = programPath(program, env)
-  if (path !== undefined) return path
-  const reason = `${program} is not installed`
-  if (env.SLUICE_WITHOUT === program) {
-    t.pass(`${reason}, and cannot be`)
-    return undefined
-  }
-  if (env.CI) t.fail(`${reason}, and under CI no test may be skipped`)
+  return path ?? missing(t, program, `${program} is not installed`, env)
+}
+
+/** As `needs`, for a server of `.ci/servers`. */
+export function needsServer(t: Test, name: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  const { status, stdout } = spawnSync(join(checkout, '.ci/servers'), ['where', name], { encoding: 'utf8', env })
+  return status === 0 ? stdout.trim() : missing(t, name, `needs ${name}: .ci/servers bring ${name}`, env)
+}
+
+function missing(t: Test, program: string, reason: string, env: NodeJS.ProcessEnv): undefined {
+  if (env.SLUICE_WITHOUT === program) t.pass(`${reason}, and cannot be`)
+  else if (env.CI) t.fail(`${reason}, and under CI no test may be skipped`)
   else t.pass(`needs ${program}`, { skip: reason })
-  return undefined
 }

@@ -9,18 +9,35 @@ interface Known {
   readonly reason?: string
   readonly advice: string
   readonly failure?: Failure
+  /** Says which events are refused for certain, as far as the text has the limit. */
+  readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
+}
+
+function olderThan(text: string, push: PushRequest) {
+  const oldest = /oldest acceptable timestamp is: ([^\s,';]+)/i.exec(text)?.[1]
+  if (oldest === undefined) return undefined
+  const ms = Date.parse(oldest)
+  return (batch: EventBatch, i: number) => Number(push.nanosOf(batch, i).slice(0, -6)) < ms
+}
+
+function longerThan(text: string, push: PushRequest) {
+  const most = /max entry size '?(\d+)'? bytes/i.exec(text)?.[1]
+  if (most === undefined) return undefined
+  return (batch: EventBatch, i: number) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
 }
 
 const KNOWN: readonly Known[] = [
   {
     says: /entry too far behind/i,
     reason: 'too_far_behind',
+    refuses: olderThan,
     advice:
       'Loki takes nothing older than half of its max_chunk_age behind the newest line of the stream: give late events a label of their own, or raise max_chunk_age',
   },
   {
     says: /timestamp too old/i,
     reason: 'too_old',
+    refuses: olderThan,
     advice: 'raise reject_old_samples_max_age of Loki, or read no older files',
   },
   {
@@ -28,7 +45,7 @@ const KNOWN: readonly Known[] = [
     reason: 'too_new',
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
-  { says: /max entry size/i, reason: 'too_long', advice: 'raise max_line_size of Loki' },
+  { says: /max entry size/i, reason: 'too_long', refuses: longerThan, advice: 'raise max_line_size of Loki' },
   {
     says: /out of order/i,
     reason: 'out_of_order',
@@ -72,7 +89,9 @@ export function readRefusal(
   push: PushRequest,
   request: readonly EventBatch[],
 ): Refused | undefined {
-  const known = KNOWN.find(({ says }) => says.test(text))
+  // Of several causes, first the one that says which events it concerns.
+  const all = KNOWN.filter(({ says }) => says.test(text))
+  const known = all.find(({ refuses }) => refuses) ?? all[0]
   const { reason, advice, failure } = known ?? {}
   const said = { ...(reason && { reason }), ...(advice && { advice }), ...(failure && { failure }) }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
@@ -86,7 +105,7 @@ export function readRefusal(
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }
   if (status !== 400) return known && said
-  const isRefused = refusedBy(text, push)
+  const isRefused = known?.refuses?.(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
   if (rejected.length === 0) return { ...said, groups }
   // What Loki has stored it does not store again.
@@ -100,16 +119,4 @@ function perSecond(text: string): number {
   return number === undefined
     ? Number.POSITIVE_INFINITY
     : Number(number) * 1024 ** ' kmg'.indexOf(unit.toLowerCase() || ' ')
-}
-
-/** Says which events are refused for certain, as far as the text has the limit. */
-function refusedBy(text: string, push: PushRequest): ((batch: EventBatch, i: number) => boolean) | undefined {
-  const oldest = /oldest acceptable timestamp is: ([^\s,';]+)/i.exec(text)?.[1]
-  if (oldest !== undefined) {
-    const ms = Date.parse(oldest)
-    return (batch, i) => Number(push.nanosOf(batch, i).slice(0, -6)) < ms
-  }
-  const most = /max entry size '?(\d+)'? bytes/i.exec(text)?.[1]
-  if (most !== undefined) return (batch, i) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
-  return undefined
 }
