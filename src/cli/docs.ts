@@ -6,6 +6,7 @@ import type { AnyDefinition } from '../core/component.js'
 import type { Command, Io } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
 import { pluginsOf } from '../engine/config/plugins/read-plugins.js'
+import { destinationsText } from '../engine/config/reference/destinations.js'
 import { jsonSchema } from '../engine/config/reference/json-schema.js'
 import { referenceText } from '../engine/config/reference/reference.js'
 import { makeFolderSync } from '../lib/files/make-folder.js'
@@ -22,6 +23,11 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
   }
 }
 
+/** The pages of the package that are made from its definitions, by file name. */
+export const generatedPages = (): Readonly<Record<string, string>> => ({
+  'destinations.md': destinationsText(components),
+})
+
 export interface DocsOptions {
   /** A configuration with plugins. */
   readonly config?: string | undefined
@@ -32,13 +38,16 @@ export interface DocsOptions {
 /** Writes the reference of the configuration and its JSON Schema. Throws ConfigError if a plugin cannot be loaded. */
 export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: DocsOptions = {}): Promise<number> {
   const known = config === undefined ? components : await knownWith(config, io.env)
-  const folder = out ?? (config === undefined ? join(packageFolder, 'config') : '.')
-  makeFolderSync(folder)
-  for (const [name, text] of Object.entries(generatedFiles(known))) {
-    const file = join(folder, name)
-    writeFileSync(file, text)
-    io.stdout.write(`${file}\n`)
+  const write = (folder: string, files: Readonly<Record<string, string>>) => {
+    makeFolderSync(folder)
+    for (const [name, text] of Object.entries(files)) {
+      const file = join(folder, name)
+      writeFileSync(file, text)
+      io.stdout.write(`${file}\n`)
+    }
   }
+  write(out ?? (config === undefined ? join(packageFolder, 'config') : '.'), generatedFiles(known))
+  if (out === undefined && config === undefined) write(join(packageFolder, 'docs'), generatedPages())
   return EXIT.done
 }
 

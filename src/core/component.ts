@@ -416,6 +416,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>
+  /** Destinations over the network only. */
+  readonly promises?: Promises
   readonly examples: readonly [Example, ...Example[]]
 
   // For `sluice explain`.
@@ -425,6 +427,18 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
   /** Sources only, if their input is not their events yet: the lines made of it. Undefined: it is events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
+}
+
+/** What a destination over the network promises. Each is a short text for a cell of a table. */
+export interface Promises {
+  /** When an event counts as delivered. */
+  readonly guarantee: string
+  readonly order: string
+  /** What can arrive twice, and what the receiver does with it. */
+  readonly duplicates: string
+  readonly limits: string
+  /** The receivers, with their versions, that tests use. */
+  readonly tested: string
 }
 
 /** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */

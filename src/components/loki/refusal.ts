@@ -8,6 +8,7 @@ interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
+  /** For all events: it stands at the beginning of the text, where no label of a stream can be. */
   readonly failure?: Failure
   /** Says which events are refused for certain, as far as the text has the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
@@ -73,13 +74,13 @@ const KNOWN: readonly Known[] = [
     advice: 'throttle the events, or raise ingestion_rate_mb of Loki',
   },
   {
-    says: /ingestion blocked/i,
+    says: /^ingestion blocked/,
     reason: 'ingestion_blocked',
     advice: 'Loki takes nothing until then (block_ingestion_until)',
     failure: 'retry',
   },
-  { says: /Content-Encoding .* not supported/i, advice: 'set compression: gzip', failure: 'hold' },
-  { says: /no org id/i, advice: 'this Loki has tenants: set "tenant"', failure: 'hold' },
+  { says: /^Content-Encoding .* not supported/, advice: 'set compression: gzip', failure: 'hold' },
+  { says: /^no org id/, advice: 'this Loki has tenants: set "tenant"', failure: 'hold' },
 ]
 
 /** The meaning of an error response for the events of a request; undefined: what its status says. */

@@ -137,6 +137,8 @@ function withoutPace(one: Component): Component {
 
 function ours(id: string, one: Component, receiver: string): Component {
   if (one.type === 'file') return { ...one, path: `out/${id}-${basename(String(one.path))}` }
+  // The base does not have it.
+  if (one.type === 'loki') return { type: 'http', inputs: one.inputs!, url: `${receiver}/${id}`, max_in_flight: 1 }
   if (one.type !== 'http') return one
   const { tls, proxy, validate, auth, ...rest } = one
   return { ...rest, url: `${receiver}/${id}`, max_in_flight: 1, ...(auth ? { auth: { key: 'key' } } : {}) }

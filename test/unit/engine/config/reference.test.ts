@@ -4,7 +4,7 @@ import t from 'tap'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { validate } from '../../../../src/cli/check/validate.js'
-import { docs, generatedFiles } from '../../../../src/cli/docs.js'
+import { docs, generatedFiles, generatedPages } from '../../../../src/cli/docs.js'
 import { components } from '../../../../src/components/list.js'
 import { deliveryOptions } from '../../../../src/core/options/delivery-options.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
@@ -95,6 +95,8 @@ t.test('what is committed is what the code says', async t => {
   for (const [name, text] of Object.entries(generatedFiles())) {
     t.ok(read('config', name) === text, `config/${name} is up to date (else: npm run docs)`)
   }
+  for (const [name, text] of Object.entries(generatedPages()))
+    t.ok(read('docs', name) === text, `docs/${name} is up to date (else: npm run docs)`)
   const dir = testFolder(t)
   const { texts, out } = capture()
   t.equal(await docs(out, { out: dir }), 0)

@@ -1,0 +1,19 @@
+import type { AnyDefinition } from '../../../core/component.js'
+
+/** Generates the page about what destinations over the network promise. */
+export function destinationsText(components: readonly AnyDefinition[]): string {
+  return `${[
+    '# Destinations over the network',
+    'Generated from the code by `npm run docs`. The [reference](../config/reference.md#destinations) has the options, and [delivery](delivery.md) describes what holds for all destinations.',
+    ...components.flatMap(({ kind, type, summary, promises }) => {
+      if (!promises) return []
+      const { guarantee, order, duplicates, limits, tested } = promises
+      const rows = Object.entries({ guarantee, order, duplicates, limits, 'tested with': tested })
+      return [
+        `## ${type}`,
+        `${summary} [Options](../config/reference.md#${kind}-${type}).`,
+        ['| | |', '|---|---|', ...rows.map(([name, text]) => `| ${name} | ${text} |`)].join('\n'),
+      ]
+    }),
+  ].join('\n\n')}\n`
+}
