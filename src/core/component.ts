@@ -187,6 +187,8 @@ export interface Destination extends Lifecycle {
    * that can be in none: the event is rejected.
    */
   partitionOf?(batch: EventBatch, i: number): string
+  /** Partitions that may wait for more events at the same time. If missing, 100. */
+  readonly mostPartitions?: number | undefined
   /**
    * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
    * next, so its encoding may be cached. If missing, the size as read is used.

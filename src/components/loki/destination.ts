@@ -13,6 +13,8 @@ const PATH = '/loki/api/v1/push'
 const TENANT = 'x-scope-orgid'
 /** The default of Loki's `block_ingestion_status_code`. */
 const BLOCKED = 260
+/** Streams that may wait for more events: each is looked at whenever a request begins or ends. */
+const MOST_OPEN = 1000
 
 /** A name that a query can use. Loki counts its bytes. */
 const name = () =>
@@ -79,7 +81,7 @@ export const loki = defineHttpDestination({
   type: 'loki',
   summary: 'Sends events to Grafana Loki.',
   notes:
-    'Events are sent as JSON. A request has the events of one stream, because Loki answers 204 to a request of several streams although it refused events, unless these were in the last stream. Streams with few events make small requests; a longer `batch.max_wait` makes larger ones.\n\nThe time of an event is never changed. If it has fewer digits than nanoseconds have, the place where the event was read supplies the others. Equal lines of one millisecond are all kept, and an event that is sent or read again has the same time again, so Loki shows it once. This does not apply to events without a time of their own, which get the time of their reading.\n\nLoki does not list all events that it refuses. Sluice finds them: those older than the time that the response names, those longer than the limit that it names, and the others by sending smaller requests. They become dead letters with the text of Loki, and with a reason: `too_far_behind` (older than half of `max_chunk_age`, an hour by default, behind the newest event of the stream), `too_old`, `too_new`, `too_long`, `labels`, `metadata`, or `status_400`. The others are sent again, and stored once.\n\nWhen a rate or the number of streams is limited (429), the stream waits and the others continue, as far as `max_in_flight` allows: each waiting stream takes one of these requests. A request with more than one second of the limit is divided. The reasons are `per_stream_rate_limit`, `max_global_streams_per_user` and `ingestion_rate_mb`, which are limits of Loki; `sluice status` shows what to do about them.',
+    'Events are sent as JSON. A request has the events of one stream, because Loki answers 204 to a request of several streams although it refused events, unless these were in the last stream. Streams with few events make small requests; a longer `batch.max_wait` makes larger ones. At most 1,000 streams wait for more events.\n\nThe time of an event is never changed. If it has fewer digits than nanoseconds have, the place where the event was read supplies the others. Equal lines of one millisecond are all kept, and an event that is sent or read again has the same time again, so Loki shows it once. This does not apply to events without a time of their own, which get the time of their reading.\n\nLoki does not list all events that it refuses. Sluice finds them: those older than the time that the response names, those longer than the limit that it names, and the others by sending smaller requests. They become dead letters with the text of Loki, and with a reason: `too_far_behind` (older than half of `max_chunk_age`, an hour by default, behind the newest event of the stream), `too_old`, `too_new`, `too_long`, `labels`, `metadata`, or `status_400`. The others are sent again, and stored once.\n\nWhen a rate or the number of streams is limited (429), the stream waits and the others continue, as far as `max_in_flight` allows: each waiting stream takes one of these requests. A request with more than one second of the limit is divided. The reasons are `per_stream_rate_limit`, `max_global_streams_per_user` and `ingestion_rate_mb`, which are limits of Loki; `sluice status` shows what to do about them.',
   promises: {
     guarantee: 'At least once. An event is delivered when the response to its request is 204.',
     order: 'As read within a stream, which has one request at a time. Loki sorts by the time of the events.',
@@ -126,6 +128,7 @@ export const loki = defineHttpDestination({
       ...(tenant && { headers: { [TENANT]: tenant } }),
       // Of several streams in a request, Loki reports what it refuses in the last one only.
       partOf: (batch, i) => push.labelsOf(batch, i),
+      mostPartitions: Math.min(options.max_streams + 1, MOST_OPEN),
       refusingStatus: BLOCKED,
       encode: request => push.encode(request),
       refusal: (status, text, request) => readRefusal(status, text, push, request),

@@ -4,7 +4,7 @@ import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
-import { areUtf8, bytesOf, columnOf, compacted } from './columns.js'
+import { areUtf8, bytesOf, columnOf, compacted, selectedRows } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
@@ -345,17 +345,37 @@ export class EventBatch {
 
   /** A batch of the events whose index `pick` accepts; undefined if there are none. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
-    const copy = this.fork()
-    try {
-      copy.retain(pick)
-    } catch (error) {
-      // The holder of this batch decides what happens to the events.
-      copy.ack.settle('delivered')
-      throw error
+    const indices: number[] = []
+    for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)
+    if (indices.length === 0) return undefined
+    return indices.length === this.length ? this.fork() : this.select(indices)
+  }
+
+  /** Copies the events at these indices, which ascend, for another holder. It takes memory for these alone. */
+  select(indices: readonly number[]): EventBatch {
+    this.ack.fork()
+    const { chunk } = this
+    const { length } = indices
+    const [starts, ends] = [numbersFor(chunk, length), numbersFor(chunk, length)]
+    const flags = new Uint8Array(length)
+    let bytes = 0
+    for (let to = 0; to < length; to++) {
+      const from = indices[to]!
+      starts[to] = this.starts[from]!
+      ends[to] = this.ends[from]!
+      flags[to] = this.flags[from]!
+      bytes += this.size(from)
     }
-    if (copy.length > 0) return copy
-    copy.ack.settle('delivered')
-    return undefined
+    const frame: Frame = { chunk, length, starts, ends, flags, bytes }
+    const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
+    copy.sentOffsets = this.sentOffsets?.select(indices)
+    copy.places = this.places?.select(indices)
+    copy.#isUtf8 = this.#isUtf8
+    copy.#texts = this.#texts?.select(indices)
+    copy.#stride = this.#stride
+    copy.#version = this.#version
+    copy.#slots = this.#slots && selectedRows(this.#slots, this.#stride, indices)
+    return copy
   }
 
   /** Settles the events from `from` on as not accepted, to be read again. */

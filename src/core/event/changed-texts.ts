@@ -1,5 +1,6 @@
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
+import { selectedRows } from './columns.js'
 
 /**
  * The JSON of the changed events of a batch, as columns beside those of their lines. It lies in an arena: bytes that are
@@ -111,6 +112,14 @@ export class ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
     return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
+  }
+
+  /** As `slice`, those of the events at these indices. */
+  select(indices: readonly number[]): ChangedTexts {
+    this.renew()
+    const [starts, ends] = [selectedRows(this.starts, 1, indices), selectedRows(this.ends, 1, indices)]
+    const slots = selectedRows(this.#slots, this.#stride, indices)
+    return new ChangedTexts(this.#wanted, starts, ends, slots, this.#arena)
   }
 
   /** Drops those of events from `length` on. */

@@ -22,6 +22,16 @@ export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int
   return copy
 }
 
+/** The rows at these indices of a table with `stride` numbers a row. */
+export function selectedRows(rows: Int32Array, stride: number, indices: readonly number[]): Int32Array {
+  const selected = new Int32Array(indices.length * stride)
+  for (let to = 0; to < indices.length; to++) {
+    const from = indices[to]! * stride
+    for (let n = 0; n < stride; n++) selected[to * stride + n] = rows[from + n]!
+  }
+  return selected
+}
+
 /** Whether the lines are UTF-8, all of them. */
 export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
   return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))

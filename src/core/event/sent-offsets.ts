@@ -43,6 +43,11 @@ export class SentOffsets {
     return new SentOffsets(this.#from, this.#read, this.#lines?.slice(from, to))
   }
 
+  select(indices: readonly number[]): SentOffsets {
+    const lines = this.#lines
+    return new SentOffsets(this.#from, this.#read, lines && Float64Array.from(indices, i => lines[i]!))
+  }
+
   move(from: number, to: number): void {
     if (this.#lines) this.#lines[to] = this.#lines[from]!
   }

@@ -254,6 +254,8 @@ t.test('a batch knows what comes before its first event in the batch that was se
   copy.retain(i => i > 1)
   t.equal(before(copy), starts[311])
   t.equal(before(copy.fork(2)), starts[315])
+  const selected = copy.select([2, 5])
+  t.same([selected.place(0), selected.place(1)], [starts[315], starts[321]])
   t.end()
 })
 

@@ -82,7 +82,7 @@ export class Delivery extends BatchQueue {
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
     const batcher = () => new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
     if (destination.partitionOf)
-      this.#partitions = new Partitions((batch, i) => destination.partitionOf!(batch, i), batcher)
+      this.#partitions = new Partitions(destination.partitionOf.bind(destination), destination.mostPartitions, batcher)
     this.#batcher = this.#partitions ?? batcher()
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
     const { clock, counters, metrics } = context

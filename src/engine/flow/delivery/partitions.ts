@@ -4,7 +4,10 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
-/** Partitions with events. An event of a further one waits until the least recently used one has been sent. */
+/**
+ * Partitions with events, unless the destination has another maximum. An event of a further one waits until the least
+ * recently used one has been sent.
+ */
 export const MOST_OPEN = 100
 
 /** The events of one partition that wait for a request. */
@@ -27,14 +30,16 @@ export interface Partition {
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
   readonly #batcher: () => Batcher
+  readonly #most: number
   /** By key, the least recently used first. Each has events, or a request. */
   readonly #open = new Map<string, Partition>()
   readonly #taken = new Map<readonly EventBatch[], Partition>()
   /** Batches with events for which no partition can be opened, and when they arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
-  constructor(partitionOf: NonNullable<Destination['partitionOf']>, batcher: () => Batcher) {
+  constructor(partitionOf: NonNullable<Destination['partitionOf']>, most = MOST_OPEN, batcher: () => Batcher) {
     this.#partitionOf = partitionOf
+    this.#most = most
     this.#batcher = batcher
   }
 
@@ -139,20 +144,22 @@ export class Partitions {
 
   /** Puts events into their partitions, up to the first one that cannot be opened. Returns the rest. */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
-    const partitions: Partition[] = []
-    for (let i = 0; i < batch.length; i++) {
-      const partition = this.#find(batch, i)
+    const indices = new Map<Partition, number[]>()
+    let count = 0
+    for (; count < batch.length; count++) {
+      const partition = this.#find(batch, count)
       if (!partition) break
-      partitions.push(partition)
+      const own = indices.get(partition)
+      if (own) own.push(count)
+      else indices.set(partition, [count])
     }
-    const count = partitions.length
     if (count === 0) return batch
-    const different = new Set(partitions)
-    if (count === batch.length && different.size === 1) {
-      partitions[0]!.batcher.add(batch, at)
+    const [first] = indices.keys()
+    if (count === batch.length && indices.size === 1) {
+      first!.batcher.add(batch, at)
       return undefined
     }
-    for (const partition of different) partition.batcher.add(batch.pick(i => partitions[i] === partition)!, at)
+    for (const [partition, own] of indices) partition.batcher.add(batch.select(own), at)
     const rest = count < batch.length ? batch.fork(count) : undefined
     // From now on, only the parts hold its acknowledgement.
     batch.ack.settle('delivered')
@@ -165,7 +172,7 @@ export class Partitions {
     const { key } = named
     let partition = this.#open.get(key)
     if (partition) this.#open.delete(key)
-    else if (this.#open.size >= MOST_OPEN) return undefined
+    else if (this.#open.size >= this.#most) return undefined
     partition ??= { ...named, batcher: this.#batcher(), isBusy: false }
     this.#open.set(key, partition)
     return partition

@@ -25,6 +25,7 @@ export class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #heads: RequestHeads
   readonly partitionOf?: NonNullable<Destination['partitionOf']>
+  readonly mostPartitions: number | undefined
   readonly #transport: Transport
   readonly #bodies: RequestBodies
   readonly #answers: Answers
@@ -38,6 +39,7 @@ export class HttpDestination implements Destination {
     if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
     this.#heads = new RequestHeads(format, options.headers, context.field)
     if (this.#heads.partitionOf) this.partitionOf = this.#heads.partitionOf
+    this.mostPartitions = format.mostPartitions
     this.#transport = new Transport(options, context)
     this.#bodies = new RequestBodies(request => this.#heads.encode(request), compression, format.gzipLevel)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })

@@ -25,6 +25,8 @@ export interface RequestFormat {
   readonly texts?: Readonly<Record<string, Template>>
   /** A name that all events of a request share, besides its texts; it has no line end. */
   partOf?(batch: EventBatch, i: number): string
+  /** As in Destination. */
+  readonly mostPartitions?: number
   /** A status of success with which the receiver refuses the request all the same. */
   readonly refusingStatus?: number
   /**

@@ -114,6 +114,20 @@ t.test('open partitions are bounded: the least recently used one is sent early',
   t.same(it.counters.imbalance(), balanced)
 })
 
+t.test('a destination may have another bound of open partitions', async t => {
+  const options = { batch: { max_events: 1000, max_wait: '1h' } }
+  const it = partitioned(n => String(n), { options, destination: { mostPartitions: MOST_OPEN + 1 } })
+  await it.delivery.start()
+  it.put(MOST_OPEN + 1)
+  await settle()
+  t.same(it.requests, [], 'there is room')
+  it.put(1)
+  await settle()
+  t.same(it.requests[0], { name: '0', events: [0] })
+  it.input.end()
+  await settle()
+})
+
 t.test('an event without a partition is rejected, and holds nothing up', async t => {
   const nameOf = (n: number) => {
     if (n % 3 === 0) throw new DeliveryError(`no value for .tenant`, { failure: 'reject', reason: 'partition' })
