@@ -209,7 +209,7 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
       'those too long',
       line =>
         line.length > 200
-          ? `1 errors like: max entry size '200' bytes exceeded for stream '{}' while adding an entry with length '${line.length}' bytes; 1 errors like: of another kind`
+          ? `1 errors like: max entry size '200' bytes exceeded for stream '{}' while adding an entry with length '${line.length}' bytes; 1 errors like: entry for stream '{}' has timestamp too new: 2026-01-03T00:00:00Z`
           : undefined,
       'too_long',
     ],
