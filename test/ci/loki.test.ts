@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { HOST, listening } from '../support/address.js'
 import { command } from '../support/cli.js'
-import { type Daemon, startDaemon } from '../support/daemon.js'
+import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { type Server, startServer } from '../support/server.js'
 import { until } from '../support/until.js'
@@ -76,8 +76,12 @@ const lineOf = (n: number, app: string, at: number, more = '') =>
 const inbox = (folder: string, lines: readonly string[]) =>
   appendFileSync(join(folder, 'app.ndjson'), lines.map(line => `${line}\n`).join(''))
 
+/** As `scrapedUntil`, with less work for what takes seconds. */
+const scraped = (daemon: Daemon, test: (scrape: Scrape) => boolean) =>
+  until(String(test), async () => test(await daemon.scrape()), { every: 250, show: () => daemon.stderr })
+
 const sent = (daemon: Daemon, more: number) =>
-  daemon.scrapedUntil(scrape => scrape.events('out').sent + scrape.events('out').discarded >= more)
+  scraped(daemon, scrape => scrape.events('out').sent + scrape.events('out').discarded >= more)
 
 const numberOf = ({ line }: Stored) => (JSON.parse(line) as { n: number }).n
 
@@ -112,10 +116,9 @@ t.test('kills of both sides and silence: every event is stored once and unchange
     daemon = await start()
   }
   const retried = async (reason: string) => {
-    const of = (scrape: Awaited<ReturnType<Daemon['scrape']>>) =>
-      scrape.sum('sluice_delivery_retries_total', { reason })
+    const of = (scrape: Scrape) => scrape.sum('sluice_delivery_retries_total', { reason })
     const before = of(await daemon.scrape())
-    return () => daemon.scrapedUntil(scrape => of(scrape) > before)
+    return () => scraped(daemon, scrape => of(scrape) > before)
   }
   for (let restarts = 0; restarts < 2; restarts++) {
     const isRefused = await retried('refused')
@@ -203,7 +206,7 @@ t.test('limits of a rate and of streams: the streams concerned wait, the others 
     Array.from({ length: to - from }, (_, i) => lineOf(from + i, app, now + from + i, more))
   const put = (...lines: string[][]) => inbox(folder, lines.flat())
   const retries = (reason: string) =>
-    daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_retries_total', { reason }) > 0)
+    scraped(daemon, scrape => scrape.sum('sluice_delivery_retries_total', { reason }) > 0)
   put(made('quiet', 0, 1))
   await sent(daemon, 1)
   // They are read together: of several streams in a request, Loki would report the last one only.
@@ -247,7 +250,7 @@ t.test('a key that is replaced, and an address that is wrong until it is correct
   await sent(daemon, 1000)
   gate.key = 'second-key'
   inbox(folder, lines.slice(1000, 2000))
-  const isHeld = () => daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1)
+  const isHeld = () => scraped(daemon, scrape => scrape.sum('sluice_delivery_holding') === 1)
   await isHeld()
   writeFileSync(join(folder, 'key'), 'second-key')
   await sent(daemon, 2000)
