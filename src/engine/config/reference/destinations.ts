@@ -4,7 +4,11 @@ import type { AnyDefinition } from '../../../core/component.js'
 export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',
-    'Generated from the code by `npm run docs`. The [reference](../config/reference.md#destinations) has the options, and [delivery](delivery.md) describes what holds for all destinations.',
+    [
+      'Generated from the code by `npm run docs`. The [reference](../config/reference.md#destinations) has all options.',
+      '[Delivery](delivery.md) describes what holds for all destinations, and',
+      '[what a kill can repeat](delivery.md#what-a-kill-can-repeat).',
+    ].join('\n'),
     ...components.flatMap(({ kind, type, summary, promises }) => {
       if (!promises) return []
       const { guarantee, order, duplicates, limits, tested } = promises
