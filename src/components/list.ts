@@ -3,6 +3,7 @@ import '../core/codecs/list.js'
 import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'
 import { demo } from './demo/source.js'
+import { elasticsearch } from './elasticsearch/destination.js'
 import { file as fileDestination } from './file/destination.js'
 import { file } from './file/source.js'
 import { http as httpDestination } from './http/destination.js'
@@ -53,6 +54,7 @@ export const components: readonly AnyDefinition[] = [
   reduce,
   httpDestination,
   loki,
+  elasticsearch,
   fileDestination,
   stdout,
   blackhole,

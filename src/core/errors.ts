@@ -71,8 +71,10 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** The messages of each event, if they differ. */
+  /** The messages of each rejected event, if they differ. */
   readonly messages: readonly string[] | undefined
+  /** The reasons of the events in `rejected`, if they differ. */
+  readonly reasons: readonly string[] | undefined
   /**
    * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
    * `again` were not accepted, and `failure` states how to treat them. All others are delivered.
@@ -93,6 +95,7 @@ export class DeliveryError extends Error {
       retryAfterMs?: number | undefined
       requestId?: string | undefined
       messages?: readonly string[] | undefined
+      reasons?: readonly string[] | undefined
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
       groups?: readonly number[] | undefined
@@ -106,9 +109,28 @@ export class DeliveryError extends Error {
     this.retryAfterMs = options.retryAfterMs
     this.requestId = options.requestId
     this.messages = options.messages
+    this.reasons = options.reasons
     this.rejected = options.rejected
     this.again = options.again ?? []
     this.groups = options.groups
+  }
+
+  /** An error for each reason of the events in `rejected`, with the indices and messages of those. */
+  byReason(): DeliveryError[] {
+    const { rejected = [], reasons, messages } = this
+    if (!reasons) return rejected.length > 0 ? [this] : []
+    return [...new Set(reasons)].map(reason => {
+      const positions = rejected.flatMap((_, n) => (reasons[n] === reason ? [n] : []))
+      const said = messages && positions.map(n => messages[n]!)
+      return new DeliveryError(said?.[0] ?? this.message, {
+        failure: this.failure,
+        status: this.status,
+        requestId: this.requestId,
+        reason,
+        messages: said,
+        rejected: positions.map(n => rejected[n]!),
+      })
+    })
   }
 }
 

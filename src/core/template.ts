@@ -61,6 +61,11 @@ export const template = once(() => {
     })
 })
 
+/** Whether it has a text for every event: one of its own, or a field with another one for a missing value. */
+export function isNeverEmpty({ parts }: Template): boolean {
+  return parts.some(part => typeof part === 'string' || (part.hasFallback && part.fallback !== ''))
+}
+
 /** Parses a template; throws TemplateError. */
 export function parseTemplate(text: string): Template {
   if (text.length > LONGEST_TEXT) throw new TemplateError(`is longer than ${LONGEST_TEXT} characters`, 1)

@@ -99,7 +99,6 @@ export class Receiver {
 
   async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const { method = '', url = '', headers, socket } = request
-    if (url.startsWith('/_')) return this.#control(request, response)
     const received: Received = {
       method,
       path: url,
@@ -134,17 +133,6 @@ export class Receiver {
     if (status < 300 && this.#out && method !== 'HEAD') appendFileSync(this.#out, received.body)
     if (answer.reset !== 'in_answer' && answer.hang !== 'in_answer') response.end(answer.body)
     else response.write(`${answer.body ?? 'half of it'}`, () => answer.reset && cut(socket))
-  }
-
-  /** For other processes: `PUT /_script` with steps in JSON, `PUT /_authorization`, `GET /_lines`, `GET /_requests`. */
-  async #control(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
-    const body = (await bodyOf(request)).toString()
-    if (request.method === 'PUT' && request.url === '/_script') this.script.push(...(JSON.parse(body) as Step[]))
-    if (request.method === 'PUT' && request.url === '/_authorization') this.authorization = body || undefined
-    if (request.url === '/_lines') response.write(this.lines().join('\n'))
-    if (request.url === '/_requests')
-      response.write(JSON.stringify(this.requests.map(({ socket: _, ...rest }) => rest)))
-    response.end()
   }
 }
 

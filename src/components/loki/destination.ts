@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { encodingOption } from '../../core/codecs/options.js'
 import { fieldPath, refuse, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { type Template, template } from '../../core/template.js'
+import { isNeverEmpty, type Template, template } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
 import { httpUrl } from '../../net/proxy.js'
@@ -30,9 +30,6 @@ const baseUrl = httpUrl().superRefine((url, context) => {
   if (url.includes('?')) refuse(context, 'must not have a part after "?"')
   if (url.replace(/\/+$/, '').endsWith(PATH)) refuse(context, `must not end with ${PATH}, which is added to it`)
 })
-
-const isNeverEmpty = ({ parts }: Template) =>
-  parts.some(part => typeof part === 'string' || (part.hasFallback && part.fallback !== ''))
 
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 const options = z

@@ -150,21 +150,33 @@ export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]):
 
 /** Event `i` encoded without a line end, for bodies that contain each event separately. */
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
+  const { bytes, start, end } = encodedEvent(encoding, batch, i)
+  return bytes.toString('utf8', start, end)
+}
+
+/** The bytes of the same, valid as long as those of the batch. */
+export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): Bytes {
   const found = writtenAt(encoding, batch, i)
-  if (found) return found.bytes.toString('utf8', found.start, found.end)
-  return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
+  if (found) return found
+  return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
 }
 
 /** Adds the same as within the quotes of a JSON string. */
 export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
-  const { bytes, start, end } = writtenAt(encoding, batch, i) ?? whole(Buffer.from(eventText(encoding, batch, i)))
+  const { bytes, start, end } = encodedEvent(encoding, batch, i)
   addEscaped(to, bytes, start, end)
 }
 
-const whole = (bytes: Buffer) => ({ bytes, start: 0, end: bytes.length })
+interface Bytes {
+  readonly bytes: Buffer
+  readonly start: number
+  readonly end: number
+}
+
+const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 /** Where the bytes of event `i` are already, encoded and valid; undefined: nowhere. */
-function writtenAt(encoding: Encoding, batch: EventBatch, i: number) {
+function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   const isJson = encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
   if (!isChanged && (encoding === 'raw' || (isJson && batch.isObject(i)))) {

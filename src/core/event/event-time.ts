@@ -8,6 +8,8 @@ const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\
 /** A number of seconds has at most 11 digits before its point, of milliseconds 14, of microseconds 17. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
+/** Of the year 9999. */
+const MOST_SECONDS = 253_402_300_799
 /** The largest prime by its number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
@@ -38,6 +40,14 @@ export class EventTime {
     const { receivedAt } = batch
     const fill = String(eventNumber(batch, i) % PRIMES[6]!).padStart(6, '0')
     return `${Math.floor(receivedAt)}${fill}`
+  }
+
+  /** As `2026-01-31T23:59:59.123456789Z`, with as many digits as its time has. Without one, when it was read. */
+  isoOf(batch: EventBatch, i: number): string {
+    const read = this.#read(batch, i)
+    if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return new Date(batch.receivedAt).toISOString()
+    const { seconds, digits } = read
+    return `${new Date(seconds * 1000).toISOString().slice(0, -5)}${digits && `.${digits}`}Z`
   }
 
   /** Whole seconds, and the digits behind them; undefined: it has no time. */

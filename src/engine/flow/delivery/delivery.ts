@@ -311,15 +311,17 @@ export class Delivery extends BatchQueue {
         continue
       }
       const refused: [Request, DeliveryError][] = []
+      let lastDivided: DeliveryError | undefined
       const attempt = (signal: AbortSignal) => this.#write(request.parts, signal, partition?.name)
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
         if (!isDivided(error, request.events)) return this.#refusals.classify(error)
         this.#refusals.accepted()
-        const { rejected, again } = this.#divide(request, error)
-        if (rejected.events > 0) refused.push([rejected, error])
-        request = again
+        const divided = this.#divide(request, error)
+        refused.push(...divided.refused)
+        request = divided.again
+        lastDivided = error
         return error
       }
       const pausesAlone = partition !== undefined
@@ -332,7 +334,7 @@ export class Delivery extends BatchQueue {
       if (!error) {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request)
-      } else if (error === refused.at(-1)?.[1]) {
+      } else if (error === lastDivided) {
         // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
@@ -350,16 +352,18 @@ export class Delivery extends BatchQueue {
     this.#sentSize.learn(outcome)
   }
 
-  /** Settles the accepted events of a request, and separates the rejected ones from those to be sent again. */
-  #divide(request: Request, { rejected, again }: DeliveryError): { rejected: Request; again: Request } {
-    const groups = new Uint8Array(request.events)
-    for (const index of again) groups[index] = 2
-    for (const index of rejected!) groups[index] = 1
-    const divided = divide(request.parts, 3, index => groups[index]!)
+  /** Settles the accepted events of a request, and separates those rejected, by reason, from those to be sent again. */
+  #divide(request: Request, error: DeliveryError): { refused: [Request, DeliveryError][]; again: Request } {
+    const groups = new Uint16Array(request.events)
+    for (const index of error.again) groups[index] = 1
+    const errors = error.byReason()
+    for (const [n, { rejected }] of errors.entries()) for (const index of rejected!) groups[index] = n + 2
+    const divided = divide(request.parts, errors.length + 2, index => groups[index]!)
     this.#unsettled.delete(request)
-    const [taken, refused, rest] = divided.map(parts => this.#request(parts))
+    const [taken, again, ...refused] = divided.map(parts => this.#request(parts))
     this.#settle(taken!, undefined)
-    return { rejected: refused!, again: rest! }
+    const pairs = refused.map((events, n): [Request, DeliveryError] => [events, errors[n]!])
+    return { refused: pairs.filter(([{ events }]) => events > 0), again: again! }
   }
 
   async #write(parts: readonly EventBatch[], signal: AbortSignal, partition: string | undefined): Promise<void> {

@@ -46,12 +46,14 @@ export interface RequestFormat {
 /** What an error response means; what is missing, its status says. */
 export interface Refused extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups'>> {
   /** What to do about it. */
-  readonly advice?: string
+  readonly advice?: string | undefined
 }
 
 /** A JSON list that distinguishes events. Events that are not listed were accepted with a 2xx, and not with a 4xx. */
 export interface AnswerList {
   readonly name: string
+  /** Set if a 2xx lists every event: one that does not comes from somebody else, such as a proxy, and delivers nothing. */
+  readonly isWhole?: true
   /**
    * Reads the entry at `position` of the list: the index of an event in its request, from 0, and its own status if it
    * has one (below 300: accepted). Undefined if the response has another form; then its status counts for all events.

@@ -12,7 +12,7 @@ import { batchOf } from '../../../support/batches.js'
 import { deliver, json, make, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { heldBytes } from '../../../support/heap.js'
-import type { Receiver } from '../../../support/receiver.js'
+import type { Answer, Received, Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 
 /** What holds for every destination of the list, with the options of each of its examples, here instead of where they lead. */
@@ -32,6 +32,7 @@ interface Place {
 async function place(t: Test): Promise<Place> {
   const folder = testFolder(t)
   const to = await receiver(t)
+  to.otherwise = taken
   let text = ''
   const stdout = new Writable({
     write(chunk, _encoding, done) {
@@ -49,6 +50,13 @@ async function place(t: Test): Promise<Place> {
     return Array.from(all.matchAll(/event-(\d+)/g), ([, number]) => Number(number))
   }
   return { folder, to, stdout, arrived }
+}
+
+/** How a receiver says that it has taken all events of a request. */
+function taken({ path, body }: Received): Answer {
+  if (!path.includes('/_bulk?')) return { status: 200 }
+  const items = Array.from({ length: body.split('\n').length >> 1 }, () => ({ create: { status: 201 } }))
+  return { status: 200, body: JSON.stringify({ errors: false, items }) }
 }
 
 /** The options of an example, with what they name replaced by what is here. */
@@ -170,7 +178,7 @@ conforms('a retry sends the same, and one refusal costs no other event', async (
   const { delivery, put, end, to, arrived, settled } = await delivering(t, definition, yaml, { max_events: 10 })
   await delivery.start()
   const from = to.requests.length
-  to.script.push(200, 503, { reset: 'after_body' }, 200, 422, 200)
+  to.script.push(taken, 503, { reset: 'after_body' }, taken, 422, taken)
   for (let request = 0; request < 4; request++) await put(10)
   await end()
   const sent = to.requests.slice(from)

@@ -9,7 +9,7 @@ import type { Answer } from '../http-client.js'
 import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
-import { divided } from './divided.js'
+import { type Divided, divided, type Entry } from './divided.js'
 import { bodyText, cutText, drain, type ReadAnswer, readAnswer } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
@@ -47,18 +47,23 @@ export class Answers {
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList } = this.#of.format
-    if (!answerList || !asked.request || !mayBeJson(headers)) {
+    const isWhole = answerList?.isWhole
+    if (!answerList || !asked.request || !(isWhole || mayBeJson(headers))) {
       await drain(body)
       return undefined
     }
     const read = await readAnswer(body, answerList)
     const incomplete = read.broken !== undefined || read.unreadable
-    if (incomplete && headers['content-type'] === undefined) return undefined
+    if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
     // The missing part could have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
+    if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
+      const why = `the answer does not list the events in "${answerList.name}": is that the right address?`
+      return this.#error(`${this.#shown(answer, asked, read.text)}; ${why}`, 'hold', answer, { reason: 'no_answer' })
+    }
     const found = divided(read.entries, status, () => this.#countable(asked.request!))
-    return found && this.#error(this.#shown(answer, asked, found.message ?? read.text), found.failure, answer, found)
+    return found && this.#divided(answer, asked, found, read.text)
   }
 
   /** The meaning of an error response, and what to do about it. */
@@ -74,12 +79,23 @@ export class Answers {
     const said = found?.message ?? read.text ?? ''
     const advice = found ? undefined : connectionAdvice(status, said)
     if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
+    if (found) return this.#divided(answer, asked, found, said)
     const own = request && this.#of.format.refusal?.(status, said, request)
     if (own) {
       const shown = this.#shown(answer, asked, said)
       return this.#error(own.advice ? `${shown}; ${own.advice}` : shown, own.failure ?? failure, answer, own)
     }
-    return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
+    return this.#error(this.#shown(answer, asked, said), failure, answer)
+  }
+
+  /** The error for a response that distinguishes events; each rejected one has what the response says of it. */
+  #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
+    const { failure, refusals } = found
+    const shown = ({ message = text, advice }: Partial<Entry>) =>
+      this.#shown(answer, asked, message) + (advice === undefined ? '' : `; ${advice}`)
+    const messages = refusals.map(shown)
+    const reasons = refusals.map(({ status = answer.statusCode, reason = reasonOf(status) }) => reason)
+    return this.#error(shown(found), failure, answer, { ...found, messages, reasons })
   }
 
   /** The error for a request that must succeed before events are sent. Delivery pauses, whatever the status is. */
@@ -126,14 +142,17 @@ export class Answers {
     message: string,
     failure: Failure,
     { statusCode, headers }: Answer,
-    found: Refused & { readonly status?: number | undefined } = {},
+    found: Refused & Partial<Pick<DeliveryError, 'status' | 'messages' | 'reasons'>> = {},
   ): DeliveryError {
-    const { status = statusCode, rejected, again, groups, reason } = found
+    const { status = statusCode, rejected, again, groups, messages, reasons } = found
+    const reason = found.reason ?? reasons?.[0] ?? reasonOf(status)
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
-      reason: reason ?? (isSuccess(status) ? 'rejected' : `status_${status}`),
+      reason,
       status,
       rejected,
+      messages,
+      reasons,
       again,
       groups,
       requestId: text(headers['x-request-id']),
@@ -155,6 +174,9 @@ export class Answers {
     return hideSecrets(text, secrets)
   }
 }
+
+/** `status`: that of a response, or of one event. */
+const reasonOf = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
 
 /** Whether a response may be JSON. Simple receivers send no content type. */
 function mayBeJson(headers: Answer['headers']): boolean {

@@ -4,20 +4,25 @@ import { failureOf } from './statuses.js'
 /** Responses that distinguish events. A listed event is rejected, unless its own status means to retry or to wait. */
 
 /** The results for the events of a request; those in neither list were accepted. */
-export interface Divided {
+export interface Divided extends Pick<Entry, 'message' | 'advice'> {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
   /** Status of the first rejected event, or of the first listed one. */
   readonly status: number | undefined
-  readonly message: string | undefined
+  /** What the response says of each rejected event. */
+  readonly refusals: readonly Entry[]
 }
 
 /** The result for one event. */
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
+  /** Default: made of the status. */
+  readonly reason?: string | undefined
   readonly message?: string | undefined
+  /** What to do about it. */
+  readonly advice?: string | undefined
 }
 
 /** Undefined if the response has another form; then its status counts for all events. */
@@ -31,19 +36,24 @@ export function divided(
   const events = count()
   if (entries.some(({ index }) => index >= events)) return undefined
   const taken = status < 300
-  const left = new Map<number, Failure>()
-  for (const { index, status = 400 } of entries) {
-    const failure = failureOf(status)
-    left.set(index, failure === 'retry' || failure === 'hold' ? failure : 'reject')
-  }
+  const left = new Map(entries.map(entry => [entry.index, { entry, failure: failureOfEvent(entry) }]))
   const rejected: number[] = []
+  const refusals: Entry[] = []
   const again: number[] = []
   for (let index = 0; index < events; index++) {
-    const failure = left.get(index)
-    if (failure === 'reject') rejected.push(index)
-    else if (failure !== undefined || !taken) again.push(index)
+    const found = left.get(index)
+    if (found?.failure === 'reject') {
+      rejected.push(index)
+      refusals.push(found.entry)
+    } else if (found || !taken) again.push(index)
   }
-  const waits = (['hold', 'retry'] as const).find(failure => [...left.values()].includes(failure))
-  const told = entries.find(({ index }) => left.get(index) === 'reject') ?? entries[0]!
-  return { failure: waits ?? 'reject', rejected, again, status: told.status, message: told.message }
+  const failures = [...left.values()].map(({ failure }) => failure)
+  const waits = (['hold', 'retry'] as const).find(failure => failures.includes(failure))
+  const { status: told, message, advice } = refusals[0] ?? entries[0]!
+  return { failure: waits ?? 'reject', rejected, refusals, again, status: told, message, advice }
+}
+
+function failureOfEvent({ status = 400 }: Entry): Failure {
+  const failure = failureOf(status)
+  return failure === 'retry' || failure === 'hold' ? failure : 'reject'
 }

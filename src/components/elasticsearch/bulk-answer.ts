@@ -1,0 +1,78 @@
+import { z } from 'zod'
+import type { Entry } from '../../net/http/client/answers/divided.js'
+
+const item = z.object({
+  status: z.int().min(200).max(599),
+  error: z
+    .object({
+      type: z.string().optional(),
+      reason: z.string().optional(),
+      caused_by: z.object({ reason: z.string().optional() }).optional(),
+    })
+    .optional(),
+  /** `used`: the document is not in the data stream, but in its failure store. */
+  failure_store: z.string().optional(),
+})
+/** By the action. */
+const items = z.record(z.string(), item)
+
+/** What the server says, what it is called here, and what to do about it. */
+const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonly advice: string }[] = [
+  {
+    says: /limit of (total fields|mapping depth)/i,
+    reason: 'too_many_fields',
+    advice:
+      'each name of a field is part of the mapping: remove or nest fields, or raise index.mapping.total_fields.limit',
+  },
+  {
+    says: /immense term|max_bytes_length_exceeded/i,
+    reason: 'too_long',
+    advice: 'a keyword has at most 32,766 bytes: map the field as text, or set ignore_above',
+  },
+  {
+    says: /pipeline with id/i,
+    reason: 'pipeline',
+    advice: 'make the ingest pipeline, or correct "pipeline"',
+  },
+  {
+    says: /op_type of create|data stream/i,
+    reason: 'data_stream',
+    advice: 'a data stream takes new documents only: set mode: data_stream',
+  },
+  {
+    says: /^(mapper_parsing|document_parsing|strict_dynamic_mapping|illegal_argument)_exception/,
+    reason: 'mapping',
+    advice: 'a field has another type than its mapping: change the field before it is sent, or the mapping',
+  },
+  {
+    says: /^invalid_index_name_exception/,
+    reason: 'index_name',
+    advice: 'names of indices have lower case letters and none of \\/*?"<>|,# or spaces: correct "index"',
+  },
+  { says: /^index_not_found_exception/, reason: 'no_index', advice: 'make the index, or allow that it is made' },
+  { says: /^index_closed_exception/, reason: 'index_closed', advice: 'open the index' },
+  {
+    says: /^cluster_block_exception.*(flood|read.only)/i,
+    advice: 'the disks of the cluster are full: make room, and remove the block of the index',
+  },
+  { says: /^security_exception/, advice: 'the key needs the privileges create_doc and auto_configure for the index' },
+  { says: /^es_rejected_execution|^rejected_execution/, advice: 'the cluster has more to write than it can' },
+  { says: /^circuit_breaking_exception/, advice: 'the cluster has too little memory for it' },
+  { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not there: see GET _cluster/health' },
+]
+
+/** Reads the result of an event from an item of the answer to a bulk request; undefined if it has another form. */
+export function readItem(value: unknown, index: number, onFailureStore: () => void): Entry | undefined {
+  const { data } = items.safeParse(value)
+  const [found] = Object.values(data ?? {})
+  if (!found) return undefined
+  const { status, error, failure_store: store } = found
+  if (store === 'used') onFailureStore()
+  // It has been stored before, under the id that it has whenever it is sent.
+  if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
+  if (status < 300) return { index, status }
+  const { type = 'error', reason = '', caused_by: cause } = error ?? {}
+  const said = [`${type}: ${reason}`, cause?.reason].filter(Boolean).join(': ')
+  const known = KNOWN.find(({ says }) => says.test(said))
+  return { index, status, message: said, reason: known?.reason, advice: known?.advice }
+}

@@ -1,0 +1,107 @@
+import { z } from 'zod'
+import { fieldPath, refuse, refuseAt } from '../../core/options/options.js'
+import { isNeverEmpty, type Template, template } from '../../core/template.js'
+import { defineHttpDestination } from '../../net/http/client/destination.js'
+import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
+import { httpUrl } from '../../net/proxy.js'
+import { readItem } from './bulk-answer.js'
+import { BulkRequest } from './bulk-request.js'
+
+/** The rest of an item, such as the name of its index, is as long as a short event. */
+const PATH = '/_bulk?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
+
+const baseUrl = httpUrl().superRefine((url, context) => {
+  if (url.includes('?')) refuse(context, 'must not have a part after "?"')
+  if (url.replace(/\/+$/, '').endsWith('/_bulk')) refuse(context, 'must not end with /_bulk, which is added to it')
+})
+
+const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
+const options = z
+  .strictObject({
+    url: baseUrl.describe('The address of the cluster, such as http://127.0.0.1:9200.'),
+    index: template()
+      .refine(isNeverEmpty, { error: 'must never be empty: a text, or a field as in ${.app:-none}' })
+      .describe('The index, or the data stream, of an event. It may have values of fields, as in `logs-${.app}`.'),
+    mode: z
+      .enum(['index', 'data_stream'])
+      .prefault('index')
+      .describe('Whether `index` names an index or a data stream, which takes the action `create` only.'),
+    action: z
+      .enum(['create', 'index'])
+      .prefault('create')
+      .describe(
+        'What is done with an event that was stored before, because it was sent again: `create` leaves it, `index` stores it again in its place.',
+      ),
+    pipeline: template()
+      .optional()
+      .describe('The ingest pipeline of an event. If it is empty, that of the index is used, if that has one.'),
+    timestamp: fieldPath()
+      .prefault('.timestamp')
+      .describe('The field for `@timestamp` of events that have none. Without it, their time is when they were read.'),
+    compression: compression
+      .prefault('gzip')
+      .describe(
+        'How the body is compressed. zstd requires a Node.js version that has it, and is unknown to Elasticsearch.',
+      ),
+    headers,
+    auth,
+    validate,
+    ...rest,
+  })
+  .superRefine((options, context) => {
+    checkHeaders(options, context)
+    if (options.mode === 'data_stream' && options.action !== 'create')
+      refuseAt(context, ['action'], 'must be create: a data stream takes nothing else')
+  })
+
+export type ElasticsearchOptions = z.output<typeof options>
+
+export const elasticsearch = defineHttpDestination({
+  type: 'elasticsearch',
+  summary: 'Sends events to Elasticsearch or OpenSearch.',
+  notes:
+    'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events that a processor has made, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. `sluice resend` sends dead letters again after the cause is mended.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
+  options,
+  examples: [
+    {
+      title: 'An index for each app',
+      yaml: 'url: http://127.0.0.1:9200\nindex: "logs-${.app:-none}"\n',
+    },
+    {
+      title: 'A data stream, with an API key and an ingest pipeline',
+      yaml: 'url: https://elastic.example.com\nindex: logs-nginx-default\nmode: data_stream\npipeline: geoip\nauth: { scheme: ApiKey, key_file: /etc/sluice/elastic-key }\n',
+    },
+  ],
+  usesIds: true,
+  copiesLines: () => false,
+  usesFields: ({ index, pipeline, timestamp }) => {
+    const fieldsOf = (option: string, { parts }: Template) =>
+      parts.flatMap(part => (typeof part === 'string' ? [] : [{ option, path: part.path }]))
+    return [
+      ...fieldsOf('index', index),
+      ...(pipeline ? fieldsOf('pipeline', pipeline) : []),
+      { option: 'timestamp', path: timestamp },
+    ]
+  },
+  format(options, context) {
+    const bulk = new BulkRequest(options, context)
+    const { metrics, log } = context
+    const help = 'Events that are not in their data stream, but in its failure store.'
+    const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)
+    const onFailureStore = () => {
+      if (diverted.value++ === 0)
+        log.warn('the failure store of a data stream has taken events: GET DATA_STREAM::failures/_search shows why')
+    }
+    return {
+      url: options.url.replace(/\/+$/, '') + PATH,
+      contentType: 'application/x-ndjson',
+      gzipLevel: 1,
+      encode: request => bulk.encode(request),
+      answerList: {
+        name: 'items',
+        isWhole: true,
+        entry: (value, position) => readItem(value, position, onFailureStore),
+      },
+    }
+  },
+})

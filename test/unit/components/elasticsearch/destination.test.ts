@@ -1,0 +1,206 @@
+import t, { type Test } from 'tap'
+import { elasticsearch } from '../../../../src/components/elasticsearch/destination.js'
+import type { AckStatus } from '../../../../src/core/event/ack.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { batchesOf, originOf } from '../../../support/batches.js'
+import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import { parsedLines } from '../../../support/parsed-lines.js'
+import type { Received } from '../../../support/receiver.js'
+import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
+
+type Action = Record<string, { _index: string; _id: string; pipeline?: string }>
+type Document = Record<string, unknown>
+
+/** The actions of a bulk request, each with its document. */
+function pairsOf({ body }: Received): [Action, Document][] {
+  const lines = parsedLines<unknown>(body)
+  return Array.from({ length: lines.length / 2 }, (_, n) => [lines[2 * n] as Action, lines[2 * n + 1] as Document])
+}
+
+/** A batch as a source sends it. */
+function sent(lines: readonly string[], origin = json, onSettled?: (status: AckStatus) => void) {
+  const [batch] = batchesOf(lines.map(line => `${line}\n`).join(''), origin, onSettled)
+  batch!.sentOffsets = new SentOffsets(batch!.starts[0]!, { reading: '00112233aabbccdd', at: 0 })
+  return batch!
+}
+
+/** Takes everything. */
+async function taker(t: Test) {
+  const to = await receiver(t)
+  to.otherwise = received => itemsOf(pairsOf(received).map(() => ({ status: 201 })))
+  return to
+}
+
+const itemsOf = (items: readonly Stored[]) => ({
+  status: 200,
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ errors: true, items: items.map(create => ({ create })) }),
+})
+
+const ANSWER = '/_bulk?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
+
+t.test('the body of a request', async t => {
+  const to = await taker(t)
+  const options = {
+    url: to.url('/prefix/'),
+    index: 'logs-${.app:-none}',
+    pipeline: '${.pipe}',
+    headers: { 'X-Other': '1' },
+  }
+  const { destination } = await started(t, options, elasticsearch)
+  const lines = [
+    '{"app":"a","timestamp":"2026-01-02T03:04:05.123456789+01:00"}',
+    '{"app":"b\\"","pipe":"geo","@timestamp":"mine","n":1}',
+    ' { "timestamp":1767323045 } ',
+    '{}',
+  ]
+  await destination.write([sent(lines)], never)
+  const [request] = to.requests
+  t.match(request, { method: 'POST', path: `/prefix${ANSWER}` })
+  t.match(request!.headers, {
+    'x-other': '1',
+    'content-type': 'application/x-ndjson',
+    'content-encoding': 'gzip',
+  })
+  const pairs = pairsOf(request!)
+  t.match(pairs, [
+    [
+      { create: { _index: 'logs-a', _id: String } },
+      { '@timestamp': '2026-01-02T02:04:05.123456789Z', app: 'a', timestamp: /\+01:00$/ },
+    ],
+    [{ create: { _index: 'logs-b"', pipeline: 'geo' } }, { '@timestamp': 'mine', n: 1 }],
+    [{ create: { _index: 'logs-none' } }, { '@timestamp': '2026-01-02T03:04:05Z', timestamp: 1767323045 }],
+    [{ create: {} }, { '@timestamp': /^\d{4}-.*Z$/ }],
+  ])
+  t.notOk('pipeline' in pairs[0]![0].create!, 'an empty one is left out')
+  t.equal(new Set(pairs.map(([{ create }]) => create!._id)).size, 4)
+})
+
+t.test('lines that are no objects, and the action index', async t => {
+  const to = await taker(t)
+  const { destination } = await started(t, { url: to.url(''), index: 'logs', action: 'index' }, elasticsearch)
+  await destination.write([sent(['a "line"', 'another'], originOf('text'))], never)
+  t.match(pairsOf(to.requests[0]!), [
+    [{ index: { _index: 'logs' } }, { message: 'a "line"' }],
+    [{ index: { _index: 'logs' } }, { message: 'another' }],
+  ])
+})
+
+interface Stored {
+  readonly status: number
+  readonly error?: { readonly type: string; readonly reason: string }
+  readonly failure_store?: string
+}
+
+/** Stores each id once, as Elasticsearch does. `refuse` says what becomes of a document that is not stored. */
+async function fakeElasticsearch(t: Test, refuse: (document: Document) => Stored | undefined) {
+  const to = await receiver(t)
+  const stored = new Map<string, Document>()
+  to.otherwise = received =>
+    itemsOf(
+      pairsOf(received).map(([{ create }, document]): Stored => {
+        const refused = refuse(document)
+        if (refused) return refused
+        const type = 'version_conflict_engine_exception'
+        if (stored.has(create!._id)) return { status: 409, error: { type, reason: 'exists' } }
+        stored.set(create!._id, document)
+        return { status: 201 }
+      }),
+    )
+  const folder = testFolder(t)
+  const made = await make({ url: to.url(''), index: 'logs' }, elasticsearch)
+  const { delivery, end } = deliver(folder, made, { batch: { max_wait: '5ms' } })
+  await delivery.start()
+  const put = async (lines: readonly string[]) => {
+    const settled: AckStatus[] = []
+    delivery.write(sent(lines, json, status => settled.push(status)))
+    await until('the batch is settled', () => settled.length === 1)
+    return settled[0]
+  }
+  const reasons = () => Object.fromEntries([...made.counters.discards].map(([reason, { events }]) => [reason, events]))
+  t.teardown(() => delivery.stop(AbortSignal.abort()))
+  return { to, folder, stored, put, end, reasons, made }
+}
+
+const numbered = (count: number) => Array.from({ length: count }, (_, n) => `{"n":${n}}`)
+
+t.test('each event that is refused has its own reason and words, and the others are stored once', async t => {
+  const MAPPING = { type: 'mapper_parsing_exception', reason: 'failed to parse field [n]' }
+  const FIELDS = { type: 'illegal_argument_exception', reason: 'Limit of total fields [1000] has been exceeded' }
+  const { stored, put, reasons, made, to } = await fakeElasticsearch(t, ({ n }) => {
+    if (n === 3 || n === 9) return { status: 400, error: { ...MAPPING, reason: `${MAPPING.reason} of ${n}` } }
+    if (n === 5) return { status: 400, error: FIELDS }
+    return n === 7 ? { status: 404, error: { type: 'a_new_exception', reason: 'who knows' } } : undefined
+  })
+  t.equal(await put(numbered(12)), 'rejected')
+  t.same(
+    [...stored.values()].map(({ n }) => n),
+    [0, 1, 2, 4, 6, 8, 10, 11],
+  )
+  t.same(reasons(), { mapping: 2, too_many_fields: 1, status_404: 1 })
+  t.equal(to.requests.length, 1, 'nothing is sent again')
+  const said = valuesOf(made.logs, 'error').join('\n')
+  t.match(said, /field \[n\] of 3; a field has another type/)
+  t.match(said, /1000\] has been exceeded; .*total_fields\.limit/)
+  t.match(said, /a_new_exception: who knows/)
+})
+
+t.test('what was stored before is delivered, and what the cluster has no room for is sent again', async t => {
+  let busy = 2
+  const { stored, put, reasons, to } = await fakeElasticsearch(t, ({ n }) =>
+    n === 1 && busy-- > 0
+      ? { status: 429, error: { type: 'es_rejected_execution_exception', reason: 'queue' } }
+      : undefined,
+  )
+  t.equal(await put(numbered(3)), 'delivered')
+  t.same(
+    to.requests.map(request => pairsOf(request).map(([, { n }]) => n)),
+    [[0, 1, 2], [1], [1]],
+  )
+  t.equal(await put(numbered(3)), 'delivered', 'the same again')
+  t.equal(stored.size, 3)
+  t.same(reasons(), {})
+})
+
+t.test('a document in the failure store is counted, and said once', async t => {
+  const { put, made } = await fakeElasticsearch(t, ({ n }) =>
+    n === 1 ? { status: 201, failure_store: 'used' } : undefined,
+  )
+  t.equal(await put(numbered(3)), 'delivered')
+  await put(numbered(3))
+  t.equal(made.counters.counter('sluice_elasticsearch_failure_store_events_total', '').value, 2)
+  t.equal(made.logs.filter(({ msg }) => msg.includes('failure store')).length, 1)
+})
+
+t.test('an answer that does not list all events delivers nothing', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url(''), index: 'logs' }, elasticsearch)
+  const one = '{"create":{"status":201}}'
+  const answers: [type: string, body: string][] = [
+    ['application/json', '{"errors":false}'],
+    ['application/json', `{"errors":false,"items":[${one}]}`],
+    ['application/json', `{"errors":false,"items":[${one},{}]}`],
+    ['application/json', `{"errors":false,"items":[${one},{"create":{"status":20`],
+    ['text/html', '<h1>Please log in</h1>'],
+    ['text/plain', ''],
+  ]
+  for (const [type, body] of answers) {
+    to.script.push({ status: 200, headers: { 'content-type': type }, body })
+    const error = await failure(destination.write([sent(numbered(2))], never))
+    t.match(error, { failure: 'hold', reason: 'no_answer', message: /right address/ }, body)
+  }
+  to.script.push({ status: 200, body: `{"items":[${one},${one}]}` })
+  await destination.write([sent(numbered(2))], never)
+})
+
+t.test('options that cannot work are refused', async t => {
+  const problem = (more: object) =>
+    elasticsearch.options.safeParse({ url: 'http://127.0.0.1:9200', index: 'a', ...more }).error?.issues[0]?.message
+  t.equal(problem({}), undefined)
+  t.equal(problem({ mode: 'data_stream' }), undefined)
+  t.match(problem({ index: '${.app}' }), /never be empty/)
+  t.match(problem({ url: 'http://127.0.0.1:9200/_bulk' }), /is added/)
+  t.match(problem({ mode: 'data_stream', action: 'index' }), /takes nothing else/)
+})
