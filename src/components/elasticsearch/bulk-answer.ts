@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 
+/** The only member of an item, whose name is the action. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -13,9 +14,6 @@ const item = z.object({
   /** `used`: the document is not in the data stream, but in its failure store. */
   failure_store: z.string().optional(),
 })
-/** By the action. */
-const items = z.record(z.string(), item)
-
 /** What the server says, what it is called here, and what to do about it. */
 const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonly advice: string }[] = [
   {
@@ -63,8 +61,8 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
 
 /** Reads the result of an event from an item of the answer to a bulk request; undefined if it has another form. */
 export function readItem(value: unknown, index: number, onFailureStore: () => void): Entry | undefined {
-  const { data } = items.safeParse(value)
-  const [found] = Object.values(data ?? {})
+  const [given] = typeof value === 'object' && value !== null ? Object.values(value) : []
+  const { data: found } = item.safeParse(given)
   if (!found) return undefined
   const { status, error, failure_store: store } = found
   if (store === 'used') onFailureStore()

@@ -19,6 +19,8 @@ export class EventTime {
   /** Consecutive times are mostly of the same second. */
   #last = ''
   #seconds = 0
+  #lastMs = Number.NaN
+  #lastIso = ''
 
   constructor(field: FieldReader) {
     this.#field = field
@@ -45,9 +47,17 @@ export class EventTime {
   /** As `2026-01-31T23:59:59.123456789Z`, with as many digits as its time has. Without one, when it was read. */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.#read(batch, i)
-    if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return new Date(batch.receivedAt).toISOString()
+    if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return this.#iso(batch.receivedAt)
     const { seconds, digits } = read
-    return `${new Date(seconds * 1000).toISOString().slice(0, -5)}${digits && `.${digits}`}Z`
+    return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
+  }
+
+  #iso(ms: number): string {
+    if (ms !== this.#lastMs) {
+      this.#lastMs = ms
+      this.#lastIso = new Date(ms).toISOString()
+    }
+    return this.#lastIso
   }
 
   /** Whole seconds, and the digits behind them; undefined: it has no time. */
