@@ -13,7 +13,7 @@ import { countDeadLetters, type DeadLetters } from '../dead-letters.js'
 import { Attempts, LEFT, logFields, type OutageState } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { type Partition, Partitions } from './partitions.js'
-import { isDivided, Refusals } from './refusals.js'
+import { isDivided, Refusals, rejectsAll } from './refusals.js'
 import { type RequestPool, RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
 
@@ -317,7 +317,10 @@ export class Delivery extends BatchQueue {
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
         if (!isDivided(error, request.events)) return this.#refusals.classify(error)
-        this.#refusals.accepted()
+        if (rejectsAll(error, request.events)) {
+          const classified = this.#refusals.classify(error, false)
+          if (classified !== error) return classified
+        } else this.#refusals.accepted()
         const divided = this.#divide(request, error)
         refused.push(...divided.refused)
         request = divided.again

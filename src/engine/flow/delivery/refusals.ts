@@ -69,13 +69,15 @@ export class Refusals {
     return error
   }
 
-  /** Classifies the rejection of a whole request: either unchanged or as a hold. */
-  classify(error: DeliveryError): DeliveryError {
+  /**
+   * Classifies the rejection of a whole request: either unchanged or as a hold. `ofAddress`: its cause is none of the
+   * events.
+   */
+  classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
     this.#reason = error.reason
     const { reason, status, requestId } = error
-    const ofAddress = OF_THE_ADDRESS.has(status)
     if (this.#limit === 0 || this.#row < this.#limit || (this.#accepted && !ofAddress)) return this.#refused(error)
     const advice = ofAddress
       ? 'correct the address'
@@ -83,6 +85,11 @@ export class Refusals {
     const message = `${error.message}; ${this.#limit} consecutive requests were rejected like this, so the destination is paused: ${advice}`
     return new DeliveryError(message, { failure: 'hold', reason, status, requestId, cause: error })
   }
+}
+
+/** Whether the response rejects each event of a request by itself. */
+export function rejectsAll({ rejected = [], failure }: DeliveryError, events: number): boolean {
+  return failure === 'reject' && new Set(rejected.filter(index => index < events)).size === events
 }
 
 /** Whether the response distinguishes events, so the next attempt has fewer of them, or waits. */

@@ -204,3 +204,12 @@ t.test('options that cannot work are refused', async t => {
   t.match(problem({ url: 'http://127.0.0.1:9200/_bulk' }), /is added/)
   t.match(problem({ mode: 'data_stream', action: 'index' }), /takes nothing else/)
 })
+
+t.test('a destination that refuses each event of all its requests is paused', async t => {
+  const error = { type: 'illegal_argument_exception', reason: 'only write ops with an op_type of create are allowed' }
+  const { to, made, put } = await fakeElasticsearch(t, () => ({ status: 400, error }))
+  for (let requests = 1; requests < 5; requests++) t.equal(await put(numbered(2)), 'rejected')
+  void put(numbered(2))
+  await until('it is paused', () => made.logs.some(({ error }) => /5 consecutive requests/.test(String(error))))
+  t.ok(to.requests.length >= 5)
+})
