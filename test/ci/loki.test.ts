@@ -1,12 +1,11 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer, request } from 'node:http'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import { HOST, listening } from '../support/address.js'
+import t from 'tap'
 import { command } from '../support/cli.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { type Server, startServer } from '../support/server.js'
+import { keyGate } from '../support/key-gate.js'
+import { startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
 /** `sluice run` with a real Loki, and what it answers. Read back are the lines that its query shows. */
@@ -240,7 +239,7 @@ t.test('a key that is replaced, and an address that is wrong until it is correct
   const folder = testFolder(t)
   const loki = await startServer(t, 'loki', folder, WIDE)
   if (!loki) return
-  const gate = await bearerGate(t, loki, 'first-key')
+  const gate = await keyGate(t, loki.url, 'Bearer', 'first-key')
   const now = Date.now() - 60_000
   writeFileSync(join(folder, 'key'), 'first-key')
   const lines = Array.from({ length: 3000 }, (_, n) => lineOf(n, 'app', now + n))
@@ -296,23 +295,3 @@ t.test('VictoriaLogs takes the same requests', async t => {
   const shownAs = ({ app, n, message }: Record<string, unknown>) => `${app} ${n} ${message}`
   t.same(found.map(shownAs).sort(), lines.map(line => shownAs(JSON.parse(line))).sort())
 })
-
-/** A proxy before Loki that wants this key. */
-async function bearerGate(t: Test, { url }: Server, key: string) {
-  const server = createServer((from, to) => {
-    if (from.headers.authorization !== `Bearer ${gate.key}`) {
-      from.resume()
-      to.writeHead(401).end()
-      return
-    }
-    const forwarded = request(url + from.url, { method: from.method!, headers: from.headers }, answer => {
-      to.writeHead(answer.statusCode!, answer.headers)
-      answer.pipe(to)
-    })
-    forwarded.on('error', () => to.destroy())
-    from.pipe(forwarded)
-  })
-  const port = await listening(t, server)
-  const gate = { key, url: (path: string) => `http://${HOST}:${port}${path}` }
-  return gate
-}

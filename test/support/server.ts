@@ -74,6 +74,27 @@ const KINDS = {
       return [`-config.file=${join(folder, 'loki.yaml')}`]
     },
   },
+  opensearch: {
+    ports: 2,
+    ready: '/_cluster/health?wait_for_status=yellow&timeout=1s',
+    args(folder, [http, transport]) {
+      const config = {
+        'cluster.name': 'test',
+        'discovery.type': 'single-node',
+        'path.home': folder,
+        'network.host': HOST,
+        'http.port': http,
+        'transport.port': transport,
+        'http.type': 'netty4',
+        'transport.type': 'netty4',
+        'cluster.routing.allocation.disk.threshold_enabled': false,
+      }
+      for (const name of ['config', 'modules', 'plugins']) mkdirSync(join(folder, name), { recursive: true })
+      writeFileSync(join(folder, 'config/opensearch.yml'), JSON.stringify(config))
+      writeFileSync(join(folder, 'config/log4j2.properties'), 'rootLogger.level = warn\n')
+      return [folder]
+    },
+  },
   victorialogs: {
     ports: 1,
     ready: '/health',

@@ -137,8 +137,9 @@ function withoutPace(one: Component): Component {
 
 function ours(id: string, one: Component, receiver: string): Component {
   if (one.type === 'file') return { ...one, path: `out/${id}-${basename(String(one.path))}` }
-  // The base does not have it.
-  if (one.type === 'loki') return { type: 'http', inputs: one.inputs!, url: `${receiver}/${id}`, max_in_flight: 1 }
+  // The base does not have them.
+  if (one.type === 'loki' || one.type === 'elasticsearch')
+    return { type: 'http', inputs: one.inputs!, url: `${receiver}/${id}`, max_in_flight: 1 }
   if (one.type !== 'http') return one
   const { tls, proxy, validate, auth, ...rest } = one
   return { ...rest, url: `${receiver}/${id}`, max_in_flight: 1, ...(auth ? { auth: { key: 'key' } } : {}) }
