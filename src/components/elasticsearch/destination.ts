@@ -84,7 +84,6 @@ export const elasticsearch = defineHttpDestination({
     },
   ],
   usesIds: true,
-  copiesLines: () => false,
   usesFields: ({ index, pipeline, timestamp }) => {
     const fieldsOf = (option: string, { parts }: Template) =>
       parts.flatMap(part => (typeof part === 'string' ? [] : [{ option, path: part.path }]))
