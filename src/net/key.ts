@@ -14,10 +14,28 @@ import { shownPath } from '../lib/files/shown-path.js'
 /** The characters that RFC 9110 allows in a header name and in an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** Where the key comes from, and where requests carry it. */
+const KEYS = ['key', 'key_file', 'credential'] as const
+const PASSWORDS = ['password', 'password_file', 'credential'] as const
+const OF_BASIC = ['username', 'password', 'password_file'] as const
+
+/** By type: the word before the key, and where the key comes from. */
+const TYPES = {
+  token: { word: 'Token', places: KEYS },
+  bearer: { word: 'Bearer', places: KEYS },
+  api_key: { word: 'ApiKey', places: KEYS },
+  basic: { word: 'Basic', places: PASSWORDS },
+  none: { word: '', places: [] },
+} as const
+
+/** Where the key or the password comes from, and how requests carry it. */
 export const auth = z
   .strictObject({
-    type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
+    type: z
+      .enum(['token', 'bearer', 'api_key', 'basic', 'none'])
+      .prefault('token')
+      .describe(
+        'token: a key behind the word in `scheme`. bearer: a key behind `Bearer`. api_key: a key behind `ApiKey`, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
+      ),
     key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
     key_file: filePath()
       .optional()
@@ -27,47 +45,85 @@ export const auth = z
       z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
     )
       .optional()
-      .describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
+      .describe('Name of a systemd credential (LoadCredential=) that holds the key or, with `basic`, the password.'),
+    username: reaches('nothing', z.string().regex(/^[^:\p{Cc}]+$/u, { error: 'must be a name without a colon' }))
+      .optional()
+      .describe('With `basic`: the user.'),
+    password: secret()
+      .optional()
+      .describe('With `basic`: the password itself; better from the environment: ${SLUICE_PASSWORD}.'),
+    password_file: filePath()
+      .optional()
+      .describe('With `basic`: file that holds the password, read again when it changes.'),
     scheme: reaches('nothing', z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' }))
-      .prefault('Token')
-      .describe('The word before the key, such as Token or Bearer. Empty: only the key is sent.'),
+      .optional()
+      .describe('With `token`: the word before the key. Empty: only the key is sent. Default: Token.'),
     header: reaches('nothing', z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }))
       .prefault('Authorization')
       .describe('The header that carries the key.'),
   })
   .superRefine((auth, context) => {
-    const given = (['key', 'key_file', 'credential'] as const).filter(name => auth[name] !== undefined)
-    if (auth.type === 'none') {
-      for (const name of given) refuseAt(context, [name], 'has no use with type: none')
-    } else if (given.length !== 1) {
-      refuse(context, `needs exactly one of key, key_file and credential; ${given.join(' and ') || 'none'} given`)
+    const { type, key, password } = auth
+    const places: readonly (typeof KEYS | typeof PASSWORDS)[number][] = TYPES[type].places
+    for (const name of KEYS)
+      if (auth[name] !== undefined && !places.includes(name)) refuseAt(context, [name], `has no use with type: ${type}`)
+    const instead = type === 'none' ? '' : '; write type: basic'
+    for (const name of OF_BASIC)
+      if (auth[name] !== undefined && type !== 'basic')
+        refuseAt(context, [name], `has no use with type: ${type}${instead}`)
+    if (auth.scheme !== undefined && type !== 'token' && type !== 'none')
+      refuseAt(context, ['scheme'], `has no use with type: ${type}`)
+    if (type === 'basic' && auth.username === undefined) refuse(context, 'needs username')
+    const given = places.filter(name => auth[name] !== undefined)
+    if (places.length > 0 && given.length !== 1) {
+      const all = `${places.slice(0, -1).join(', ')} and ${places.at(-1)}`
+      refuse(context, `needs exactly one of ${all}; ${given.join(' and ') || 'none'} given`)
     }
-    const problem = auth.key && keyProblem(trimKey(auth.key.reveal()))
-    if (problem) refuseAt(context, ['key'], problem)
+    for (const [name, secret] of Object.entries({ key, password })) {
+      const problem = secret && keyProblem(trimKey(secret.reveal()), name)
+      if (problem) refuseAt(context, [name], problem)
+    }
   })
 
 export type AuthOptions = z.output<typeof auth>
 
-/** Warnings of `sluice validate`: `key_file`, an option in `path`, does not exist or cannot be read by this user. */
+/** The word before the credentials; empty: there is none. */
+export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYPES[type].word
+
+/** What stands behind that word. */
+export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
+  username === undefined ? key : basicCredentials(username, key)
+
+export function headerValue(auth: AuthOptions, key: string): string {
+  const word = schemeOf(auth)
+  return word ? `${word} ${credentialsOf(auth, key)}` : credentialsOf(auth, key)
+}
+
+export const basicCredentials = (user: string, password: string): string =>
+  Buffer.from(`${user}:${password}`).toString('base64')
+
+/** Warnings of `sluice validate`: a file that an option in `path` names does not exist or cannot be read by this user. */
 export function keyFileWarnings(
-  { key_file: file }: Pick<AuthOptions, 'key_file'>,
+  { key_file, password_file }: Pick<AuthOptions, 'key_file' | 'password_file'>,
   path: readonly string[] = ['auth'],
 ): OptionProblem[] {
-  if (file === undefined) return []
-  const option = [...path, 'key_file']
+  return Object.entries({ key_file, password_file }).flatMap(([option, file]) => {
+    const message = file === undefined ? undefined : fileWarning(file, option === 'key_file' ? 'key' : 'password')
+    return message === undefined ? [] : [{ path: [...path, option], message }]
+  })
+}
+
+function fileWarning(file: string, what: string): string | undefined {
   const shown = shownPath(file)
   try {
-    if (statSync(file).isFile()) accessSync(file, constants.R_OK)
-    else return [{ path: option, message: `${shown} is not a file` }]
-    return []
+    if (!statSync(file).isFile()) return `${shown} is not a file`
+    accessSync(file, constants.R_OK)
+    return undefined
   } catch (error) {
-    const missing = errorCode(error) === 'ENOENT'
-    if (error instanceof SilentFileSystem)
-      return [{ path: option, message: `${shown} cannot be read now: ${error.message}` }]
-    const message = missing
-      ? `${shown} does not exist here; create it where this configuration is used, with the key in it`
+    if (error instanceof SilentFileSystem) return `${shown} cannot be read now: ${error.message}`
+    return errorCode(error) === 'ENOENT'
+      ? `${shown} does not exist here; create it where this configuration is used, with the ${what} in it`
       : `${shown} cannot be read by this user: ${errorText(error)}`
-    return [{ path: option, message }]
   }
 }
 
@@ -78,11 +134,13 @@ export function trimKey(text: string): string {
   return text.slice(0, end)
 }
 
-/** Why a key is unusable, in words that do not reveal it; undefined if it can be sent. */
-export function keyProblem(key: string): string | undefined {
-  if (/^•+$/.test(key)) return 'the key is hidden here: write ${secret:NAME}, and save it as a secret of the account'
-  if (key === '') return 'the key is empty'
-  if (/[\r\n]/.test(key)) return 'the key has more than one line'
+/** Why a key, or a password, is unusable, in words that do not reveal it; undefined if it can be sent. */
+export function keyProblem(key: string, what = 'key'): string | undefined {
+  if (/^•+$/.test(key))
+    return `the ${what} is hidden here: write \${secret:NAME}, and save it as a secret of the account`
+  if (key === '') return `the ${what} is empty`
+  if (/[\r\n]/.test(key)) return `the ${what} has more than one line`
+  if (what === 'password') return /\p{Cc}/u.test(key) ? 'the password has a control character' : undefined
   if (!/^[\x21-\x7e]+$/.test(key))
     return 'the key has a character that cannot be in a header (a space, a control character, or not ASCII)'
   return undefined
@@ -98,25 +156,39 @@ interface Version {
   readonly ctimeMs: number
 }
 
+/** One of the places that a key, or a password, can come from. */
+type KeySource = Pick<AuthOptions, 'key' | 'key_file' | 'credential'>
+
 /**
  * The key that requests carry, from any of its possible places. A file is read again when it changes. While it is
  * unusable, the last key stays in use; without one, delivery pauses. No message or log line contains a key.
  */
 export class AccessKey {
-  readonly #auth: AuthOptions
+  readonly #source: KeySource
   readonly #log: Logger
   readonly #reach: Reach | undefined
+  /** `password`, of a user: it is encoded, so that it may have any character. */
+  readonly #what: 'access key' | 'password'
   #key: string | undefined
   #version: Version | undefined
   #loggedUnusable = false
   #loggedReadable = false
 
   /** `reach`: the limits of the component that the options belong to. */
-  constructor(auth: AuthOptions, log: Logger, reach?: Reach) {
-    this.#auth = auth
+  constructor(source: KeySource, log: Logger, reach?: Reach, what: 'access key' | 'password' = 'access key') {
+    this.#source = source
     this.#log = log
     this.#reach = reach
-    if (auth.key) this.#key = trimKey(auth.key.reveal())
+    this.#what = what
+    if (source.key) this.#key = trimKey(source.key.reveal())
+  }
+
+  /** The key, or the password, of these options; undefined if they have none. */
+  static of(auth: AuthOptions, log: Logger, reach?: Reach): AccessKey | undefined {
+    const { type, key, key_file, credential, password, password_file } = auth
+    if (type === 'none') return undefined
+    if (type !== 'basic') return new AccessKey({ key, key_file, credential }, log, reach)
+    return new AccessKey({ key: password, key_file: password_file, credential }, log, reach, 'password')
   }
 
   /** The key that was last returned, for redacting it from texts. */
@@ -126,7 +198,7 @@ export class AccessKey {
 
   /** Where an operator has to put a new key. */
   get place(): string {
-    const { key_file: file, credential } = this.#auth
+    const { key_file: file, credential } = this.#source
     if (file) return `in ${file}, which is read again by itself`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }
@@ -141,7 +213,7 @@ export class AccessKey {
       this.#loggedUnusable = false
     } catch (error) {
       if (error instanceof OutOfReach) throw denied(error)
-      const text = unusable(path, error)
+      const text = this.#unusable(path, error)
       if (this.#key === undefined) throw held(text, error)
       if (!this.#loggedUnusable)
         this.#log.warn({ error: text }, 'cannot read the access key again; keeping the current one')
@@ -163,7 +235,7 @@ export class AccessKey {
   }
 
   #path(): string | undefined {
-    const { key_file: file, credential } = this.#auth
+    const { key_file: file, credential } = this.#source
     if (credential === undefined) return file
     const folder = process.env.CREDENTIALS_DIRECTORY
     if (folder) return join(folder, credential)
@@ -173,7 +245,13 @@ export class AccessKey {
   }
 
   async #read(path: string): Promise<void> {
-    const { key, version } = await readKey(path, this.#reach)
+    const { bytes, stats: version } = await fileSystems.runInTime(path, () =>
+      readWithin(this.#reach, path, noKeyFile(LONGEST_KEY)),
+    )
+    const isPassword = this.#what === 'password'
+    const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
+    const problem = keyProblem(key, isPassword ? 'password' : 'key')
+    if (problem) throw new Error(problem)
     if (version.mode & 0o004 && !this.#loggedReadable) {
       this.#loggedReadable = true
       this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
@@ -182,14 +260,19 @@ export class AccessKey {
     this.#key = key
     this.#version = version
   }
-}
 
-async function readKey(path: string, reach: Reach | undefined): Promise<{ key: string; version: Stats }> {
-  const { bytes, stats } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_KEY)))
-  const key = trimKey(bytes.toString('latin1'))
-  const problem = keyProblem(key)
-  if (problem) throw new Error(problem)
-  return { key, version: stats }
+  #unusable(path: string, error: unknown): string {
+    const code = errorCode(error)
+    const why =
+      code === 'ENOENT'
+        ? 'the file does not exist'
+        : code === 'EACCES'
+          ? 'this user may not read it'
+          : error instanceof SilentFileSystem
+            ? error.message
+            : (code ?? (error as Error).message)
+    return `no ${this.#what} from ${path}: ${why}; put the ${this.#what.replace('access ', '')} there`
+  }
 }
 
 /** Why a file is not that of a key of at most `longest` bytes. */
@@ -200,19 +283,6 @@ export const noKeyFile = (longest: number) => (stats: Stats) => {
 
 function sameVersion(a: Version | undefined, b: Version): boolean {
   return a?.ino === b.ino && a.size === b.size && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs
-}
-
-function unusable(path: string, error: unknown): string {
-  const code = errorCode(error)
-  const why =
-    code === 'ENOENT'
-      ? 'the file does not exist'
-      : code === 'EACCES'
-        ? 'this user may not read it'
-        : error instanceof SilentFileSystem
-          ? error.message
-          : (code ?? (error as Error).message)
-  return `no access key from ${path}: ${why}; put the key there`
 }
 
 function held(message: string, cause?: unknown): DeliveryError {

@@ -5,7 +5,7 @@ import { DeliveryError } from '../core/errors.js'
 import { once, refuse, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { AddressList, isAddressOrRange } from '../lib/network/address-list.js'
-import { AccessKey } from './key.js'
+import { AccessKey, basicCredentials } from './key.js'
 import { placeOf } from './urls.js'
 
 /** An http or https URL without possible secrets in it. */
@@ -101,8 +101,7 @@ export class ProxySettings {
     if (options === 'environment' || !options.auth) return
     const { password, password_file, credential } = options.auth
     const source = { key: password, key_file: password_file, credential }
-    const auth = { type: 'token', scheme: '', header: 'proxy-authorization', ...source } as const
-    this.#password = new AccessKey(auth, log.child({ option: 'proxy.auth' }), reach)
+    this.#password = new AccessKey(source, log.child({ option: 'proxy.auth' }), reach)
   }
 
   /** Texts that must not be shown. */
@@ -123,7 +122,7 @@ export class ProxySettings {
     const user = this.#options === 'environment' ? decoded(url.username) : this.#options.auth?.user
     if (!user) return { url, authorization: undefined }
     const password = this.#password ? await this.#current() : decoded(url.password)
-    const encoded = Buffer.from(`${user}:${password}`).toString('base64')
+    const encoded = basicCredentials(user, password)
     this.#secrets = password === '' ? [encoded] : [encoded, password]
     return { url, authorization: `Basic ${encoded}` }
   }

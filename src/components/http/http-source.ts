@@ -51,7 +51,7 @@ export class HttpSource implements Source {
     this.#quota = new Quota(most, options.max_unsettled_bytes, perAddress(most, own))
     this.#isShared = addressTest(shared)
     this.#logLimit = new LogLimit(context.clock)
-    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
+    this.#key = AccessKey.of(options.auth, context.log, context.reach)
     const { metrics, log } = context
     this.#pieces = metrics.counter(...PIECES)
     const help = 'Memory held by unanswered requests, in bytes.'

@@ -55,7 +55,7 @@ export type HttpSourceOptions = z.output<typeof options>
 export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] {
   if (isLocal(listen)) return []
   const path = ['listen']
-  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
+  if (auth.type !== 'none') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
   if (tls?.client_ca_file) return []
   return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
 }

@@ -96,7 +96,7 @@ export const loki = defineHttpDestination({
     },
     {
       title: 'A tenant for each team, with the trace beside the line',
-      yaml: 'url: https://loki.example.com\nauth: { scheme: Bearer, key_file: /etc/sluice/loki-token }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
+      yaml: 'url: https://loki.example.com\nauth: { type: basic, username: shop, password_file: /etc/sluice/loki-password }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
     },
   ],
   usesIds: true,

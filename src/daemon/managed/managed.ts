@@ -19,7 +19,7 @@ import { systemRandom } from '../../lib/backoff.js'
 import { makeFolderSync } from '../../lib/files/make-folder.js'
 import { sleep, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
-import { AccessKey, auth } from '../../net/key.js'
+import { AccessKey } from '../../net/key.js'
 import { TlsFiles } from '../../net/tls.js'
 import { fetchTrusting } from '../../service/client/fetch-trusting.js'
 import { ManagedPipeline } from '../../service/fleet/managed-pipeline.js'
@@ -73,7 +73,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const lock = await lockDataDir(dataDir)
   try {
     warnIfExposed(log, dataDir)
-    const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
+    const key = new AccessKey({ key_file: keyFile }, log)
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout }
     const managed = new ManagedPipeline(local, {
       name: `pipeline ${where.id}`,

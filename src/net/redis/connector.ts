@@ -42,7 +42,7 @@ export class RedisConnector {
     if (password === undefined && password_file === undefined && credential === undefined) return
     const key = { key: password, key_file: password_file, credential }
     const log = context.log.child({ option: 'redis' })
-    this.#password = new AccessKey({ type: 'token', scheme: '', header: 'redis', ...key }, log, context.reach)
+    this.#password = new AccessKey(key, log, context.reach)
   }
 
   /** The password that was last used, for hiding it from texts. */

@@ -66,6 +66,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   headers: 'header request.headers',
   compression: 'compress gzip',
   key: 'token api_key bearer_token',
+  username: 'user',
   auth: 'token api_key bearer_token authorization username password',
   'auth.key_file': 'token_file',
   validate: 'healthcheck',

@@ -3,7 +3,7 @@ import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
 import { packageVersion } from '../../../lib/version.js'
-import { AccessKey } from '../../key.js'
+import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
 import { Answers, text } from './answers/answers.js'
 import { drain } from './answers/read-answer.js'
@@ -36,7 +36,7 @@ export class HttpDestination implements Destination {
     this.#options = options
     this.#format = format
     this.#context = context
-    if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
+    this.#key = AccessKey.of(auth, log, reach)
     this.#heads = new RequestHeads(format, options.headers, context.field)
     if (this.#heads.partitionOf) this.partitionOf = this.#heads.partitionOf
     this.mostPartitions = format.mostPartitions
@@ -135,7 +135,7 @@ export class HttpDestination implements Destination {
       ...headers,
       ...ownHeaders,
     }
-    if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
+    if (key !== undefined) all[auth.header.toLowerCase()] = headerValue(auth, key)
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
 

@@ -81,13 +81,13 @@ export function checkHeaders(
   context: z.RefinementCtx,
   others: Readonly<Record<string, string | undefined>> = {},
 ): void {
-  if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))
+  if (auth.type !== 'none' && OWN_HEADERS.has(auth.header.toLowerCase()))
     refuseAt(context, ['auth', 'header'], 'is set by sluice itself')
   for (const name of Object.keys(headers)) {
     const lower = name.toLowerCase()
     const other =
       (OWN_HEADERS.has(lower) && 'is set by sluice itself') ||
-      (auth.type === 'token' && lower === auth.header.toLowerCase() && 'is set by auth') ||
+      (auth.type !== 'none' && lower === auth.header.toLowerCase() && 'is set by auth') ||
       (lower === 'proxy-authorization' && 'is set by proxy.auth') ||
       (others[lower] !== undefined && `is set by ${others[lower]}`)
     if (other) refuseAt(context, ['headers', name], other)

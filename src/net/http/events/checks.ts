@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Codec } from '../../../core/codec.js'
 import { errorText } from '../../../core/errors.js'
-import type { AccessKey, AuthOptions } from '../../key.js'
+import { type AccessKey, type AuthOptions, credentialsOf, schemeOf } from '../../key.js'
 import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** The format of a body: JSON lines, JSON, or lines of text. */
@@ -78,10 +78,10 @@ export async function checkAccess(
     throw new Refusal(503, 'no_key', errorText(error), { 'retry-after': '30' })
   })
   const given = headers[auth.header.toLowerCase()]
-  if (typeof given === 'string' && isSame(withoutScheme(given, auth.scheme), wanted)) return
-  const scheme = auth.scheme || 'Token'
-  throw new Refusal(401, 'unauthorized', `send the access key as "${auth.header}: ${auth.scheme} ..."`, {
-    'www-authenticate': scheme,
+  const scheme = schemeOf(auth)
+  if (typeof given === 'string' && isSame(withoutScheme(given, scheme), credentialsOf(auth, wanted))) return
+  throw new Refusal(401, 'unauthorized', `send the access key as "${auth.header}: ${scheme} ..."`, {
+    'www-authenticate': scheme || 'Token',
   })
 }
 

@@ -192,6 +192,44 @@ conforms('a retry sends the same, and one refusal costs no other event', async (
   t.same(arrived(), [...numbers(0, 20), ...numbers(30, 40)])
 })
 
+/** What a receiver expects in `Authorization`. */
+const CARRIED: Record<string, (key: string) => string> = {
+  token: key => `Token ${key}`,
+  bearer: key => `Bearer ${key}`,
+  api_key: key => `ApiKey ${key}`,
+  basic: key => `Basic ${Buffer.from(`sluice:${key}`).toString('base64')}`,
+}
+
+for (const definition of destinations.filter(({ options }) => 'auth' in options.shape))
+  t.test(`${definition.type}: a key that is replaced while it runs costs no event`, async t => {
+    for (const [type, carried] of Object.entries(CARRIED))
+      await t.test(type, async t => {
+        const at = await place(t)
+        const file = join(at.folder, 'key')
+        const auth = type === 'basic' ? { type, username: 'sluice', password_file: file } : { type, key_file: file }
+        const made = await make({ ...local(definition, definition.examples[0].yaml, at), auth }, definition)
+        const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch: { max_wait: '5ms' } })
+        t.teardown(() => delivery.stop(AbortSignal.abort()))
+        const settled: AckStatus[] = []
+        const put = (number: number) =>
+          delivery.write(batchOf([line(number)], { wanted: json.wanted, onSettled: status => settled.push(status) }))
+        at.to.authorization = carried('a-key')
+        await delivery.start()
+        put(0)
+        await until(() => settled.length === 1)
+        at.to.authorization = carried('other-f7c31')
+        put(1)
+        await until(() => delivery.state === 'holding')
+        put(2)
+        writeFileSync(file, 'other-f7c31\n')
+        await until(() => settled.length === 3)
+        t.same(await end(), { events: 0, bytes: 0 })
+        t.same(settled, ['delivered', 'delivered', 'delivered'])
+        t.same(at.arrived(), [0, 1, 2])
+        t.notMatch(JSON.stringify(made.logs), /f7c31|c2x1aWNlO/)
+      })
+  })
+
 conforms('its memory stays flat', async (t, definition, yaml) => {
   const { delivery, put, end, to, settled } = await delivering(t, definition, yaml)
   await delivery.start()

@@ -405,13 +405,53 @@ t.test('the key and where it comes from', async t => {
   t.equal(used(), 'Token third-key')
 })
 
+t.test('a user and a password', async t => {
+  const to = await receiver(t)
+  const path = join(testFolder(t), 'password')
+  const header = 'X-Authorization'
+  const made = await make({ url: to.url(), auth: { type: 'basic', username: 'Jürgen', password_file: path, header } })
+  const { destination } = made
+  t.teardown(() => destination.stop!(never))
+  const unusable: [string | undefined, RegExp][] = [
+    [undefined, /^no password from .*password: the file does not exist; put the password there$/],
+    ['\n', /the password is empty/],
+    ['a\nb', /the password has more than one line/],
+    ['a\tb', /the password has a control character/],
+  ]
+  for (const [content, text] of unusable) {
+    if (content !== undefined) writeFileSync(path, content)
+    t.match(await failure(destination.start!(never)), { failure: 'hold', reason: 'no_key', message: text })
+  }
+  writeFileSync(path, 'à: b\n', { mode: 0o600 })
+  await destination.start!(never)
+  await destination.write(events(1), never)
+  const [, encoded] = /^Basic (\S+)$/.exec(String(to.requests[0]!.headers['x-authorization']))!
+  t.equal(Buffer.from(encoded!, 'base64').toString(), 'Jürgen:à: b')
+  for (const [status, text] of [
+    [401, /the user or the password was refused: put another in .*password, which is read again by itself/],
+    [403, /the user lacks a permission/],
+  ] as const) {
+    to.script.push(status)
+    t.match(await failure(destination.write(events(1), never)), { failure: 'hold', message: text })
+  }
+})
+
 t.test('no key in any text', async t => {
   const to = await receiver(t)
   to.otherwise = ({ headers }) => ({ status: 400, body: `you sent ${JSON.stringify(headers)}` })
   const path = join(testFolder(t, { key: KEY }), 'key')
   const texts: string[] = []
   const others = { headers: { 'x-other-secret': 'hunter2hunter2' } }
-  for (const auth of [{ key: KEY }, { key_file: path }]) {
+  const basic = { type: 'basic', username: 'hunter2hunter2' }
+  const ways = [
+    { key: KEY },
+    { key_file: path },
+    { type: 'bearer', key: KEY },
+    { ...basic, password: KEY },
+    { ...basic, password_file: path },
+  ]
+  const encoded = Buffer.from(`hunter2hunter2:${KEY}`).toString('base64')
+  for (const auth of ways) {
     const url = `${to.url()}?token=hunter2%2Bhunter2`
     const made = await started(t, { url, validate: undefined, auth, ...others })
     for (const status of [400, 401, 403, 500, 302]) {
@@ -426,6 +466,7 @@ t.test('no key in any text', async t => {
     await delivery.delivery.start()
     delivery.put(1, 0)
     await delivery.end()
+    t.notMatch([...texts, JSON.stringify(made.logs)].join(), encoded)
     texts.push(
       JSON.stringify(made.logs),
       readFileSync(delivery.letters.path, 'utf8'),
@@ -696,6 +737,15 @@ t.test('wrong options are told', async t => {
     [{ url, auth: {} }, 'auth', /exactly one of key, key_file and credential; none given/],
     [{ url, auth: { key: 'a', key_file: 'b' } }, 'auth', /key and key_file given/],
     [{ url, auth: { type: 'none', key: 'a' } }, 'auth.key', /no use with type: none/],
+    [{ url, auth: { type: 'none', password: 'a' } }, 'auth.password', /no use with type: none$/],
+    [{ url, auth: { key: 'a', username: 'b' } }, 'auth.username', /no use with type: token; write type: basic$/],
+    [{ url, auth: { type: 'bearer', key: 'a', scheme: 'b' } }, 'auth.scheme', /no use with type: bearer/],
+    [{ url, auth: { type: 'api_key', key_file: 'a', credential: 'b' } }, 'auth', /key_file and credential given/],
+    [{ url, auth: { type: 'basic', username: 'a', key: 'b', password: 'c' } }, 'auth.key', /no use with type: basic/],
+    [{ url, auth: { type: 'basic', password: 'a' } }, 'auth', /needs username/],
+    [{ url, auth: { type: 'basic', username: 'a' } }, 'auth', /exactly one of password, password_file and credential/],
+    [{ url, auth: { type: 'basic', username: 'a:b', password: 'c' } }, 'auth.username', /without a colon/],
+    [{ url, auth: { type: 'basic', username: 'a', password: 'b\tc' } }, 'auth.password', /control character/],
     [{ url, auth: { key: 'a b' } }, 'auth.key', /cannot be in a header/],
     [{ url, auth: { key: 'a', scheme: 'a b' } }, 'auth.scheme', /one word/],
     [{ url, auth: { key: 'a', header: 'a:' } }, 'auth.header', /name of a header/],

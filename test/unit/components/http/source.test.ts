@@ -369,6 +369,18 @@ t.test('the key can be in a file, which is read again, in another header, withou
   })
 })
 
+t.test('senders with a user and a password, or another scheme', async t => {
+  const basic = await start(t, { auth: { type: 'basic', username: 'shop', password: 'p: w' } })
+  const bearer = await start(t, { auth: { type: 'bearer', key: 'right' } })
+  const status = async (port: number, authorization: string) =>
+    (await ask(port, { headers: { authorization }, body: '{}' })).status
+  const encoded = (text: string) => `Basic ${Buffer.from(text).toString('base64')}`
+  t.equal(await status(basic.port, encoded('shop:p: w')), 202)
+  for (const wrong of [encoded('shop:p'), encoded('shop2:p: w'), 'Basic p: w', 'Token p: w'])
+    t.equal(await status(basic.port, wrong), 401, wrong)
+  t.same([await status(bearer.port, 'bearer right'), await status(bearer.port, 'Token right')], [202, 401])
+})
+
 t.test('what waits for its answer is bounded, and the rest is told to come again', async t => {
   const out = new Taker()
   const { port, count } = await start(t, { max_unsettled_bytes: '64KiB', max_body_bytes: '64KiB' }, out)

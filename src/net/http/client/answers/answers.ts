@@ -3,7 +3,7 @@ import type { EventBatch } from '../../../../core/event/batch.js'
 import { hideSecrets } from '../../../../lib/formats/escapes.js'
 import type { Clock } from '../../../../lib/time.js'
 import { proxyWords } from '../../../explain.js'
-import type { AccessKey } from '../../../key.js'
+import { type AccessKey, credentialsOf } from '../../../key.js'
 import { decoded, parametersOf, withoutQuery } from '../../../urls.js'
 import type { Answer } from '../http-client.js'
 import type { ClientOptions } from '../options.js'
@@ -125,7 +125,11 @@ export class Answers {
 
   #advice(status: number, headers: Answer['headers']): string {
     if (status === 401 || status === 403) {
-      const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
+      const isBasic = this.#of.options.auth.type === 'basic'
+      const what =
+        status === 401
+          ? `the ${isBasic ? 'user or the password' : 'access key'} was refused`
+          : `the ${isBasic ? 'user' : 'access key'} lacks a permission`
       return this.#of.key ? `; ${what}: put another ${this.#of.key.place}` : '; it wants an access key: set "auth"'
     }
     if (status >= 300 && status < 400) {
@@ -169,7 +173,8 @@ export class Answers {
     })
     const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
     const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
-    if (this.#of.key?.last) secrets.push(this.#of.key.last)
+    const key = this.#of.key?.last
+    if (key) secrets.push(key, credentialsOf(options.auth, key))
     secrets.push(...this.#of.transport.secrets)
     return hideSecrets(text, secrets)
   }
