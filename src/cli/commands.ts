@@ -10,17 +10,25 @@ export const commands: readonly Command[] = [
   run,
   command({
     name: 'validate',
-    summary: 'Checks configurations offline, and reports every error with its place.',
+    summary: 'Checks configurations, and reports every error with its place.',
     text: [
       'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 if there are errors.',
       'The files of certificates and private keys that a configuration names are checked as well. A missing file is only a warning, since it may exist where the configuration is used.',
     ],
-    options: { config: CONFIG },
+    options: {
+      config: CONFIG,
+      online: {
+        text: 'Also connect to what destinations, `redis` sources and cluster limits connect to, and check certificates, keys and rights. No event is sent. Exit code 1 if one of them fails.',
+      },
+    },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
-    examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
-    async run({ options, operands }, io) {
+    examples: [
+      { title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' },
+      { title: 'whether every receiver accepts the key', line: 'sluice validate --online /etc/sluice/sluice.yaml' },
+    ],
+    async run({ options: { config, online }, operands }, io) {
       const { validate } = await import('./check/validate.js')
-      return validate([options.config, ...operands], io.env, io)
+      return validate([config, ...operands], io.env, io, undefined, online)
     },
   }),
   ...inspectCommands,

@@ -413,6 +413,12 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 
+  /**
+   * For `sluice validate --online`: connects as it would run, and checks keys and rights as far as that needs no event.
+   * Resolves with what was checked; undefined: there is nothing to check. Throws what is wrong.
+   */
+  check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
+
   // For the reference.
   /** More than the summary. Describes rules across options, which the schema checks but cannot express. */
   readonly notes?: string

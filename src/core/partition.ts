@@ -40,8 +40,22 @@ export class RequestTexts {
 
   /** The name of the partition of an event. Throws a DeliveryError if a value is empty or too long. */
   partitionOf(batch: EventBatch, i: number): string {
-    const texts = this.#texts.map(({ text, parts }) => this.#textOf(text, parts, batch, i))
-    return texts.length === 1 ? texts[0]! : JSON.stringify(texts)
+    return nameOf(this.#texts.map(({ text, parts }) => this.#textOf(text, parts, batch, i)))
+  }
+
+  /** The name of the partition of an event without fields. Throws a DeliveryError if one has no default. */
+  partitionOfDefaults(): string {
+    return nameOf(
+      this.#texts.map(({ text: { template, encode = (value: string) => value } }) =>
+        template.parts
+          .map(part => {
+            if (typeof part === 'string') return part
+            if (part.fallback === '') throw refusal(`${part.path.text} has no default`)
+            return encode(part.fallback)
+          })
+          .join(''),
+      ),
+    )
   }
 
   /** The texts in the order given to the constructor; `name`: that of a partition, undefined if they are constant. */
@@ -75,6 +89,8 @@ export class RequestTexts {
     return text
   }
 }
+
+const nameOf = (texts: readonly string[]): string => (texts.length === 1 ? texts[0]! : JSON.stringify(texts))
 
 function refusal(message: string): DeliveryError {
   return new DeliveryError(message, { failure: 'reject', reason: 'partition' })

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { DestinationContext } from '../core/component.js'
+import type { ComponentContext } from '../core/component.js'
 import { DeliveryError, errorText } from '../core/errors.js'
 import { every } from '../lib/time.js'
 import { Connector, connectProxy, openTunnel } from './dial.js'
@@ -17,7 +17,7 @@ const IDLE_POLL_MS = 60_000
 /** How a destination reaches its receiver: with certificates that are renewed, through a proxy, within its limits. */
 export class Dialer {
   readonly #options: DialOptions
-  readonly #context: DestinationContext
+  readonly #context: ComponentContext
   readonly #tls: TlsFiles
   readonly #hasTlsFiles: boolean
   readonly #connecting = new Set<Socket>()
@@ -28,7 +28,7 @@ export class Dialer {
   /** Called with the certificates to use, at the start and when they were replaced. */
   #renewed: (content: TlsContent) => void = () => {}
 
-  constructor(options: DialOptions, context: DestinationContext) {
+  constructor(options: DialOptions, context: ComponentContext) {
     const { log, clock, metrics, reach } = context
     const { ca_file, cert_file, key_file } = options.tls
     this.#options = options

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
-import type { DestinationContext } from '../core/component.js'
+import type { ComponentContext } from '../core/component.js'
 import { DeliveryError } from '../core/errors.js'
 import { once, refuse, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
@@ -88,7 +88,7 @@ export class ProxySettings {
   readonly #password: AccessKey | undefined
   #secrets: readonly string[] = []
 
-  constructor(options: ProxyOptions, { log, reach }: DestinationContext, env: Environment = process.env) {
+  constructor(options: ProxyOptions, { log, reach }: ComponentContext, env: Environment = process.env) {
     // The proxy of the operator could open connections that this pipeline must not open.
     if (options === 'environment' && reach)
       throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {

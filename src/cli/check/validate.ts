@@ -22,20 +22,24 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 import { completed } from '../screen/local-part.js'
+import { checkOnline } from './online.js'
 
 /**
  * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
  * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and data_dir is
  * searched for data that would belong to no component. Every error and warning is a line on stderr, every valid
  * configuration a line on stdout. The last line has the numbers of errors and warnings.
+ * With `online`, it also connects to what the components of valid configurations connect to.
  */
 export async function validate(
   paths: readonly string[],
   env: NodeJS.ProcessEnv,
   out: Pick<Io, 'stdout' | 'stderr'>,
   known: readonly AnyDefinition[] = components,
+  online = false,
 ): Promise<number> {
   let errors = 0
+  let failures = 0
   let warnings = 0
   const warn = (line: string) => {
     out.stderr.write(`${printableText(line)}\n`)
@@ -71,6 +75,12 @@ export async function validate(
       if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
         await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
+      if (!online) continue
+      for (const { isProblem, line } of await checkOnline(path, config)) {
+        if (isProblem) failures++
+        const to = isProblem ? out.stderr : out.stdout
+        to.write(`${printableText(line)}\n`)
+      }
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
       out.stderr.write(`${printableText(error.message)}\n`)
@@ -78,8 +88,9 @@ export async function validate(
       warnOf(error.warnings)
     }
   }
-  out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
-  return errors > 0 ? EXIT.config : EXIT.done
+  out.stdout.write(`${plural(errors + failures, 'error')}, ${plural(warnings, 'warning')}\n`)
+  if (errors > 0) return EXIT.config
+  return failures > 0 ? EXIT.failed : EXIT.done
 }
 
 /** The configuration, or what is wrong with it. */

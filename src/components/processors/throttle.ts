@@ -94,6 +94,16 @@ export const throttle = defineProcessor({
     const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
     return new ThrottleProcessor(options, context, { share, file })
   },
+  check: async (options, context) => {
+    if (options.scope === 'local') return undefined
+    const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
+    const throttle = new ClusterThrottle(options, deciderOptions(options, context), context, undefined)
+    await throttle.start()
+    const reason = throttle.outage?.reason
+    await throttle.stop()
+    if (reason !== undefined) throw new Error(`redis: ${reason}`)
+    return 'the server of the cluster limit replies'
+  },
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')
     const { limits_file: path } = options

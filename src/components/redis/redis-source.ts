@@ -1,4 +1,6 @@
-import type { Output, Source, SourceContext } from '../../core/component.js'
+import type { Socket } from 'node:net'
+import type { ComponentContext, Output, Source, SourceContext } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { namedPlaces } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
@@ -44,11 +46,10 @@ export class RedisSource implements Source {
   #lag = 0
 
   constructor(options: RedisSourceOptions, context: SourceContext) {
-    const { log, clock, reach, metrics, id } = context
+    const { metrics, id } = context
     this.#options = options
     this.#context = context
-    const bound = (socket: Parameters<typeof boundReplies>[0]) => boundReplies(socket, MOST_REPLY_BYTES, MIB)
-    this.#connector = new RedisConnector(options, { log, clock, reach, bound })
+    this.#connector = connectorTo(options, context)
     this.#origin = context.origin(options.decode)
     this.#stream = Buffer.from(options.stream)
     this.#consumer = options.consumer ?? `${this.#origin.host}-${id}`
@@ -94,7 +95,7 @@ export class RedisSource implements Source {
         await this.#send(entries, out)
       }
     } catch (error) {
-      if (!signal.aborted) throw new Error(this.#textOf(failure ?? error))
+      if (!signal.aborted) throw new Error(textOf(failure ?? error, this.#options, this.#connector))
     } finally {
       signal.removeEventListener('abort', abort)
       for (const cancel of timers) cancel()
@@ -115,11 +116,6 @@ export class RedisSource implements Source {
   #ask(args: readonly string[]): Promise<unknown> {
     if (!this.#asking) return Promise.reject(new Error('not connected'))
     return inTime(this.#asking.command(this.#stream, args), this.#options.timeout, this.#context.clock)
-  }
-
-  #textOf(error: unknown): string {
-    const permissions = `~${this.#options.stream} +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`
-    return redisProblem(error, this.#connector.password, permissions).text
   }
 
   async #createGroup(): Promise<void> {
@@ -194,6 +190,44 @@ export class RedisSource implements Source {
     const own = groups.find(one => valueIn(one, 'name') === group)
     // Before Redis 7, and after entries were deleted, it is unknown.
     if (own?.includes('lag')) this.#lag = Number(valueIn(own, 'lag'))
+  }
+}
+
+function connectorTo(options: RedisSourceOptions, { log, clock, reach }: ComponentContext): RedisConnector {
+  const bound = (socket: Socket) => boundReplies(socket, MOST_REPLY_BYTES, MIB)
+  return new RedisConnector(options, { log, clock, reach, bound })
+}
+
+function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: RedisConnector): string {
+  const permissions = `~${stream} +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`
+  return redisProblem(error, password, permissions).text
+}
+
+/** As `check` of a definition: asks for the groups of the stream, which may not exist yet. */
+export async function checkStream(
+  options: RedisSourceOptions,
+  context: ComponentContext,
+  signal: AbortSignal,
+): Promise<string> {
+  const { stream, timeout } = options
+  const { clock } = context
+  const connector = connectorTo(options, context)
+  let connection: RedisConnection | undefined
+  try {
+    connection = await connectInTime(
+      (...args) => connector.connect(...args),
+      () => {},
+      clock,
+      signal,
+    )
+    const args = ['XINFO', 'GROUPS', stream]
+    await inTime(connection.command(Buffer.from(stream), args), timeout, clock)
+    return 'the stream can be read'
+  } catch (error) {
+    if (/^ERR no such key/.test(errorText(error))) return 'the stream does not exist yet'
+    throw new Error(textOf(error, options, connector))
+  } finally {
+    connection?.destroy()
   }
 }
 

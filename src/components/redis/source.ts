@@ -18,5 +18,6 @@ export const redis = defineSource({
   ],
   warnings: dividedWarnings,
   fields: ({ decode }) => fieldsOfLines(decode),
+  check: async (options, context, signal) => (await import('./redis-source.js')).checkStream(options, context, signal),
   create: async (options, context) => new (await import('./redis-source.js')).RedisSource(options, context),
 })

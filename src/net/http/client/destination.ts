@@ -29,6 +29,10 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
 }: HttpDefinition<S>) {
   // The compiler cannot infer this for a generic type.
   const clientOptionsOf = (options: z.output<S>) => options as unknown as ClientOptions
+  const create = async (options: z.output<S>, context: ComponentContext) => {
+    const { HttpDestination } = await import('./http-destination.js')
+    return new HttpDestination(clientOptionsOf(options), format(options, context), context)
+  }
   return defineDestination<S>({
     warnings: options => warningsOf(clientOptionsOf(options)),
     explain: (options, context) => {
@@ -47,12 +51,18 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
         }
       }
     },
+    check: async (options, context, signal) => {
+      const destination = await create(options, context)
+      try {
+        await destination.start(signal)
+        return await destination.check(signal)
+      } finally {
+        await destination.stop()
+      }
+    },
     ...definition,
     usesFields: options => [...fieldsOf(clientOptionsOf(options)), ...(definition.usesFields?.(options) ?? [])],
-    create: async (options, context) => {
-      const { HttpDestination } = await import('./http-destination.js')
-      return new HttpDestination(clientOptionsOf(options), format(options, context), context)
-    },
+    create,
   })
 }
 

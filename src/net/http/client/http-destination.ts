@@ -1,4 +1,4 @@
-import type { Destination, DestinationContext, HandoverState, Receipt } from '../../../core/component.js'
+import type { ComponentContext, Destination, HandoverState, Receipt } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
@@ -21,7 +21,7 @@ const USER_AGENT = `sluice/${packageVersion()}`
 export class HttpDestination implements Destination {
   readonly #options: ClientOptions
   readonly #format: RequestFormat
-  readonly #context: DestinationContext
+  readonly #context: ComponentContext
   readonly #key: AccessKey | undefined
   readonly #heads: RequestHeads
   readonly partitionOf?: NonNullable<Destination['partitionOf']>
@@ -30,7 +30,7 @@ export class HttpDestination implements Destination {
   readonly #bodies: RequestBodies
   readonly #answers: Answers
 
-  constructor(options: ClientOptions, format: RequestFormat, context: DestinationContext) {
+  constructor(options: ClientOptions, format: RequestFormat, context: ComponentContext) {
     const { auth, compression } = options
     const { clock, log, reach } = context
     this.#options = options
@@ -52,6 +52,39 @@ export class HttpDestination implements Destination {
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()
     else await this.#validate(validate, signal)
+  }
+
+  /** As `check` of a definition, after the start. */
+  async check(signal: AbortSignal): Promise<string> {
+    const { validate, auth } = this.#options
+    const { url, contentType, emptyRequest } = this.#format
+    const head = emptyRequest && this.#defaultHead()
+    if (!head || head instanceof DeliveryError) {
+      await this.#transport.connect(url)
+      if (validate !== undefined) return auth.type === 'none' ? 'answers' : 'accepts the key'
+      const instead = head
+        ? `${head.message}, and only a request with its value would show that`
+        : 'set "validate" to a URL that answers HEAD with 200'
+      return `connects; whether it accepts requests is not checked: ${instead}`
+    }
+    const { body, status } = emptyRequest!
+    const parts = [Buffer.from(body)]
+    const headers = { 'content-type': contentType }
+    const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
+    if (!isSuccess(answer.statusCode) && answer.statusCode !== status)
+      throw await this.#answers.refusal(answer, { place: head.place, request: [] })
+    await drain(answer.body)
+    return 'accepts requests'
+  }
+
+  /** The head of a request without events; the error if none can be made. */
+  #defaultHead(): Head | DeliveryError {
+    try {
+      return this.#heads.ofDefaults()
+    } catch (error) {
+      if (error instanceof DeliveryError) return error
+      throw error
+    }
   }
 
   sizeOf(request: readonly EventBatch[], maxBytes: number): number {

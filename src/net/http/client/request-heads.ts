@@ -94,6 +94,11 @@ export class RequestHeads {
     return head
   }
 
+  /** For events without fields. Throws a DeliveryError if a field has no default. */
+  ofDefaults(): Head {
+    return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
+  }
+
   /** The body of a request, with the texts of its first event, which all of them share. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)

@@ -1,4 +1,4 @@
-import type { DestinationContext, HandoverState } from '../../../core/component.js'
+import type { ComponentContext, HandoverState } from '../../../core/component.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import { Dialer } from '../../dialer.js'
 import type { Via } from '../../proxy.js'
@@ -14,7 +14,7 @@ export class Transport {
   /** The connections of the predecessor with the same options. */
   #inherited: HttpClient | undefined
 
-  constructor(options: ClientOptions, context: DestinationContext) {
+  constructor(options: ClientOptions, context: ComponentContext) {
     this.#options = options
     this.#inherited = context.inherited as HttpClient | undefined
     this.#dialer = new Dialer(options, context)
@@ -46,6 +46,18 @@ export class Transport {
     } catch (error) {
       if (signal.aborted) throw error
       throw this.broken(error, `${request.method} ${withoutQuery(url)}`, url)
+    }
+  }
+
+  /** Connects to where requests for `url` go, and sends nothing. Throws a DeliveryError. */
+  async connect(url: string): Promise<void> {
+    const target = new URL(new URL(url).origin)
+    try {
+      const via = await this.#dialer.viaFor(target)
+      const socket = await this.#dialer.dial(via ? new URL(via.url.origin) : target)
+      socket.destroy()
+    } catch (error) {
+      throw this.broken(error, withoutQuery(url), url)
     }
   }
 

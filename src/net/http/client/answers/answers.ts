@@ -82,8 +82,8 @@ export class Answers {
     if (found) return this.#divided(answer, asked, found, said)
     const own = request && this.#of.format.refusal?.(status, said, request)
     if (own) {
-      const shown = this.#shown(answer, asked, said)
-      return this.#error(own.advice ? `${shown}; ${own.advice}` : shown, own.failure ?? failure, answer, own)
+      const shown = this.#shown(answer, asked, said, own.advice && `; ${own.advice}`)
+      return this.#error(shown, own.failure ?? failure, answer, own)
     }
     return this.#error(this.#shown(answer, asked, said), failure, answer)
   }
@@ -116,11 +116,16 @@ export class Answers {
     return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
   }
 
-  #shown({ statusCode: status, headers }: Answer, { place }: Asked, text: string): string {
+  #shown(
+    { statusCode: status, headers }: Answer,
+    { place }: Asked,
+    text: string,
+    advice = this.#advice(status, headers),
+  ): string {
     const said = cutText(this.#withoutSecrets(text))
     const proxy = this.#of.transport.answeringProxy(this.#of.format.url)
     const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
-    return `${status} from ${place}${through}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+    return `${status} from ${place}${through}${said ? `: ${said}` : ''}${advice}`
   }
 
   #advice(status: number, headers: Answer['headers']): string {

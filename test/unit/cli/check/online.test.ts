@@ -1,0 +1,155 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { checkOnline } from '../../../../src/cli/check/online.js'
+import { components } from '../../../../src/components/list.js'
+import { loadConfig } from '../../../../src/engine/config/load.js'
+import { makeCertificates } from '../../../support/certificates.js'
+import { command } from '../../../support/cli.js'
+import { KEY, receiver } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import { needs } from '../../../support/needs.js'
+import { startRedis } from '../../../support/redis-server.js'
+
+const BASE = `data_dir: ./data
+sources: { app: { type: file, include: [./app.log], decode: json } }
+`
+
+/** Runs `sluice validate --online` with these destinations; `parts`: further sections. */
+async function online(folder: string, destinations: Record<string, object>, env = {}, parts = BASE) {
+  const lines = Object.entries(destinations).map(
+    ([id, options]) => `  ${id}: ${JSON.stringify({ inputs: ['app'], ...options })}\n`,
+  )
+  writeFileSync(join(folder, 'app.log'), '')
+  writeFileSync(join(folder, 'sluice.yaml'), `${parts}destinations:\n${lines.join('')}`)
+  return await command(['validate', '--online', 'sluice.yaml'], { cwd: folder, env })
+}
+
+t.test('each destination has its line, and exit code 1 says that one fails', async t => {
+  const [to, secured] = [await receiver(t), await receiver(t, { authorization: `Bearer ${KEY}` })]
+  const gone = await receiver(t)
+  const away = gone.url()
+  await gone.close()
+  const folder = testFolder(t, { key: KEY, wrong: 'wrong-key-9876', password: 'wrong-key-9876' })
+  const loki = (options: object) => ({ type: 'loki', url: secured.url(''), labels: { job: 'a' }, ...options })
+  const http = (options: object) => ({ type: 'http', url: secured.url(), ...options })
+  const keyed = (key_file: string) => ({ auth: { type: 'bearer', key_file } })
+  const validate = secured.url('/v3/pipeline')
+  const { code, stdout, stderr } = await online(
+    folder,
+    {
+      open: http({ url: to.url() }),
+      right: http({ auth: { type: 'bearer', key: '${SECRET}' }, validate }),
+      wrong: http({ ...keyed('./wrong'), validate }),
+      user: http({ auth: { type: 'basic', username: 'a', password_file: './password' }, validate }),
+      away: http({ url: away }),
+      pushes: loki(keyed('./key')),
+      refused: loki(keyed('./wrong')),
+      nowhere: loki({ ...keyed('./none'), tenant: 'a' }),
+      by_default: loki({ ...keyed('./key'), tenant: '${.team:-shared}' }),
+      by_field: loki({ ...keyed('./wrong'), tenant: '${.team}' }),
+      out: { type: 'blackhole' },
+    },
+    { SECRET: KEY },
+  )
+  t.equal(code, 1)
+  t.same(stdout.split('\n').slice(1), [
+    'sluice.yaml: destinations.open: ok (connects; whether it accepts requests is not checked: set "validate" to a URL that answers HEAD with 200)',
+    'sluice.yaml: destinations.right: ok (accepts the key)',
+    'sluice.yaml: destinations.pushes: ok (accepts requests)',
+    'sluice.yaml: destinations.by_default: ok (accepts requests)',
+    'sluice.yaml: destinations.by_field: ok (connects; whether it accepts requests is not checked: .team has no default, and only a request with its value would show that)',
+    '5 errors, 1 warning',
+    '',
+  ])
+  const problems = stderr.split('\n').filter(line => line !== '' && !line.includes('warning'))
+  t.match(problems, [
+    /^sluice\.yaml:6:3: destinations\.wrong: 401 from HEAD .*\/v3\/pipeline; the access key was refused: put another in \.\/wrong, which is read again by itself$/,
+    /destinations\.user: 401 from HEAD .*; the user or the password was refused: put another in \.\/password, which is read again by itself$/,
+    /destinations\.away: http:.* nothing accepts connections there \(ECONNREFUSED\)$/,
+    /destinations\.refused: 401 from POST .*\/loki\/api\/v1\/push; the access key was refused: put another in \.\/wrong/,
+    /destinations\.nowhere: no access key from \.\/none: the file does not exist; put the key there$/,
+  ])
+  t.notMatch(stdout + stderr, /c0ffee|wrong-key/)
+  t.same(to.requests, [], 'without a URL that checks the key, nothing is sent')
+  const bodies = secured.requests.filter(({ method }) => method === 'POST').map(({ body }) => body)
+  t.same(new Set(bodies), new Set(['{"streams":[]}']), 'and no event')
+  t.ok(secured.requests.some(({ headers }) => headers['x-scope-orgid'] === 'shared'))
+
+  const good = await online(folder, { open: http({ url: to.url() }), pushes: loki(keyed('./key')) })
+  t.match(good, { code: 0, stderr: '', stdout: /0 errors, 0 warnings\n$/ })
+  const offline = await command(['validate', 'sluice.yaml'], { cwd: folder })
+  t.match(offline, { code: 0, stdout: /^sluice\.yaml: ok [^\n]*\n0 errors, 0 warnings\n$/ })
+})
+
+t.test('what Loki answers to a push without streams', async t => {
+  const to = await receiver(t)
+  const folder = testFolder(t)
+  const loki = { type: 'loki', url: to.url(''), labels: { job: 'a' } }
+  const table: [status: number, body: string, found: RegExp][] = [
+    [204, '', /ok \(accepts requests\)/],
+    [422, 'error at least one valid stream is required for ingestion', /ok \(accepts requests\)/],
+    [401, 'no org id', /: 401 from POST .*: no org id; this Loki has tenants: set "tenant"\n/],
+    [404, '404 page not found', /there is nothing at this address\n/],
+    [503, 'not ready', /: 503 from POST .*: not ready\n/],
+  ]
+  for (const [status, body, found] of table) {
+    to.script.push({ status, ...(body && { body }) })
+    const { code, stdout, stderr } = await online(folder, { loki })
+    t.match([code, stdout + stderr], [status === 204 || status === 422 ? 0 : 1, found], `${status}`)
+  }
+})
+
+t.test('certificates are verified', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const folder = testFolder(t)
+  const certificates = makeCertificates(openssl, folder, ['server'])
+  const to = await receiver(t, { tls: { cert: certificates.pem('server.pem'), key: certificates.pem('server.key') } })
+  const { code, stdout, stderr } = await online(folder, {
+    known: { type: 'http', url: to.url(), tls: { ca_file: './ca.pem' } },
+    unknown: { type: 'http', url: to.url() },
+  })
+  t.equal(code, 1)
+  t.match(stdout, /destinations\.known: ok \(connects; /)
+  t.match(stderr, /destinations\.unknown: .*name its certificate in tls\.ca_file/)
+})
+
+t.test('a receiver that does not answer', async t => {
+  const to = await receiver(t)
+  to.otherwise = { hang: 'before_body' }
+  const folder = testFolder(t)
+  await online(folder, {})
+  const path = join(folder, 'sluice.yaml')
+  const loki = { type: 'loki', inputs: ['app'], url: to.url(''), labels: { job: 'a' } }
+  writeFileSync(path, `${BASE}destinations: ${JSON.stringify({ loki })}\n`)
+  const config = loadConfig(path, { env: {}, components })
+  t.match(await checkOnline(path, config, 50), [
+    { isProblem: true, line: /destinations\.loki: no answer within 50ms; check the address and the network$/ },
+  ])
+})
+
+t.test('servers that sources and cluster limits need', async t => {
+  const folder = testFolder(t, { password: 'right-password', wrong: 'wrong-password' })
+  const server = await startRedis(t, folder, ['--requirepass', 'right-password'])
+  if (!server) return
+  const parts = (file: string) => `data_dir: ./data
+sources: { app: { type: redis, url: "${server.url}", password_file: ./${file}, stream: logs, decode: json } }
+processors:
+  limit: { type: throttle, inputs: [app], limit: 1, window: 1s, scope: cluster, expected_members: 1, redis: { url: "${server.url}", password_file: ./${file}, timeout: 60s } }
+`
+  const out = { out: { type: 'blackhole', inputs: ['limit'] } }
+  const good = await online(folder, out, {}, parts('password'))
+  t.match(good, { code: 0, stderr: '' })
+  t.match(
+    good.stdout,
+    /sources\.app: ok \(the stream does not exist yet\)\n.*processors\.limit: ok \(the server of the cluster limit replies\)\n/,
+  )
+  const bad = await online(folder, out, {}, parts('wrong'))
+  t.equal(bad.code, 1)
+  t.match(
+    bad.stderr,
+    /sources\.app: the user name or the password is wrong; .*\n.*processors\.limit: redis: the user name or the password is wrong/,
+  )
+  t.notMatch(bad.stdout + bad.stderr, /right-password|wrong-password/)
+})
