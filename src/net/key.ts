@@ -10,21 +10,23 @@ import { filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/o
 import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../lib/files/remote/guarded-fs.js'
 import { shownPath } from '../lib/files/shown-path.js'
+import { printedBy } from '../lib/printed-by.js'
+import { systemClock } from '../lib/time.js'
 
 /** The characters that RFC 9110 allows in a header name and in an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-const KEYS = ['key', 'key_file', 'credential'] as const
-const PASSWORDS = ['password', 'password_file', 'credential'] as const
-const OF_BASIC = ['username', 'password', 'password_file'] as const
+const KEYS = ['key', 'key_file', 'credential', 'exec'] as const
+const PASSWORDS = ['password', 'password_file', 'credential', 'exec'] as const
+const ALL = [...KEYS, 'username', 'password', 'password_file', 'scheme'] as const
 
-/** By type: the word before the key, and where the key comes from. */
+/** By type: the word before the key, where the key comes from, and what else is used. */
 const TYPES = {
-  token: { word: 'Token', places: KEYS },
-  bearer: { word: 'Bearer', places: KEYS },
-  api_key: { word: 'ApiKey', places: KEYS },
-  basic: { word: 'Basic', places: PASSWORDS },
-  none: { word: '', places: [] },
+  token: { word: 'Token', places: KEYS, others: ['scheme'] },
+  bearer: { word: 'Bearer', places: KEYS, others: [] },
+  api_key: { word: 'ApiKey', places: KEYS, others: [] },
+  basic: { word: 'Basic', places: PASSWORDS, others: ['username'] },
+  none: { word: '', places: [], others: ['scheme'] },
 } as const
 
 /** Where the key or the password comes from, and how requests carry it. */
@@ -46,6 +48,13 @@ export const auth = z
     )
       .optional()
       .describe('Name of a systemd credential (LoadCredential=) that holds the key or, with `basic`, the password.'),
+    exec: z
+      .array(reaches('code', z.string().min(1)))
+      .min(1)
+      .optional()
+      .describe(
+        'Program that prints the key or, with `basic`, the password, and its arguments. It is run without a shell, and again after a 401, at most every 10 seconds. It may take 10 seconds.',
+      ),
     username: reaches('nothing', z.string().regex(/^[^:\p{Cc}]+$/u, { error: 'must be a name without a colon' }))
       .optional()
       .describe('With `basic`: the user.'),
@@ -64,18 +73,15 @@ export const auth = z
   })
   .superRefine((auth, context) => {
     const { type, key, password } = auth
-    const places: readonly (typeof KEYS | typeof PASSWORDS)[number][] = TYPES[type].places
-    for (const name of KEYS)
-      if (auth[name] !== undefined && !places.includes(name)) refuseAt(context, [name], `has no use with type: ${type}`)
-    const instead = type === 'none' ? '' : '; write type: basic'
-    for (const name of OF_BASIC)
-      if (auth[name] !== undefined && type !== 'basic')
-        refuseAt(context, [name], `has no use with type: ${type}${instead}`)
-    if (auth.scheme !== undefined && type !== 'token' && type !== 'none')
-      refuseAt(context, ['scheme'], `has no use with type: ${type}`)
+    const { places, others }: { places: readonly (typeof ALL)[number][]; others: readonly string[] } = TYPES[type]
+    const unused = ALL.filter(name => auth[name] !== undefined && !places.includes(name) && !others.includes(name))
+    for (const name of unused) {
+      const instead = type !== 'none' && /^(user|pass)/.test(name) ? '; write type: basic' : ''
+      refuseAt(context, [name], `has no use with type: ${type}${instead}`)
+    }
     if (type === 'basic' && auth.username === undefined) refuse(context, 'needs username')
     const given = places.filter(name => auth[name] !== undefined)
-    if (places.length > 0 && given.length !== 1) {
+    if (places.length > 0 && given.length !== 1 && unused.length === 0) {
       const all = `${places.slice(0, -1).join(', ')} and ${places.at(-1)}`
       refuse(context, `needs exactly one of ${all}; ${given.join(' and ') || 'none'} given`)
     }
@@ -94,6 +100,7 @@ export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYP
 export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
   username === undefined ? key : basicCredentials(username, key)
 
+/** The value of the header. */
 export function headerValue(auth: AuthOptions, key: string): string {
   const word = schemeOf(auth)
   return word ? `${word} ${credentialsOf(auth, key)}` : credentialsOf(auth, key)
@@ -147,6 +154,9 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 }
 
 const LONGEST_KEY = 16 * 1024
+/** How long a program may take, and how often it is run again. */
+const RUN_MS = 10_000
+const RUN_AGAIN_MS = 10_000
 
 /** Identifies the content of a file that was read. */
 interface Version {
@@ -157,11 +167,11 @@ interface Version {
 }
 
 /** One of the places that a key, or a password, can come from. */
-type KeySource = Pick<AuthOptions, 'key' | 'key_file' | 'credential'>
+type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry, from any of its possible places. A file is read again when it changes. While it is
- * unusable, the last key stays in use; without one, delivery pauses. No message or log line contains a key.
+ * The key that requests carry, from any of its possible places. A file is read again when it changes, and a
+ * program is run again for `changed`. While they are unusable, the last key stays in use; without one, delivery pauses. No message or log line contains a key.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -173,6 +183,7 @@ export class AccessKey {
   #version: Version | undefined
   #loggedUnusable = false
   #loggedReadable = false
+  #ranAgainAt = Number.NEGATIVE_INFINITY
 
   /** `reach`: the limits of the component that the options belong to. */
   constructor(source: KeySource, log: Logger, reach?: Reach, what: 'access key' | 'password' = 'access key') {
@@ -185,10 +196,10 @@ export class AccessKey {
 
   /** The key, or the password, of these options; undefined if they have none. */
   static of(auth: AuthOptions, log: Logger, reach?: Reach): AccessKey | undefined {
-    const { type, key, key_file, credential, password, password_file } = auth
+    const { type, key, key_file, credential, exec, password, password_file } = auth
     if (type === 'none') return undefined
-    if (type !== 'basic') return new AccessKey({ key, key_file, credential }, log, reach)
-    return new AccessKey({ key: password, key_file: password_file, credential }, log, reach, 'password')
+    if (type !== 'basic') return new AccessKey({ key, key_file, credential, exec }, log, reach)
+    return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
   /** The key that was last returned, for redacting it from texts. */
@@ -198,13 +209,22 @@ export class AccessKey {
 
   /** Where an operator has to put a new key. */
   get place(): string {
-    const { key_file: file, credential } = this.#source
+    const { key_file: file, credential, exec } = this.#source
+    if (exec) return `where ${exec[0]} gets it, which is run again by itself`
     if (file) return `in ${file}, which is read again by itself`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }
 
   /** The key to use now. If there is none, throws a DeliveryError that pauses delivery. */
   async current(): Promise<string> {
+    const { exec } = this.#source
+    if (exec) {
+      if (this.#key === undefined)
+        await this.#run(exec).catch(error => {
+          throw held(`no ${this.#what} from ${exec[0]}: ${errorText(error)}`, error)
+        })
+      return this.#key!
+    }
     const path = this.#path()
     if (path === undefined) return this.#key!
     try {
@@ -222,12 +242,18 @@ export class AccessKey {
     return this.#key!
   }
 
-  /** Reads the file again even if it looks unchanged. Resolves with true if the key is another one. */
+  /** Reads the file again even if it looks unchanged, or runs the program again if it is time. Resolves with true if the key is another one. */
   async changed(): Promise<boolean> {
     const before = this.#key
+    const { exec } = this.#source
     try {
       const path = this.#path()
       if (path !== undefined) await this.#read(path)
+      const now = systemClock.now()
+      if (exec && now - this.#ranAgainAt >= RUN_AGAIN_MS) {
+        this.#ranAgainAt = now
+        await this.#run(exec)
+      }
     } catch {
       return false
     }
@@ -248,17 +274,26 @@ export class AccessKey {
     const { bytes, stats: version } = await fileSystems.runInTime(path, () =>
       readWithin(this.#reach, path, noKeyFile(LONGEST_KEY)),
     )
-    const isPassword = this.#what === 'password'
-    const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
-    const problem = keyProblem(key, isPassword ? 'password' : 'key')
-    if (problem) throw new Error(problem)
+    this.#take(bytes, { file: path })
+    this.#version = version
     if (version.mode & 0o004 && !this.#loggedReadable) {
       this.#loggedReadable = true
       this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
     }
-    if (this.#key !== undefined && key !== this.#key) this.#log.info({ file: path }, 'read a new access key')
+  }
+
+  async #run(exec: readonly string[]): Promise<void> {
+    this.#take(await printedBy(exec, { maxBytes: LONGEST_KEY, timeoutMs: RUN_MS }), { program: exec[0] })
+  }
+
+  /** Uses the key that was read. */
+  #take(bytes: Buffer, from: object): void {
+    const isPassword = this.#what === 'password'
+    const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
+    const problem = keyProblem(key, isPassword ? 'password' : 'key')
+    if (problem) throw new Error(problem)
+    if (this.#key !== undefined && key !== this.#key) this.#log.info(from, 'read a new access key')
     this.#key = key
-    this.#version = version
   }
 
   #unusable(path: string, error: unknown): string {

@@ -42,7 +42,9 @@ export const options = z
       .prefault('60 Seconds')
       .describe('How long a client may take to read a response. After that, its connection is closed.'),
   })
-  .superRefine(({ max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
+  .superRefine(({ auth, max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
+    // Nothing would tell it to run the program again.
+    if (auth.exec) refuseAt(context, ['auth', 'exec'], 'has no use in a source; write the key to a key_file')
     if (max_body_bytes > max_unsettled_bytes)
       refuseAt(context, ['max_body_bytes'], 'must not be more than max_unsettled_bytes')
     if (headers_timeout > request_timeout)

@@ -69,7 +69,7 @@ function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
 const UNKNOWN = 'this option cannot be used in a published pipeline'
 
 const NO_CODE =
-  'a published pipeline must not run code; run this processor in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
+  'a published pipeline must not run code; run this component in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
 
 /** Why a value is denied; undefined if it is allowed. */
 const RULES: Record<

@@ -78,6 +78,18 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
 
   const good = await online(folder, { open: http({ url: to.url() }), pushes: loki(keyed('./key')) })
   t.match(good, { code: 0, stderr: '', stdout: /0 errors, 0 warnings\n$/ })
+  await online(folder, {
+    a: http({ auth: { type: 'basic', username: 'a', password: KEY } }),
+    b: http({ auth: { exec: ['printf', KEY] } }),
+  })
+  for (const args of [['explain', '--json'], ['graph'], ['validate', '--online']]) {
+    const { stdout, stderr } = await command([...args, 'sluice.yaml', ...(args[0] === 'explain' ? ['{}'] : [])], {
+      cwd: folder,
+    })
+    t.ok(/app|ok/.test(stdout), args.join(' '))
+    t.notMatch(stdout + stderr, KEY)
+  }
+  await online(folder, { open: http({ url: to.url() }) })
   const offline = await command(['validate', 'sluice.yaml'], { cwd: folder })
   t.match(offline, { code: 0, stdout: /^sluice\.yaml: ok [^\n]*\n0 errors, 0 warnings\n$/ })
 })
@@ -124,9 +136,15 @@ t.test('a receiver that does not answer', async t => {
   const loki = { type: 'loki', inputs: ['app'], url: to.url(''), labels: { job: 'a' } }
   writeFileSync(path, `${BASE}destinations: ${JSON.stringify({ loki })}\n`)
   const config = loadConfig(path, { env: {}, components })
-  t.match(await checkOnline(path, config, 50), [
-    { isProblem: true, line: /destinations\.loki: no answer within 50ms; check the address and the network$/ },
-  ])
+  const late = {
+    isProblem: true,
+    line: /destinations\.loki: no answer within 50ms; check the address and the network$/,
+  }
+  t.match(await checkOnline(path, config, 50), [late])
+  const [destination] = config.destinations
+  const deaf = { ...destination!.definition, check: () => new Promise<undefined>(() => {}) }
+  const destinations = [{ ...destination!, definition: deaf }]
+  t.match(await checkOnline(path, { ...config, destinations }, 50), [late], 'nor does its check')
 })
 
 t.test('servers that sources and cluster limits need', async t => {

@@ -436,6 +436,41 @@ t.test('a user and a password', async t => {
   }
 })
 
+t.test('a program that prints the key', async t => {
+  const to = await receiver(t, { authorization: 'Bearer first-key' })
+  const folder = testFolder(t, { key: 'first-key' })
+  const auth = { type: 'bearer', exec: ['cat', join(folder, 'key')] }
+  const made = await make({ url: to.url(), auth })
+  const { delivery, put, end, settled } = deliver(folder, made, { batch: { max_events: 10 } })
+  await delivery.start()
+  put(10, 0)
+  await until(() => settled.length === 1)
+  to.authorization = 'Bearer second-key'
+  writeFileSync(join(folder, 'key'), 'second-key\n')
+  put(10, 10)
+  await until(() => settled.length === 2)
+  t.same(await end(), { events: 0, bytes: 0 })
+  t.same(ns(to.lines()), upTo(20))
+  t.match(made.logs, [{ reason: 'status_401', error: /put another where cat gets it, which is run again by itself/ }])
+  t.notMatch(JSON.stringify(made.logs), /-key/)
+
+  const unusable: [exec: string[], text: RegExp][] = [
+    [['/nowhere', KEY], /^no access key from \/nowhere: it cannot be run \(ENOENT\)$/],
+    [['sh', '-c', 'echo $0; echo $0 >&2; exit 3', KEY], /^no access key from sh: it ended with exit code 3$/],
+    [['sh', '-c', 'kill -9 $$', KEY], /: it ended with SIGKILL$/],
+    [['yes', KEY], /: it printed more than 16384 bytes$/],
+    [['true', KEY], /: the key is empty$/],
+    [['printf', `${KEY}\\n${KEY}`], /: the key has more than one line$/],
+  ]
+  for (const [exec, text] of unusable) {
+    const { destination } = await make({ url: to.url(), auth: { exec } })
+    const error = await failure(destination.start!(never))
+    t.match(error, { failure: 'hold', reason: 'no_key', message: text })
+    t.notMatch(inspect(error, { depth: 9 }), KEY)
+    await destination.stop!(never)
+  }
+})
+
 t.test('no key in any text', async t => {
   const to = await receiver(t)
   to.otherwise = ({ headers }) => ({ status: 400, body: `you sent ${JSON.stringify(headers)}` })
@@ -734,7 +769,7 @@ t.test('wrong options are told', async t => {
     [{ url: 'ftp://example.com' }, 'url', /begins with http:\/\/ or https:\/\//],
     [{ url: 'https://u:p@example.com' }, 'url', /must not hold a user name or password/],
     [{ url: `${url}#x` }, 'url', /after "#"/],
-    [{ url, auth: {} }, 'auth', /exactly one of key, key_file and credential; none given/],
+    [{ url, auth: {} }, 'auth', /exactly one of key, key_file, credential and exec; none given/],
     [{ url, auth: { key: 'a', key_file: 'b' } }, 'auth', /key and key_file given/],
     [{ url, auth: { type: 'none', key: 'a' } }, 'auth.key', /no use with type: none/],
     [{ url, auth: { type: 'none', password: 'a' } }, 'auth.password', /no use with type: none$/],
@@ -743,7 +778,11 @@ t.test('wrong options are told', async t => {
     [{ url, auth: { type: 'api_key', key_file: 'a', credential: 'b' } }, 'auth', /key_file and credential given/],
     [{ url, auth: { type: 'basic', username: 'a', key: 'b', password: 'c' } }, 'auth.key', /no use with type: basic/],
     [{ url, auth: { type: 'basic', password: 'a' } }, 'auth', /needs username/],
-    [{ url, auth: { type: 'basic', username: 'a' } }, 'auth', /exactly one of password, password_file and credential/],
+    [
+      { url, auth: { type: 'basic', username: 'a' } },
+      'auth',
+      /exactly one of password, password_file, credential and exec/,
+    ],
     [{ url, auth: { type: 'basic', username: 'a:b', password: 'c' } }, 'auth.username', /without a colon/],
     [{ url, auth: { type: 'basic', username: 'a', password: 'b\tc' } }, 'auth.password', /control character/],
     [{ url, auth: { key: 'a b' } }, 'auth.key', /cannot be in a header/],

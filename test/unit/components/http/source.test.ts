@@ -735,12 +735,13 @@ t.test('options that do not go together', async t => {
     [{ headers_timeout: '9s', request_timeout: '8s' }, 'headers_timeout', /must not be more than request_timeout/],
     [{ path: 'in' }, 'path', /must begin with a slash/],
     [{ path: '/in?x' }, 'path', /without "\?"/],
-    [{ auth: {} }, 'auth', /exactly one of key, key_file and credential/],
+    [{ auth: {} }, 'auth', /exactly one of key, key_file, credential and exec/],
+    [{ auth: { exec: ['a'] } }, 'auth.exec', /write the key to a key_file/],
     [{ tls: { cert_file: 'x' } }, 'tls', /./],
     [{ listen: '8080' }, 'listen', /write 127\.0\.0\.1:8080 for/],
   ]
   for (const [options, path, message] of cases) {
     const { error } = source.options.safeParse({ listen: '127.0.0.1:0', ...options })
-    t.match(error?.issues[0], { path: [path], message }, JSON.stringify(options))
+    t.match(error?.issues[0], { path: path.split('.'), message }, JSON.stringify(options))
   }
 })
