@@ -150,7 +150,7 @@ t.test('a data stream, a kill, and a key that is replaced', { skip: !server }, a
   const gate = await keyGate(t, server!.url, 'ApiKey', 'first-key')
   const config = configOf(
     gate.url(''),
-    'index: logs-app\n    mode: data_stream\n    auth: { scheme: ApiKey, key_file: key }',
+    'index: logs-app\n    mode: data_stream\n    auth: { type: api_key, key_file: key }',
   )
   inbox(
     folder,
@@ -165,7 +165,10 @@ t.test('a data stream, a kill, and a key that is replaced', { skip: !server }, a
     const { count } = (await ask('GET', 'logs-app/_count')) as { count: number }
     return count >= 5000
   })
+  const online = async () => await command(['validate', '--online', daemon.configPath], { cwd: folder })
+  t.match(await online(), { code: 0, stdout: /destinations\.out: ok \(accepts requests\)/ })
   gate.key = 'second-key'
+  t.match(await online(), { code: 1, stderr: /destinations\.out: 401 .*the access key was refused/ })
   inbox(
     folder,
     range(1000).map(n => lineOf(5000 + n)),

@@ -80,7 +80,7 @@ export const elasticsearch = defineHttpDestination({
     },
     {
       title: 'A data stream, with an API key and an ingest pipeline',
-      yaml: 'url: https://elastic.example.com\nindex: logs-nginx-default\nmode: data_stream\npipeline: geoip\nauth: { scheme: ApiKey, key_file: /etc/sluice/elastic-key }\n',
+      yaml: 'url: https://elastic.example.com\nindex: logs-nginx-default\nmode: data_stream\npipeline: geoip\nauth: { type: api_key, key_file: /etc/sluice/elastic-key }\n',
     },
   ],
   usesIds: true,
@@ -106,6 +106,7 @@ export const elasticsearch = defineHttpDestination({
       url: options.url.replace(/\/+$/, '') + PATH,
       contentType: 'application/x-ndjson',
       gzipLevel: 1,
+      emptyRequest: { body: '\n', status: 400, says: /no requests added/ },
       encode: request => bulk.encode(request),
       answerList: {
         name: 'items',

@@ -123,7 +123,7 @@ export const loki = defineHttpDestination({
       contentType: 'application/json',
       gzipLevel: 1,
       // 204 of Loki 2, and "at least one valid stream is required" of Loki 3.
-      emptyRequest: { body: '{"streams":[]}', status: 422 },
+      emptyRequest: { body: '{"streams":[]}', status: 422, says: /at least one valid stream/ },
       ...(tenant && { headers: { [TENANT]: tenant } }),
       // Of several streams in a request, Loki reports what it refuses in the last one only.
       partOf: (batch, i) => push.labelsOf(batch, i),

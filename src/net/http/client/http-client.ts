@@ -1,6 +1,6 @@
-import type { ClientRequest, ClientRequestArgs, IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { ClientRequest, ClientRequestArgs, IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 import { Agent, request as httpRequest } from '../../../lib/network/node-http.js'
 import { nextTurn } from '../../../lib/time.js'
@@ -26,7 +26,7 @@ export interface Sent {
 export interface Answer {
   readonly statusCode: number
   readonly headers: IncomingHttpHeaders
-  readonly body: IncomingMessage
+  readonly body: Readable
   /** Resolves when the request has been sent, or will not be sent any further. */
   readonly sent: Promise<void>
 }

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import type { ComponentContext, Destination, HandoverState, Receipt } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -6,7 +7,7 @@ import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
 import { Answers, text } from './answers/answers.js'
-import { drain } from './answers/read-answer.js'
+import { bodyText, drain } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
@@ -67,14 +68,14 @@ export class HttpDestination implements Destination {
         : 'set "validate" to a URL that answers HEAD with 200'
       return `connects; whether it accepts requests is not checked: ${instead}`
     }
-    const { body, status } = emptyRequest!
+    const { body, status, says } = emptyRequest!
     const parts = [Buffer.from(body)]
     const headers = { 'content-type': contentType }
     const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
-    if (!isSuccess(answer.statusCode) && answer.statusCode !== status)
-      throw await this.#answers.refusal(answer, { place: head.place, request: [] })
-    await drain(answer.body)
-    return 'accepts requests'
+    const said = await bodyText(answer.body)
+    if (isSuccess(answer.statusCode) || (answer.statusCode === status && says.test(said))) return 'accepts requests'
+    const read = { ...answer, body: Readable.from([Buffer.from(said)]) }
+    throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 
   /** The head of a request without events; the error if none can be made. */

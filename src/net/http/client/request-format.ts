@@ -35,8 +35,8 @@ export interface RequestFormat {
    * values of `texts` for these events.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
-  /** A body without events, by which a key is checked, and the status of its response if that is not 2xx. */
-  readonly emptyRequest?: { readonly body: string; readonly status: number }
+  /** A body without events, by which a key is checked, and what the receiver says to it. */
+  readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
   /** Reads an error response in the words of the receiver. Undefined: it means what its status means. */
