@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { byteSize, duration } from './options.js'
+import { byteSize, duration, once } from './options.js'
 
 /** Defaults that differ by destination type: files need order and little waiting, services need full requests. */
 export interface DeliveryDefaults {
@@ -8,7 +8,7 @@ export interface DeliveryDefaults {
   /** Description of what `max_bytes` measures. */
   readonly bytes: string
   readonly max_wait: string
-  readonly max_in_flight: number
+  readonly max_in_flight: number | 'auto'
 }
 
 const REMOTE: DeliveryDefaults = {
@@ -17,7 +17,7 @@ const REMOTE: DeliveryDefaults = {
   bytes:
     'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the parts that were accepted then; twice as much is tried after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
-  max_in_flight: 4,
+  max_in_flight: 'auto',
 }
 
 /** Defaults for destinations on the same machine: ordered, with little waiting. */
@@ -37,6 +37,24 @@ const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
   'memory: events are acknowledged when they are delivered; until then their sources wait. disk: in files under data_dir. Events are acknowledged as soon as they are safe there and survive the end of the process. While the destination is unavailable, the others continue.'
+
+/** What `max_in_flight: auto` may reach. */
+const AUTO_AT_MOST = 64
+
+/** A number, or for `auto` the number that it may reach. */
+const maxInFlight = once(() =>
+  z.union(
+    [
+      z.literal('auto').transform((): { readonly atMost: number } => ({ atMost: AUTO_AT_MOST })),
+      z.int().min(1).max(1000),
+    ],
+    { error: 'must be auto or a whole number from 1 to 1000' },
+  ),
+)
+
+/** The most requests that this option allows. */
+export const mostInFlight = (max: number | { readonly atMost: number }): number =>
+  typeof max === 'number' ? max : max.atMost
 
 const DAY_MS = 86_400_000
 
@@ -87,12 +105,11 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       .prefault({})
       .describe('How failed requests are retried. By default, none is given up.'),
     timeout: wait('30 Seconds').describe('Timeout of one attempt, from connecting to the complete response.'),
-    max_in_flight: z
-      .int()
-      .min(1)
-      .max(1000)
+    max_in_flight: maxInFlight()
       .prefault(defaults.max_in_flight)
-      .describe('Number of concurrent requests. 1 preserves the order of events.'),
+      .describe(
+        'Maximum number of concurrent requests; 1 preserves the order of events. auto: between 1 and 64, 4 at first. It grows while requests wait for it and answers take little longer, and is halved after 408, 429, 503, 504 and a timeout.',
+      ),
     hold_after_refusals: z
       .int()
       .min(0)

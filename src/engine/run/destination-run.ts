@@ -202,7 +202,7 @@ const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting'
 
 /** The state of a destination and of its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
-  const { state, reason, outage, oldestAt } = delivery
+  const { state, reason, outage, oldestAt, limit } = delivery
   const now = clock.now()
   const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
   const failures = FAILING.includes(state) ? outage.failures : undefined
@@ -211,6 +211,7 @@ export function destinationState(id: string, delivery: Delivery, clock: Clock): 
     id,
     state,
     reason,
+    ...(limit && { requests: { in_flight: limit.inFlight, allowed: limit.allowed } }),
     ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
     ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
     ...(past && {

@@ -41,6 +41,8 @@ export interface DestinationState {
   readonly id: string
   readonly state: string
   readonly reason: string | undefined
+  /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
+  readonly requests?: { readonly in_flight: number; readonly allowed: number }
   /** While attempts fail: when that began, their number, and when the last and the next one are. ISO 8601. */
   readonly since?: string
   readonly failures?: number

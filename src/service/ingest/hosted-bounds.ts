@@ -1,4 +1,5 @@
 import type { AggregateOptions } from '../../components/processors/aggregate.js'
+import { mostInFlight } from '../../core/options/delivery-options.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 
@@ -47,7 +48,10 @@ function boundedDestination(
     ...destination,
     delivery: {
       ...delivery,
-      max_in_flight: Math.min(max_in_flight, share),
+      max_in_flight:
+        typeof max_in_flight === 'number'
+          ? Math.min(max_in_flight, share)
+          : { atMost: Math.min(max_in_flight.atMost, share) },
       batch: {
         ...batch,
         max_events: Math.min(batch.max_events, MOST_BATCH_EVENTS),
@@ -125,7 +129,9 @@ export function boundsOf(asked: Components, runs: Components, maxDisk: number): 
     const before = asked.destinations[i]!.delivery
     if (!before || !after) continue
     const at = (option: string) => `destinations.${id}.${option}`
-    add(at('max_in_flight'), before.max_in_flight, after.max_in_flight)
+    // `auto` says no number.
+    if (typeof before.max_in_flight === 'number')
+      add(at('max_in_flight'), before.max_in_flight, mostInFlight(after.max_in_flight))
     add(at('batch.max_events'), before.batch.max_events, after.batch.max_events)
     add(at('batch.max_bytes'), before.batch.max_bytes, after.batch.max_bytes, formatSize)
     add(at('retry.initial'), before.retry.initial, after.retry.initial, formatDuration)

@@ -73,8 +73,10 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
 }
 
-/** Allows a variable in place of a number, a boolean or one of several words. */
+/** Allows a variable in place of a number, a boolean or one of several words, and of a word or a number. */
 function orVariable(node: JsonSchema): JsonSchema {
+  if (node.anyOf?.every(({ type, const: word }) => word !== undefined || type === 'integer'))
+    return { ...node, anyOf: [...node.anyOf, { $ref: '#/$defs/variable' }] }
   const words = node.enum?.every(value => typeof value === 'string')
   if (!words && node.type !== 'integer' && node.type !== 'number' && node.type !== 'boolean') return node
   const { description, default: preset, ...rest } = node

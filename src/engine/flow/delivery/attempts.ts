@@ -5,6 +5,7 @@ import { Backoff } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
+import type { AdaptiveLimit, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 
 /** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
@@ -49,6 +50,10 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
+  /** With `max_in_flight: auto`: the attempts that may be under way. */
+  readonly limit?: AdaptiveLimit | undefined
+  /** Called when a request that was refused waits, so that another one may take its place. */
+  readonly yielded?: () => void
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
@@ -95,6 +100,8 @@ export class Attempts {
   readonly #running = new Map<AbortController, () => void>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
+  /** Requests that the adaptive limit does not allow yet. */
+  readonly #queue: (() => void)[] = []
   #isLeaving = false
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
@@ -193,7 +200,8 @@ export class Attempts {
     let failures = 0
     let since = 0
     for (;;) {
-      await this.#turn(task)
+      do await this.#turn(task)
+      while (!this.#hasRoom(task))
       if (this.#ended.signal.aborted) return this.#isLeaving ? LEFT : undefined
       const { ended } = this.#hold
       const thrown = await this.#attempt(task)
@@ -201,7 +209,9 @@ export class Attempts {
       const error = thrown && task.classify(thrown.error)
       if (error && this.#isLeaving) return LEFT
       if (error) failed(error.reason)
-      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, task.kind)
+      const isAdapting = error !== undefined && failures === 0 && this.#isAdapting(task, error)
+      if ((error?.failure === 'hold' || error?.failure === 'retry') && !isAdapting)
+        this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // This attempt started before the hold ended, so it is no reason for a new one.
@@ -216,7 +226,8 @@ export class Attempts {
           this.#failing.delete(task)
           return exhausted(error, failures)
         }
-        await this.#waitAfter(task, error, failures, backoff.next())
+        if (isAdapting) await this.#wait(error, backoff.next())
+        else await this.#waitAfter(task, error, failures, backoff.next())
       } else {
         this.#failing.delete(task)
         const endsHold = this.#hold.isProbe(task)
@@ -234,6 +245,7 @@ export class Attempts {
     this.#isLeaving = true
     this.#hold.close()
     this.#ended.abort()
+    this.#wake()
   }
 
   /** Aborts the attempts that are under way. Returns whether there are any. */
@@ -251,6 +263,7 @@ export class Attempts {
     this.#abort(new Error('the time to deliver is over'))
     this.#hold.close()
     this.#ended.abort()
+    this.#wake()
     this.#failing.clear()
   }
 
@@ -259,8 +272,25 @@ export class Attempts {
     return this.#limit.next(kind)
   }
 
+  /** Whether a first refusal beside other requests only shows how many the receiver takes: it is not a failure yet. */
+  #isAdapting({ kind }: Task, { status, retryAfterMs }: DeliveryError): boolean {
+    const { limit } = this.#context
+    return kind === 'events' && (limit?.inFlight ?? 0) > 0 && OVERLOAD.includes(status) && retryAfterMs === undefined
+  }
+
+  /** Whether the adaptive limit allows an attempt now; always after the end. */
+  #hasRoom({ kind }: Task): boolean {
+    const { limit } = this.#context
+    return kind !== 'events' || !limit || limit.inFlight < limit.allowed || this.#ended.signal.aborted
+  }
+
+  #wake(): void {
+    for (const resume of this.#queue.splice(0)) resume()
+  }
+
   /** Waits until an attempt is allowed. */
   async #turn(task: Task): Promise<void> {
+    while (!this.#hasRoom(task)) await new Promise<void>(resolve => this.#queue.push(resolve))
     do {
       await this.#hold.pass(task)
       const { clock } = this.#context
@@ -271,7 +301,7 @@ export class Attempts {
 
   /** Makes one attempt. Returns the error, if any. */
   async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
-    const { timeout, after } = this.#context
+    const { timeout, after, clock, limit } = this.#context
     const controller = new AbortController()
     const { signal } = controller
     const late = () => {
@@ -280,14 +310,23 @@ export class Attempts {
     }
     const cancel = unlessAnswered(timeout, late, after)
     this.#running.set(controller, cancel)
+    const ended = task.kind === 'events' ? limit?.sent() : undefined
+    const began = clock.now()
+    let outcome: Outcome = 'ok'
+    let pauseMs = 0
     try {
       await task.attempt(signal)
       return undefined
-    } catch (error) {
-      return { error: signal.aborted ? signal.reason : error }
+    } catch (thrown) {
+      const error = signal.aborted ? signal.reason : thrown
+      outcome = outcomeOf(error)
+      if (error instanceof DeliveryError && !task.pausesAlone) pauseMs = error.retryAfterMs ?? 0
+      return { error }
     } finally {
       cancel()
       this.#running.delete(controller)
+      ended?.(clock.now() - began, outcome, pauseMs)
+      this.#wake()
     }
   }
 
@@ -316,8 +355,17 @@ export class Attempts {
       log.warn(fields, 'delivery failed; retrying, and events wait')
     }
     this.#outage.waits(task, clock.now() + waitMs)
-    await this.#sleep(waitMs)
+    await this.#wait(error, waitMs)
     this.#outage.tries(task)
+  }
+
+  /** Waits before the next attempt. With an adaptive limit, another request takes the place of one that was refused. */
+  async #wait(error: DeliveryError, ms: number): Promise<void> {
+    const { limit, yielded } = this.#context
+    const back = outcomeOf(error) === 'overload' ? limit?.yields() : undefined
+    if (back) yielded?.()
+    await this.#sleep(ms)
+    back?.()
   }
 
   #logPause(error: DeliveryError, pauseMs: number): void {
@@ -350,6 +398,15 @@ export class Attempts {
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.after)
   }
+}
+
+/** Statuses with which a receiver or a gateway says that it has too much to do. */
+const OVERLOAD: readonly unknown[] = [408, 429, 503, 504]
+
+function outcomeOf(error: unknown): Outcome {
+  if (!(error instanceof DeliveryError)) return 'other'
+  if (OVERLOAD.includes(error.status) || error.reason === 'timeout') return 'overload'
+  return error.rejected ? 'ok' : 'other'
 }
 
 const isBehind = (kind: TaskKind, other: TaskKind) => TASKS.indexOf(kind) > TASKS.indexOf(other)

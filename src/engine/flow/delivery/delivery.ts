@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { ComponentMetrics, Destination, Observer } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
+import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
 import type { Random } from '../../../lib/backoff.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
 import { type Linked, LinkedList } from '../../../lib/linked-list.js'
@@ -10,6 +10,7 @@ import { after, type Clock } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
 import { countDeadLetters, type DeadLetters } from '../dead-letters.js'
+import { AdaptiveLimit } from './adaptive-limit.js'
 import { Attempts, LEFT, logFields, type OutageState } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { type Partition, Partitions } from './partitions.js'
@@ -66,6 +67,7 @@ export class Delivery extends BatchQueue {
   readonly #latency: Observer
   readonly #refusals: Refusals
   readonly #slots: RequestSlots
+  readonly #limit: AdaptiveLimit | undefined
   readonly #sentSize: SentSize
   #started = false
   #cancelTimer: (() => void) | undefined
@@ -84,7 +86,14 @@ export class Delivery extends BatchQueue {
     if (destination.partitionOf)
       this.#partitions = new Partitions(destination.partitionOf.bind(destination), destination.mostPartitions, batcher)
     this.#batcher = this.#partitions ?? batcher()
-    this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
+    const { max_in_flight: max } = options
+    const limit = typeof max === 'number' ? undefined : new AdaptiveLimit(max.atMost)
+    this.#limit = limit
+    this.#slots = new RequestSlots(
+      () => limit?.requests ?? mostInFlight(max),
+      context,
+      () => this.advance(),
+    )
     const { clock, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Failed attempts that are retried.'
@@ -92,6 +101,8 @@ export class Delivery extends BatchQueue {
       ...context,
       timeout: options.timeout,
       retry: options.retry,
+      limit,
+      yielded: () => this.advance(),
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: kind => counters.failed(kind),
       retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
@@ -105,6 +116,8 @@ export class Delivery extends BatchQueue {
       () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
     )
     metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
+    const allowed = 'Requests that may be in flight: max_in_flight, or its current number if it is auto.'
+    metrics.gauge('sluice_delivery_max_in_flight', allowed, () => limit?.allowed ?? mostInFlight(max))
   }
 
   get state(): DeliveryState {
@@ -126,6 +139,11 @@ export class Delivery extends BatchQueue {
   /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
     return this.#attempts.outage
+  }
+
+  /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
+  get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {
+    return this.#limit
   }
 
   /** When the oldest unsettled event was received, wall clock in milliseconds; undefined if there is none. */

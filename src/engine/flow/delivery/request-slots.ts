@@ -16,16 +16,21 @@ export interface RequestPool {
  * with running requests checks again when one ends, any other when the pool has room.
  */
 export class RequestSlots {
-  readonly #max: number
+  readonly #max: () => number
   readonly #pool: RequestPool | undefined
   readonly #again: () => void
   /** Busy while the maximum number of requests is running. */
   readonly #busy = new Busy()
   #running = 0
+  #isFull = false
   #waits = false
 
-  /** `again` is called when there is room for a request that had none. */
-  constructor(max: number, { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>, again: () => void) {
+  /** `max`: the number that is allowed now. `again` is called when there is room for a request that had none. */
+  constructor(
+    max: () => number,
+    { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>,
+    again: () => void,
+  ) {
     this.#max = max
     this.#pool = requests
     this.#again = again
@@ -37,7 +42,7 @@ export class RequestSlots {
   }
 
   get free(): boolean {
-    return this.#running < this.#max && (this.#pool?.hasRoom(this.idle) ?? true)
+    return this.#running < this.#max() && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
   /** Whether a request may start. If not and none is running, waits for room. */
@@ -56,11 +61,20 @@ export class RequestSlots {
   /** Starts a request; call the returned function when it ends. */
   begin(bytes: number): () => void {
     const first = this.idle
-    if (++this.#running === this.#max) this.#busy.begin()
+    this.#count(1)
     this.#pool?.begin(first, bytes)
     return () => {
-      if (this.#running-- === this.#max) this.#busy.end()
+      this.#count(-1)
       this.#pool?.end(first, bytes)
     }
+  }
+
+  #count(change: number): void {
+    this.#running += change
+    const isFull = this.#running >= this.#max()
+    if (isFull === this.#isFull) return
+    this.#isFull = isFull
+    if (isFull) this.#busy.begin()
+    else this.#busy.end()
   }
 }

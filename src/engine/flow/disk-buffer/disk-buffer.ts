@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import '../../../core/codecs/list.js'
 import { errorCode } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
+import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
 import { Backoff, type Random } from '../../../lib/backoff.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { sleep, type TimerClock } from '../../../lib/time.js'
@@ -46,7 +46,7 @@ const MOST_HELD = 32 * MIB
 
 /** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
-  const held = 1.25 * batch.max_bytes * (max_in_flight + 1)
+  const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB

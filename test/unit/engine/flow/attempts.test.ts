@@ -132,7 +132,11 @@ t.test('a destination without a request waits for room in the pool, as often as 
   }
   let woken = 0
   const metrics = new ComponentCounters('out', 'destination', 'fake')
-  const slots = new RequestSlots(1, { requests, metrics }, () => woken++)
+  const slots = new RequestSlots(
+    () => 1,
+    { requests, metrics },
+    () => woken++,
+  )
   for (let round = 1; round <= 3; round++) {
     t.notOk(slots.freeOrWait())
     t.notOk(slots.freeOrWait())

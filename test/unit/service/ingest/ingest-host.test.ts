@@ -493,15 +493,20 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
     { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB are more than the 1\.0 GB / },
     { path: '', message: /disk buffers/ },
   ])
-  const { config: usualOnes } = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), {
+  const { config: usualOnes, bounds: few } = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), {
     ...options,
     permitted,
   })
   t.match(usualOnes.destinations[0]!.delivery, {
-    max_in_flight: 4,
+    max_in_flight: { atMost: 32 },
     batch: { max_bytes: 1e6, max_events: 1000 },
     retry: { initial: 1000, max: 30_000 },
   })
+  t.same(
+    few.filter(({ path }) => path !== ''),
+    [],
+    'auto is no number that it could have been promised',
+  )
 })
 
 t.test('what cannot run is not read again for each request', async t => {

@@ -1,0 +1,126 @@
+/** Requests that are allowed at first. */
+const START = 4
+/** How much longer than without a queue an answer may take while the limit grows. */
+const TOLERANCE = 1.5
+/** Minimum number of answers in a mean. */
+const LEAST_ANSWERS = 8
+/** Shorter times count as this one: differences between them do not come from a queue. */
+const LEAST_MS = 1
+/** The share of a lower mean that the baseline takes over. */
+const FALL = 0.25
+/** Rounds with a queue after which the baseline is measured again, with half as many requests. */
+const SLOW_ROUNDS = 30
+/** Round trips after which the number that was refused is tried again. */
+const WAIT = 32
+/** A pause that the receiver requested is at most a tenth of the time until then. */
+const WAIT_PAUSES = 10
+
+/** `overload`: the receiver refused the request, or did not answer in time. `other`: not related to the load. */
+export type Outcome = 'ok' | 'overload' | 'other'
+
+/**
+ * The number of requests that a destination may have in flight (`max_in_flight: auto`). In each round in which it was
+ * used up it grows by its square root, unless answers take much longer than without a queue. It is halved when the
+ * receiver refuses a request. Then it grows up to the number that was refused, which is tried again later.
+ */
+export class AdaptiveLimit {
+  readonly #most: number
+  #limit: number
+  #inFlight = 0
+  #waiting = 0
+  /** Number of changes of the limit. */
+  #round = 0
+  /** The round that began with the last decrease. Requests that were sent earlier say nothing about the limit. */
+  #decreased = 0
+  #answers = 0
+  #sumMs = 0
+  /** Mean duration of a request without a queue; undefined if it must be measured. */
+  #baseline: number | undefined
+  #slowRounds = 0
+  /** The number of requests in flight at the last refusal, the round trips since then, and those to wait for. */
+  #refused = Number.POSITIVE_INFINITY
+  #trips = 0
+  #wait = WAIT
+
+  constructor(most: number) {
+    this.#most = most
+    this.#limit = Math.min(START, most)
+  }
+
+  get allowed(): number {
+    return Math.floor(this.#limit)
+  }
+
+  get inFlight(): number {
+    return this.#inFlight
+  }
+
+  /** Requests that may have begun. Some of those that wait after a refusal leave their places to others. */
+  get requests(): number {
+    return this.allowed + Math.min(this.#waiting, this.allowed)
+  }
+
+  /** A request that was refused waits for its retry. Call the returned function when it has waited. */
+  yields(): () => void {
+    this.#waiting++
+    return () => {
+      this.#waiting--
+    }
+  }
+
+  /** A request is sent. Call the returned function when it ends; `pauseMs`: the pause that the receiver requested. */
+  sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
+    const inFlight = ++this.#inFlight
+    const round = this.#round
+    const isFull = inFlight >= this.allowed
+    return (ms, outcome, pauseMs = 0) => {
+      // The receiver may have seen it with those that were sent later.
+      const most = Math.max(inFlight, this.#inFlight--)
+      if (round < this.#decreased) return
+      if (outcome === 'overload') this.#refuse(most, pauseMs)
+      else if (outcome === 'ok' && isFull) this.#accept(Math.max(LEAST_MS, ms), inFlight, round)
+    }
+  }
+
+  #refuse(inFlight: number, pauseMs: number): void {
+    // A request that was alone was not refused because of others.
+    this.#refused = inFlight > 1 ? inFlight : Number.POSITIVE_INFINITY
+    this.#trips = 0
+    this.#wait = WAIT + (WAIT_PAUSES * pauseMs) / (this.#baseline ?? Math.max(LEAST_MS, pauseMs))
+    this.#set(inFlight / 2)
+  }
+
+  #accept(ms: number, inFlight: number, round: number): void {
+    this.#trips += 1 / inFlight
+    const isSlow = ms > TOLERANCE * (this.#baseline ?? ms)
+    if (this.allowed < this.#refused - 1 && Number.isFinite(this.#refused) && !isSlow) {
+      this.#set(this.#limit + 1)
+      return
+    }
+    if (round < this.#round) return
+    this.#sumMs += ms
+    if (++this.#answers >= Math.max(LEAST_ANSWERS, this.allowed)) this.#endRound(this.#sumMs / this.#answers)
+  }
+
+  #endRound(mean: number): void {
+    this.#baseline ??= mean
+    this.#baseline += FALL * Math.min(0, mean - this.#baseline)
+    const share = (TOLERANCE * this.#baseline) / mean
+    if (share < 1 && ++this.#slowRounds > SLOW_ROUNDS) {
+      this.#slowRounds = 0
+      this.#baseline = undefined
+      this.#set(this.#limit / 2)
+      return
+    }
+    if (this.allowed >= this.#refused) this.#refused = Number.POSITIVE_INFINITY
+    const most = this.#trips < this.#wait ? this.#refused - 1 : this.#refused
+    this.#set(Math.min(most, Math.max(0.5, Math.min(1, share)) * this.#limit + Math.sqrt(this.#limit)))
+  }
+
+  #set(limit: number): void {
+    this.#round++
+    if (limit < this.#limit) this.#decreased = this.#round
+    this.#limit = Math.max(1, Math.min(this.#most, limit))
+    this.#answers = this.#sumMs = 0
+  }
+}
