@@ -4,7 +4,10 @@ import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileS
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { ask } from '../../src/cli/inspect/daemon-socket.js'
+import { textOf } from '../../src/daemon/admin/ask-socket.js'
 import type { Status } from '../../src/daemon/status/status.js'
 import { command } from '../support/cli.js'
 import { receiver } from '../support/destination.js'
@@ -205,4 +208,52 @@ t.test('without its daemon, a wrong configuration is the only thing to say', asy
   t.equal(await daemon.exit, 0)
   write('nonsense: [')
   for (const name of ['status', 'top', 'tap']) t.match(await run(name), { code: 78, stderr: /is not closed/ }, name)
+})
+
+t.test('max_in_flight: auto follows what a receiver takes, loses nothing, and is shown', async t => {
+  const takes = await receiver(t)
+  let [capacity, busy, refused] = [2, 0, 0]
+  takes.otherwise = () => {
+    if (busy >= capacity) {
+      refused++
+      return 429
+    }
+    busy++
+    return { wait: sleep(20).then(() => void busy--) }
+  }
+  const config = `
+sources: { app: { type: file, include: [./app.log], decode: text } }
+destinations:
+  out:
+    type: http
+    inputs: [app]
+    url: '${takes.url()}'
+    encoding: raw
+    batch: { max_events: 2 }
+    retry: { initial: 50ms, max: 100ms }
+`
+  const { folder, run, daemon } = await started(t, config, { 'app.log': '' })
+  const lines: string[] = []
+  /** The number of requests that it allows while there are always more events. */
+  const allowedNow = async () => {
+    const more = Array.from({ length: 1000 }, (_, i) => `line ${lines.length + i}`)
+    appendFileSync(join(folder, 'app.log'), `${more.join('\n')}\n`)
+    lines.push(...more)
+    return allowed(await view())
+  }
+  const view = async () => JSON.parse((await run('status', '--json')).stdout) as Status
+  const allowed = ({ destinations }: Status) => destinations[0]!.requests!.allowed
+  await until('as many as it takes', async () => (await allowedNow()) <= 2 && refused > 0)
+  capacity = 12
+  await until('more', async () => (await allowedNow()) > 6)
+  await until('all lines', () => new Set(takes.lines()).size === lines.length)
+  const seen = await view()
+  const metrics = await textOf(await ask(join(folder, 'state/sluice.sock'), '/metrics'))
+  t.match(metrics, new RegExp(`^sluice_delivery_max_in_flight{.*component_id="out".*} ${allowed(seen)}$`, 'm'))
+  t.match((await run('status')).stdout, /^out \(http\) .* ready, 0 of \d+ requests$/m)
+  t.same(new Set(takes.lines()), new Set(lines))
+  t.match(seen.components.find(({ id }) => id === 'out')!, { received: lines.length, sent: lines.length, in_flight: 0 })
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.equal(takes.lines().length, lines.length, 'each line once')
 })
