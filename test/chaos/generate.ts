@@ -16,7 +16,7 @@ function makeSetup(random: Seeded, through: Setup['through']): Setup {
   return {
     format,
     glob: random.pick(['narrow', 'narrow', 'wide', 'wide', 'listed'] as const),
-    inFlight: random.pick([1, 1, 4]),
+    inFlight: random.pick([1, 1, 4, 'auto']),
     batchEvents: random.pick([1, 7, 100, 1000]),
     compression: random.chance(0.25) ? 'gzip' : 'none',
     tls: random.chance(0.3),

@@ -12,7 +12,7 @@ export interface Setup {
   readonly format: 'raw' | 'text' | 'json'
   /** narrow: rotated files leave the pattern. wide: they stay in it. listed: paths instead of patterns. */
   readonly glob: 'narrow' | 'wide' | 'listed'
-  readonly inFlight: number
+  readonly inFlight: number | 'auto'
   readonly batchEvents: number
   readonly compression: 'none' | 'gzip'
   readonly tls: boolean

@@ -78,7 +78,7 @@ function deliveryOf(spec: DestinationSpec): DeliveryOptions {
     batch: { ...DELIVERY.batch, max_events: spec.maxEvents, max_wait: spec.maxWaitMs },
     timeout: spec.timeoutMs,
     retry: { ...DELIVERY.retry, max_attempts: spec.maxAttempts },
-    max_in_flight: spec.kind === 'file' ? 1 : spec.inFlight,
+    max_in_flight: spec.kind === 'file' ? 1 : spec.inFlight === 'auto' ? DELIVERY.max_in_flight : spec.inFlight,
     hold_after_refusals: spec.holdAfter,
     on_reject: spec.onReject,
     // Smaller than a configuration may ask for, so that few events fill it.

@@ -30,7 +30,7 @@ export function promisesOrder({ sources, processors, destinations }: Topology, t
   if (
     !isTopic ||
     destination.maxAttempts !== undefined ||
-    (destination.kind === 'receiver' && destination.inFlight > 1)
+    (destination.kind === 'receiver' && destination.inFlight !== 1)
   )
     return false
   const ways = (output: string): number => {

@@ -32,7 +32,7 @@ export interface DestinationSpec {
   readonly bufferBytes: number
   readonly maxEvents: number
   readonly maxWaitMs: number
-  readonly inFlight: number
+  readonly inFlight: number | 'auto'
   readonly timeoutMs: number
   readonly maxAttempts: number | undefined
   readonly holdAfter: number
@@ -121,7 +121,7 @@ function makeDestination(id: string, inputs: readonly string[], random: Seeded):
     bufferBytes: random.pick([3000, 20_000, 1_000_000]),
     maxEvents: random.pick([1, 5, 50]),
     maxWaitMs: random.pick([1, 50, 1000]),
-    inFlight: random.pick([1, 1, 2, 4]),
+    inFlight: random.pick([1, 1, 2, 4, 'auto']),
     timeoutMs: random.pick([500, 2000, 10_000]),
     maxAttempts: random.chance(0.2) ? 1 + random.below(4) : undefined,
     holdAfter: random.pick([0, 2, 5]),

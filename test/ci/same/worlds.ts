@@ -57,6 +57,8 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
     max_line_bytes: setup.lineBytes,
     ...(random.chance(0.3) && decode === 'text' && !isKilled ? { multiline: { preset: ['java', 'python'] } } : {}),
   }
+  // The older commit may not have `auto`.
+  const inFlight = setup.inFlight === 'auto' ? 4 : setup.inFlight
   const config = (receiver: string) => {
     let input = 'in'
     const outputs: string[] = []
@@ -76,7 +78,7 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
       batch: { max_events: isKilled ? smallBatch : setup.batchEvents, max_wait: '5ms' },
       ...(setup.buffer === 'disk' ? { buffer: { type: 'disk', max_bytes: '1MiB' } } : {}),
     }
-    const http = { type: 'http', max_in_flight: setup.inFlight, compression: setup.compression }
+    const http = { type: 'http', max_in_flight: inFlight, compression: setup.compression }
     const destination = (id: string, inputs: string[]) =>
       toHttp
         ? { ...http, ...delivery, inputs, url: `${receiver}/${id}` }
@@ -113,7 +115,7 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
     return Array.from({ length: kills + 1 }, (_, i) => ({
       appended: { 'in/a.log': lines(random.pick([20, 200, 1000]), false), 'in/b.log': lines(random.below(50), false) },
       ...(i > 0 && random.chance(0.5) ? { renamed: [['in/a.log', `in/a.log.${i}`]] as const } : {}),
-      ...(i < kills && { kill: toHttp ? killAt(random, setup.inFlight) : { ms: 150 + random.below(500) } }),
+      ...(i < kills && { kill: toHttp ? killAt(random, inFlight) : { ms: 150 + random.below(500) } }),
     }))
   }
   return {
@@ -122,7 +124,7 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
     files: {},
     lives: lives(),
     isKilled,
-    isUnordered: toHttp && setup.inFlight > 1,
+    isUnordered: toHttp && inFlight > 1,
   }
 }
 
