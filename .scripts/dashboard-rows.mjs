@@ -212,8 +212,9 @@ export const ROWS = {
         '{{component_id}}: {{reason}}',
       ],
     ]),
-    lines('Requests under way', 'max_in_flight bounds them.', 'short', [
+    lines('Requests under way', 'Those that are not settled, and how many max_in_flight allows.', 'short', [
       [`sum ${BY} (sluice_delivery_requests_in_flight{${C}})`, EACH],
+      [`sum ${BY} (sluice_delivery_max_in_flight{${C}})`, `${EACH} allowed`],
     ]),
     lines(
       'Holding',
