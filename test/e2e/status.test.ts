@@ -212,14 +212,18 @@ t.test('without its daemon, a wrong configuration is the only thing to say', asy
 
 t.test('max_in_flight: auto follows what a receiver takes, loses nothing, and is shown', async t => {
   const takes = await receiver(t)
-  let [capacity, busy, refused] = [2, 0, 0]
+  let [capacity, busy, refused, accepted] = [2, 0, 0, 0]
   takes.otherwise = () => {
     if (busy >= capacity) {
       refused++
       return 429
     }
     busy++
-    return { wait: sleep(20).then(() => void busy--) }
+    const ended = () => {
+      busy--
+      accepted++
+    }
+    return { wait: sleep(20).then(ended) }
   }
   const config = `
 sources: { app: { type: file, include: [./app.log], decode: text } }
@@ -234,10 +238,11 @@ destinations:
 `
   const { folder, run, daemon } = await started(t, config, { 'app.log': '' })
   const lines: string[] = []
+  let n = 0
   /** The number of requests that it allows while there are always more events. */
   const allowedNow = async () => {
-    const more = Array.from({ length: 1000 }, (_, i) => `line ${lines.length + i}`)
-    appendFileSync(join(folder, 'app.log'), `${more.join('\n')}\n`)
+    const more = Array.from({ length: Math.max(0, 1000 + 2 * accepted - lines.length) }, () => `line ${n++}`)
+    appendFileSync(join(folder, 'app.log'), more.map(line => `${line}\n`).join(''))
     lines.push(...more)
     return allowed(await view())
   }
@@ -246,13 +251,14 @@ destinations:
   await until('as many as it takes', async () => (await allowedNow()) <= 2 && refused > 0)
   capacity = 12
   await until('more', async () => (await allowedNow()) > 6)
-  await until('all lines', () => new Set(takes.lines()).size === lines.length)
+  const out = ({ components }: Status) => components.find(({ id }) => id === 'out')!
+  await until('all lines', async () => out(await view()).sent === lines.length)
   const seen = await view()
   const metrics = await textOf(await ask(join(folder, 'state/sluice.sock'), '/metrics'))
   t.match(metrics, new RegExp(`^sluice_delivery_max_in_flight{.*component_id="out".*} ${allowed(seen)}$`, 'm'))
-  t.match((await run('status')).stdout, /^out \(http\) .* ready, 0 of \d+ requests$/m)
+  t.match((await run('status')).stdout, /^Requests in flight: out 0 of \d+ \(max_in_flight: auto\)$/m)
   t.same(new Set(takes.lines()), new Set(lines))
-  t.match(seen.components.find(({ id }) => id === 'out')!, { received: lines.length, sent: lines.length, in_flight: 0 })
+  t.match(out(seen), { received: lines.length, in_flight: 0 })
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
   t.equal(takes.lines().length, lines.length, 'each line once')

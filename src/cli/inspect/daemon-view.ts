@@ -86,11 +86,7 @@ export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'd
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
   const buffered = series.sum('sluice_buffer_events', labels)
-  if (destination) {
-    const { state, requests } = destination
-    const sent = requests ? `, ${requests.in_flight} of ${requests.allowed} requests` : ''
-    return `${state}${sent}${buffered > 0 ? `, ${short(buffered)} buffered` : ''}`
-  }
+  if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
   const unread = series.sum('sluice_file_unread_bytes', labels)
   if (series.all('sluice_files_watched', labels).length > 0)
     return `${counted(series.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`

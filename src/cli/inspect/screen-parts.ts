@@ -35,6 +35,19 @@ export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, widt
   return ['', ...wrap(text, width, '  ')]
 }
 
+const SHOWN_DESTINATIONS = 5
+
+/** The destinations with `max_in_flight: auto` that send most requests. */
+export function requestLines({ destinations }: Pick<Status, 'destinations'>, width: number): string[] {
+  const shown = destinations
+    .flatMap(({ id, requests }) => (requests ? [{ id, ...requests }] : []))
+    .sort((a, b) => b.in_flight - a.in_flight)
+    .slice(0, SHOWN_DESTINATIONS)
+    .map(({ id, in_flight, allowed }) => `${id} ${in_flight} of ${allowed}`)
+  if (shown.length === 0) return []
+  return ['', ...wrap(`Requests in flight: ${shown.join(', ')} (max_in_flight: auto)`, width, '  ')]
+}
+
 const SHOWN_BUCKETS = 3
 
 /** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most); 800 of checkout, since 2m 5s ago */

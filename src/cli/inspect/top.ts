@@ -8,7 +8,15 @@ import { untilInterrupted } from '../screen/interrupted.js'
 import type { DaemonOptions } from './daemon-socket.js'
 import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
 import { findDaemon, statusOf } from './find-daemon.js'
-import { backlogLines, bottleneckLines, intervalOf, managedLine, otherLines, waitLines } from './screen-parts.js'
+import {
+  backlogLines,
+  bottleneckLines,
+  intervalOf,
+  managedLine,
+  otherLines,
+  requestLines,
+  waitLines,
+} from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
@@ -74,6 +82,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const lines = [
     ...about,
     ...tableWithStates([head, ...rows], now, width),
+    ...requestLines(now, width),
     ...bottleneckLines(now, width),
     ...waitLines(now, width),
   ]
