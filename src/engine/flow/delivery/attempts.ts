@@ -52,8 +52,6 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly retry: RetryLimits
   /** With `max_in_flight: auto`: the attempts that may be under way. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a request that was refused waits, so that another one may take its place. */
-  readonly yielded?: () => void
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
@@ -359,11 +357,9 @@ export class Attempts {
     this.#outage.tries(task)
   }
 
-  /** Waits before the next attempt. With an adaptive limit, another request takes the place of one that was refused. */
+  /** Waits before the next attempt. With an adaptive limit, a request that was refused leaves its place to another. */
   async #wait(error: DeliveryError, ms: number): Promise<void> {
-    const { limit, yielded } = this.#context
-    const back = outcomeOf(error) === 'overload' ? limit?.yields() : undefined
-    if (back) yielded?.()
+    const back = outcomeOf(error) === 'overload' ? this.#context.limit?.yields() : undefined
     await this.#sleep(ms)
     back?.()
   }
