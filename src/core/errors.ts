@@ -86,6 +86,8 @@ export class DeliveryError extends Error {
    * of its own, unless there is only one.
    */
   readonly groups: readonly number[] | undefined
+  /** Whether it is about the partition of these events alone, as a limit of a stream is. */
+  readonly ofPartition: boolean
   constructor(
     message: string,
     options: {
@@ -99,6 +101,7 @@ export class DeliveryError extends Error {
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
       groups?: readonly number[] | undefined
+      ofPartition?: boolean | undefined
       cause?: unknown
     },
   ) {
@@ -113,6 +116,7 @@ export class DeliveryError extends Error {
     this.rejected = options.rejected
     this.again = options.again ?? []
     this.groups = options.groups
+    this.ofPartition = options.ofPartition ?? false
   }
 
   /** An error for each reason of the events in `rejected`, with the indices and messages of those. */

@@ -10,6 +10,8 @@ interface Known {
   readonly advice: string
   /** For all events: it stands at the beginning of the text, where no label of a stream can be. */
   readonly failure?: Failure
+  /** Of the stream, which is the partition: the others may go on. */
+  readonly ofPartition?: true
   /** Says which events are refused for certain, as far as the text has the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
@@ -61,11 +63,13 @@ const KNOWN: readonly Known[] = [
   {
     says: /per stream rate limit/i,
     reason: 'per_stream_rate_limit',
+    ofPartition: true,
     advice: 'one stream has more than per_stream_rate_limit of Loki: raise it, or divide the stream by another label',
   },
   {
     says: /maximum active stream limit/i,
     reason: 'max_global_streams_per_user',
+    ofPartition: true,
     advice: 'use labels with fewer values, or raise max_global_streams_per_user',
   },
   {
@@ -93,8 +97,13 @@ export function readRefusal(
   // Of several causes, first the one that says which events it concerns.
   const all = KNOWN.filter(({ says }) => says.test(text))
   const known = all.find(({ refuses }) => refuses) ?? all[0]
-  const { reason, advice, failure } = known ?? {}
-  const said = { ...(reason && { reason }), ...(advice && { advice }), ...(failure && { failure }) }
+  const { reason, advice, failure, ofPartition } = known ?? {}
+  const said = {
+    ...(reason && { reason }),
+    ...(advice && { advice }),
+    ...(failure && { failure }),
+    ...(ofPartition && { ofPartition }),
+  }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
   // Nothing can be told apart in a request of one event, nor where the cause is the stream, the client or the address.
   if (failure || events.length === 1 || reason === 'labels') return known && said

@@ -28,6 +28,7 @@ export class AdaptiveLimit {
   #limit: number
   #inFlight = 0
   #waiting = 0
+  #apart = 0
   /** Number of changes of the limit. */
   #round = 0
   /** The round that began with the last decrease. Requests that were sent earlier say nothing about the limit. */
@@ -57,14 +58,19 @@ export class AdaptiveLimit {
 
   /** Requests that may have begun. Some of those that wait after a refusal leave their places to others. */
   get requests(): number {
-    return this.allowed + Math.min(this.#waiting, this.allowed)
+    return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
 
-  /** A request that was refused waits for its retry. Call the returned function when it has waited. */
-  yields(): () => void {
-    this.#waiting++
+  /**
+   * A request that was refused waits for its retry. Call the returned function when it has waited. `isApart`: the
+   * refusal was about its partition alone.
+   */
+  yields(isApart: boolean): () => void {
+    if (isApart) this.#apart++
+    else this.#waiting++
     return () => {
-      this.#waiting--
+      if (isApart) this.#apart--
+      else this.#waiting--
     }
   }
 

@@ -52,6 +52,8 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly retry: RetryLimits
   /** With `max_in_flight: auto`: the attempts that may be under way. */
   readonly limit?: AdaptiveLimit | undefined
+  /** Called when a request that was refused waits, so that another one may take its place. */
+  readonly yielded?: () => void
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
@@ -271,9 +273,9 @@ export class Attempts {
   }
 
   /** Whether a first refusal beside other requests only shows how many the receiver takes: it is not a failure yet. */
-  #isAdapting({ kind }: Task, { status, retryAfterMs }: DeliveryError): boolean {
-    const { limit } = this.#context
-    return kind === 'events' && (limit?.inFlight ?? 0) > 0 && OVERLOAD.includes(status) && retryAfterMs === undefined
+  #isAdapting({ kind }: Task, error: DeliveryError): boolean {
+    const isBeside = kind === 'events' && (this.#context.limit?.inFlight ?? 0) > 0
+    return isBeside && error.reason !== 'timeout' && outcomeOf(error) === 'overload' && error.retryAfterMs === undefined
   }
 
   /** Whether the adaptive limit allows an attempt now; always after the end. */
@@ -359,7 +361,10 @@ export class Attempts {
 
   /** Waits before the next attempt. With an adaptive limit, a request that was refused leaves its place to another. */
   async #wait(error: DeliveryError, ms: number): Promise<void> {
-    const back = outcomeOf(error) === 'overload' ? this.#context.limit?.yields() : undefined
+    const { limit, yielded } = this.#context
+    const yields = error.ofPartition || outcomeOf(error) === 'overload'
+    const back = yields ? limit?.yields(error.ofPartition) : undefined
+    if (back) yielded?.()
     await this.#sleep(ms)
     back?.()
   }
@@ -400,7 +405,7 @@ export class Attempts {
 const OVERLOAD: readonly unknown[] = [408, 429, 503, 504]
 
 function outcomeOf(error: unknown): Outcome {
-  if (!(error instanceof DeliveryError)) return 'other'
+  if (!(error instanceof DeliveryError) || error.ofPartition) return 'other'
   if (OVERLOAD.includes(error.status) || error.reason === 'timeout') return 'overload'
   return error.rejected ? 'ok' : 'other'
 }

@@ -102,6 +102,7 @@ export class Delivery extends BatchQueue {
       timeout: options.timeout,
       retry: options.retry,
       limit,
+      yielded: () => this.advance(),
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: kind => counters.failed(kind),
       retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,

@@ -46,7 +46,8 @@ export interface RequestFormat {
 }
 
 /** What an error response means; what is missing, its status says. */
-export interface Refused extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups'>> {
+export interface Refused
+  extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups' | 'ofPartition'>> {
   /** What to do about it. */
   readonly advice?: string | undefined
 }

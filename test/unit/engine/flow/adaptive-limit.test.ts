@@ -1,6 +1,7 @@
 import t from 'tap'
+import { DeliveryError } from '../../../../src/core/errors.js'
 import { AdaptiveLimit, type Outcome } from '../../../../src/engine/flow/delivery/adaptive-limit.js'
-import { fail, never, setUp } from '../../../support/delivery.js'
+import { fail, never, numbers, setUp } from '../../../support/delivery.js'
 import { settle } from '../../../support/manual-time.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -191,4 +192,33 @@ t.test('requests that wait after a refusal leave their places to others, and com
   }
   await over
   t.equal(it.counters.passed.events, 20)
+})
+
+t.test('partitions that are limited alone leave it as it is, and keep no other one waiting', async t => {
+  const taken: number[] = []
+  let isLimited = true
+  const it = setUp({
+    options: { batch: { max_events: 1 } },
+    destination: {
+      partitionOf: (batch, i) => String(Number.parseInt(batch.line(i).toString(), 10) % 8),
+      async write(request) {
+        const [n] = numbers(request) as [number]
+        if (isLimited && n % 8 !== 7)
+          throw new DeliveryError('limited', { failure: 'retry', reason: 'stream', status: 429, ofPartition: true })
+        taken.push(n)
+      },
+    },
+  })
+  await it.delivery.start()
+  it.put(16)
+  await settle()
+  t.same(taken, [7, 15])
+  t.same(it.delivery.limit, { inFlight: 0, allowed: 4 })
+  isLimited = false
+  it.input.end()
+  const over = it.delivery.stop(never)
+  for (let i = 0; i < 10; i++) await it.time.advance(1000)
+  await over
+  t.equal(taken.length, 16)
+  t.same(it.counters.imbalance(), { events: 0, bytes: 0 })
 })

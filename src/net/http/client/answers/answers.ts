@@ -153,7 +153,7 @@ export class Answers {
     { statusCode, headers }: Answer,
     found: Refused & Partial<Pick<DeliveryError, 'status' | 'messages' | 'reasons'>> = {},
   ): DeliveryError {
-    const { status = statusCode, rejected, again, groups, messages, reasons } = found
+    const { status = statusCode, rejected, again, groups, ofPartition, messages, reasons } = found
     const reason = found.reason ?? reasons?.[0] ?? reasonOf(status)
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
@@ -164,6 +164,7 @@ export class Answers {
       reasons,
       again,
       groups,
+      ofPartition,
       requestId: text(headers['x-request-id']),
       retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),
     })
