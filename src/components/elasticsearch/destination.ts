@@ -1,24 +1,19 @@
 import { z } from 'zod'
-import { fieldPath, refuse, refuseAt } from '../../core/options/options.js'
-import { isNeverEmpty, type Template, template } from '../../core/template.js'
+import { fieldPath, refuseAt } from '../../core/options/options.js'
+import { isNeverEmpty, type Template, template, templatePaths } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
-import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
-import { httpUrl } from '../../net/proxy.js'
+import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
 import { readItem } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
 
+const PATH = '/_bulk'
 /** The rest of an item, such as the name of its index, is as long as a short event. */
-const PATH = '/_bulk?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
-
-const baseUrl = httpUrl().superRefine((url, context) => {
-  if (url.includes('?')) refuse(context, 'must not have a part after "?"')
-  if (url.replace(/\/+$/, '').endsWith('/_bulk')) refuse(context, 'must not end with /_bulk, which is added to it')
-})
+const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 const options = z
   .strictObject({
-    url: baseUrl.describe('The address of the cluster, such as http://127.0.0.1:9200.'),
+    url: baseUrl(PATH).describe('The address of the cluster, such as http://127.0.0.1:9200.'),
     index: template()
       .refine(isNeverEmpty, { error: 'must never be empty: a text, or a field as in ${.app:-none}' })
       .describe('The index, or the data stream, of an event. It may have values of fields, as in `logs-${.app}`.'),
@@ -84,8 +79,7 @@ export const elasticsearch = defineHttpDestination({
   ],
   usesIds: true,
   usesFields: ({ index, pipeline, timestamp }) => {
-    const fieldsOf = (option: string, { parts }: Template) =>
-      parts.flatMap(part => (typeof part === 'string' ? [] : [{ option, path: part.path }]))
+    const fieldsOf = (option: string, template: Template) => templatePaths(template).map(path => ({ option, path }))
     return [
       ...fieldsOf('index', index),
       ...(pipeline ? fieldsOf('pipeline', pipeline) : []),
@@ -102,7 +96,7 @@ export const elasticsearch = defineHttpDestination({
         log.warn('the failure store of a data stream has taken events: GET DATA_STREAM::failures/_search shows why')
     }
     return {
-      url: options.url.replace(/\/+$/, '') + PATH,
+      url: withoutSlash(options.url) + PATH + QUERY,
       contentType: 'application/x-ndjson',
       gzipLevel: 1,
       emptyRequest: { body: '\n', status: 400, says: /no requests added/ },

@@ -1,11 +1,10 @@
 import { z } from 'zod'
 import { encodingOption } from '../../core/codecs/options.js'
-import { fieldPath, refuse, refuseAt } from '../../core/options/options.js'
+import { fieldPath, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { isNeverEmpty, type Template, template } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
-import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
-import { httpUrl } from '../../net/proxy.js'
+import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
 import { PushRequest } from './push-request.js'
 import { readRefusal } from './refusal.js'
 
@@ -26,15 +25,12 @@ const name = () =>
       .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, { error: 'must be letters, digits and _, and must not begin with a digit' }),
   )
 
-const baseUrl = httpUrl().superRefine((url, context) => {
-  if (url.includes('?')) refuse(context, 'must not have a part after "?"')
-  if (url.replace(/\/+$/, '').endsWith(PATH)) refuse(context, `must not end with ${PATH}, which is added to it`)
-})
-
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 const options = z
   .strictObject({
-    url: baseUrl.describe(`The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PATH} below it.`),
+    url: baseUrl(PATH).describe(
+      `The address of Loki, such as http://127.0.0.1:3100. Events are sent to ${PATH} below it.`,
+    ),
     labels: z
       .record(name(), template())
       .refine(labels => Object.keys(labels).length > 0, { error: 'must have a label' })
@@ -119,7 +115,7 @@ export const loki = defineHttpDestination({
     const push = new PushRequest(options, context)
     const { tenant } = options
     return {
-      url: options.url.replace(/\/+$/, '') + PATH,
+      url: withoutSlash(options.url) + PATH,
       contentType: 'application/json',
       gzipLevel: 1,
       // 204 of Loki 2, and "at least one valid stream is required" of Loki 3.

@@ -105,7 +105,7 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Nothing can be told apart in a request of one event, nor where the cause is the stream, the client or the address.
+  // There is nothing to divide in a request of one event, nor where the cause is the stream, the client or the address.
   if (failure || events.length === 1 || reason === 'labels') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))

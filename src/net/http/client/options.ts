@@ -38,6 +38,15 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
+/** The address of a receiver that takes events at `path` below it. */
+export const baseUrl = (path: string) =>
+  httpUrl().superRefine((url, context) => {
+    if (url.includes('?')) refuse(context, 'must not have a part after "?"')
+    if (withoutSlash(url).endsWith(path)) refuse(context, `must not end with ${path}, which is added to it`)
+  })
+
+export const withoutSlash = (url: string) => url.replace(/\/+$/, '')
+
 /** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
   url: templateUrl().describe(

@@ -49,8 +49,8 @@ export function divided(
   }
   const failures = [...left.values()].map(({ failure }) => failure)
   const waits = (['hold', 'retry'] as const).find(failure => failures.includes(failure))
-  const { status: told, message, advice } = refusals[0] ?? entries[0]!
-  return { failure: waits ?? 'reject', rejected, refusals, again, status: told, message, advice }
+  const { status: ofFirst, message, advice } = refusals[0] ?? entries[0]!
+  return { failure: waits ?? 'reject', rejected, refusals, again, status: ofFirst, message, advice }
 }
 
 function failureOfEvent({ status = 400 }: Entry): Failure {
