@@ -380,7 +380,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
   /** Destinations only: whether it uses the ids or the places of events (core/event/event-id.ts). */
-  readonly usesIds?: true
+  usesIds?(options: z.output<S>): boolean
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** The file that is used when the options name none, and the option that names another. */

@@ -86,6 +86,8 @@ export class DeliveryError extends Error {
    * of its own, unless there is only one.
    */
   readonly groups: readonly number[] | undefined
+  /** How many events are refused, if the response does not say which, and has accepted the others. */
+  readonly refused: number | undefined
   /** Whether it is about the partition of these events alone, as a limit of a stream is. */
   readonly ofPartition: boolean
   constructor(
@@ -101,6 +103,7 @@ export class DeliveryError extends Error {
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
       groups?: readonly number[] | undefined
+      refused?: number | undefined
       ofPartition?: boolean | undefined
       cause?: unknown
     },
@@ -116,6 +119,7 @@ export class DeliveryError extends Error {
     this.rejected = options.rejected
     this.again = options.again ?? []
     this.groups = options.groups
+    this.refused = options.refused
     this.ofPartition = options.ofPartition ?? false
   }
 

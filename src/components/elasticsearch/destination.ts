@@ -77,7 +77,7 @@ export const elasticsearch = defineHttpDestination({
       yaml: 'url: https://elastic.example.com\nindex: logs-nginx-default\nmode: data_stream\npipeline: geoip\nauth: { type: api_key, key_file: /etc/sluice/elastic-key }\n',
     },
   ],
-  usesIds: true,
+  usesIds: () => true,
   usesFields: ({ index, pipeline, timestamp }) => {
     const fieldsOf = (option: string, template: Template) => templatePaths(template).map(path => ({ option, path }))
     return [

@@ -95,7 +95,7 @@ export const loki = defineHttpDestination({
       yaml: 'url: https://loki.example.com\nauth: { type: basic, username: shop, password_file: /etc/sluice/loki-password }\ntenant: "${.team:-shared}"\nlabels: { app: "${.app:-none}", host: "${.host}" }\nstructured_metadata: { trace_id: "${.trace_id}" }\nencoding: json\n',
     },
   ],
-  usesIds: true,
+  usesIds: () => true,
   copiesLines: ({ encoding }) => encoding === 'raw',
   usesFields: ({ labels, structured_metadata, tenant, timestamp }) => {
     const fieldsOf = (option: string, templates: Readonly<Record<string, Template>>, without?: string) =>

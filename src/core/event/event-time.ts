@@ -32,7 +32,7 @@ export class EventTime {
    * are sent again.
    */
   nanosOf(batch: EventBatch, i: number): string {
-    const read = this.#read(batch, i)
+    const read = this.partsOf(batch, i)
     if (read) {
       const { seconds, digits } = read
       const missing = NANO_DIGITS - digits.length
@@ -46,7 +46,7 @@ export class EventTime {
 
   /** As `2026-01-31T23:59:59.123456789Z`, with as many digits as its time has. Without one, when it was read. */
   isoOf(batch: EventBatch, i: number): string {
-    const read = this.#read(batch, i)
+    const read = this.partsOf(batch, i)
     if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return this.#iso(batch.receivedAt)
     const { seconds, digits } = read
     return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
@@ -60,8 +60,8 @@ export class EventTime {
     return this.#lastIso
   }
 
-  /** Whole seconds, and the digits behind them; undefined: it has no time. */
-  #read(batch: EventBatch, i: number): { seconds: number; digits: string } | undefined {
+  /** Whole seconds since the epoch, and the digits behind them; undefined: it has no time. */
+  partsOf(batch: EventBatch, i: number): { seconds: number; digits: string } | undefined {
     const kind = this.#field.load(batch, i)
     if (kind !== STRING && kind !== NUMBER) return undefined
     const text = kind === STRING ? this.#field.text() : this.#field.json()

@@ -155,23 +155,23 @@ export class DestinationRun {
 }
 
 async function openBuffer(
-  { id, delivery, definition }: ComponentConfig,
+  { id, delivery, definition, options }: ComponentConfig,
   runtime: Runtime,
   { log, metrics, dataDir, wanted }: DestinationParts,
 ): Promise<DiskBuffer | undefined> {
-  const { buffer: options } = delivery!
-  if (options.type === 'memory') return undefined
+  const { buffer } = delivery!
+  if (buffer.type === 'memory') return undefined
   const { DiskBuffer, memoryFor } = await import('../flow/disk-buffer/disk-buffer.js')
   return await DiskBuffer.open({
     ...runtime,
     folder: folderOnDisk(pathOf(dataDir, 'buffer', id)),
     log,
     wanted,
-    maxBytes: options.max_bytes,
-    whenFull: options.when_full,
+    maxBytes: buffer.max_bytes,
+    whenFull: buffer.when_full,
     counters: metrics,
     memory: memoryFor(delivery!),
-    keepsIds: definition.usesIds,
+    keepsIds: definition.usesIds?.(options),
   })
 }
 

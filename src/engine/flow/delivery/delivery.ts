@@ -334,6 +334,10 @@ export class Delivery extends BatchQueue {
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
+        if (error.refused !== undefined) {
+          this.#refusals.accepted()
+          return error
+        }
         if (!isDivided(error, request.events)) return this.#refusals.classify(error)
         if (rejectsAll(error, request.events)) {
           const classified = this.#refusals.classify(error, false)
@@ -442,8 +446,21 @@ export class Delivery extends BatchQueue {
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
     const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
     if (more) log.warn(fields, 'the destination rejected events')
-    this.#settle(request, error.reason)
+    this.#settleRefused(request, error)
     return true
+  }
+
+  /** If it is not known which events were refused, some are counted in place of those. */
+  #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
+    if (refused === undefined) {
+      this.#settle(request, reason)
+      return
+    }
+    this.#unsettled.delete(request)
+    const divided = divide(request.parts, 2, index => (index < refused ? 1 : 0))
+    const [taken, left] = divided.map(parts => this.#request(parts))
+    this.#settle(taken!, undefined)
+    this.#settle(left!, reason)
   }
 
   #accepted(request: Request): void {

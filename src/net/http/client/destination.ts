@@ -34,7 +34,6 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
     return new HttpDestination(clientOptionsOf(options), format(options, context), context)
   }
   return defineDestination<S>({
-    warnings: options => warningsOf(clientOptionsOf(options)),
     explain: (options, context) => {
       const requests = format(options, context)
       const { compression, headers } = clientOptionsOf(options)
@@ -61,6 +60,10 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
       }
     },
     ...definition,
+    warnings: (options, upstream) => [
+      ...warningsOf(clientOptionsOf(options)),
+      ...(definition.warnings?.(options, upstream) ?? []),
+    ],
     usesFields: options => [...fieldsOf(clientOptionsOf(options)), ...(definition.usesFields?.(options) ?? [])],
     create,
   })

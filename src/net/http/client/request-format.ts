@@ -39,10 +39,23 @@ export interface RequestFormat {
   readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
+  /**
+   * Reads the content of a response with a success status, of a receiver that does not say which events it refuses.
+   * Undefined: it is not that of such a receiver, and delivers nothing.
+   */
+  success?(content: Buffer, contentType: string): PartlyRefused | undefined
+  /** The words in the content of an error response, if that is no text. */
+  words?(content: Buffer, contentType: string): Buffer
   /** Reads an error response in the words of the receiver. Undefined: it means what its status means. */
   refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
   /** How many events of a request a response can distinguish; 0: none. If missing, all of them. */
   countable?(request: readonly EventBatch[]): number
+}
+
+/** How many events of a request were refused, and why. */
+export interface PartlyRefused {
+  readonly refused: number
+  readonly message: string
 }
 
 /** What an error response means; what is missing, its status says. */

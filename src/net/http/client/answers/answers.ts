@@ -10,7 +10,7 @@ import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
 import { type Divided, divided, type Entry } from './divided.js'
-import { bodyText, cutText, drain, type ReadAnswer, readAnswer } from './read-answer.js'
+import { bodyText, cutText, drain, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
 /** Values of headers and of a query at least this long are redacted from every text. */
@@ -46,7 +46,8 @@ export class Answers {
   /** The error for events that a response with a success status rejects; undefined if there are none. */
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
-    const { answerList } = this.#of.format
+    const { answerList, success } = this.#of.format
+    if (success && asked.request) return await this.#partly(answer, asked)
     const isWhole = answerList?.isWhole
     if (!answerList || !asked.request || !(isWhole || mayBeJson(headers))) {
       await drain(body)
@@ -59,21 +60,43 @@ export class Answers {
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
-      const why = `the answer does not list the events in "${answerList.name}": is that the right address?`
-      return this.#error(`${this.#shown(answer, asked, read.text)}; ${why}`, 'hold', answer, { reason: 'no_answer' })
+      return this.#noAnswer(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
     }
     const found = divided(read.entries, status, () => this.#countable(asked.request!))
     return found && this.#divided(answer, asked, found, read.text)
+  }
+
+  /** The error for a response that says how many events are refused, and not which. */
+  async #partly(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
+    const { content, text: said, broken } = await shortBody(answer.body)
+    if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
+    const found = content && this.#of.format.success!(content, text(answer.headers['content-type']) ?? '')
+    if (!found) return this.#noAnswer(answer, asked, said, 'is none of this protocol')
+    const { refused, message } = found
+    if (refused === 0) return undefined
+    const all = this.#countable(asked.request!)
+    const which = refused < all ? `${refused} of the ${all} events were refused, and it is not known which` : ''
+    const shown = [this.#shown(answer, asked, message), which].filter(Boolean).join('; ')
+    return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
+  }
+
+  #noAnswer(answer: Answer, asked: Asked, said: string, why: string): DeliveryError {
+    const shown = `${this.#shown(answer, asked, said)}; the answer ${why}: is that the right address?`
+    return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
 
   /** The meaning of an error response, and what to do about it. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
-    const { answerList } = this.#of.format
+    const { answerList, words } = this.#of.format
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
-    const read: Partial<ReadAnswer> = mayDivide ? await readAnswer(body, mayDivide) : { text: await bodyText(body) }
+    const read: Partial<ReadAnswer> = mayDivide
+      ? await readAnswer(body, mayDivide)
+      : {
+          text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
+        }
     if (read.unreadable) return this.#unreadable(answer, asked)
     const found = mayDivide ? divided(read.entries, status, () => this.#countable(request!)) : undefined
     const said = found?.message ?? read.text ?? ''
@@ -151,9 +174,9 @@ export class Answers {
     message: string,
     failure: Failure,
     { statusCode, headers }: Answer,
-    found: Refused & Partial<Pick<DeliveryError, 'status' | 'messages' | 'reasons'>> = {},
+    found: Refused & Partial<Pick<DeliveryError, 'status' | 'refused' | 'messages' | 'reasons'>> = {},
   ): DeliveryError {
-    const { status = statusCode, rejected, again, groups, ofPartition, messages, reasons } = found
+    const { status = statusCode, rejected, again, groups, refused, ofPartition, messages, reasons } = found
     const reason = found.reason ?? reasons?.[0] ?? reasonOf(status)
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
@@ -164,6 +187,7 @@ export class Answers {
       reasons,
       again,
       groups,
+      refused,
       ofPartition,
       requestId: text(headers['x-request-id']),
       retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),

@@ -9,6 +9,8 @@ const TEXT_BYTES = 4096
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
+/** Limit of a response that only counts events. */
+const SHORT_BYTES = 4 * 1024 * 1024
 /** Most bytes read in order to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
@@ -50,10 +52,19 @@ async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer
   return { content: content.bytes.subarray(0, content.length), broken }
 }
 
-/** The beginning of the body as one line. */
-export async function bodyText(body: Readable): Promise<string> {
+/** The beginning of the body as one line. `words`: what of it is text. */
+export async function bodyText(body: Readable, words = (content: Buffer) => content): Promise<string> {
   const { content } = await readUpTo(TEXT_BYTES - 1, body)
-  return oneLine(content)
+  return oneLine(words(content))
+}
+
+/** A body that is expected to be short; undefined if it is too long. `broken`: why it was cut off. */
+export async function shortBody(
+  body: Readable,
+): Promise<{ content: Buffer | undefined; text: string; broken: unknown }> {
+  const { content, broken } = await readUpTo(SHORT_BYTES, body)
+  const isTooLong = content.length > SHORT_BYTES
+  return { content: isTooLong ? undefined : content, text: oneLine(content), broken: isTooLong ? undefined : broken }
 }
 
 /** The beginning of untrusted text as one line. */
