@@ -10,6 +10,7 @@ import { http as httpDestination } from './http/destination.js'
 import { http } from './http/source.js'
 import { journald } from './journald/source.js'
 import { loki } from './loki/destination.js'
+import { otlp } from './otlp/destination.js'
 import { aggregate } from './processors/aggregate.js'
 import { dedupe } from './processors/dedupe.js'
 import { edit } from './processors/edit.js'
@@ -55,6 +56,7 @@ export const components: readonly AnyDefinition[] = [
   httpDestination,
   loki,
   elasticsearch,
+  otlp,
   fileDestination,
   stdout,
   blackhole,

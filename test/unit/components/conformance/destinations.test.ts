@@ -47,7 +47,7 @@ async function place(t: Test): Promise<Place> {
   const accepted = () => to.requests.filter(({ status = 0 }) => status >= 200 && status < 300).map(({ body }) => body)
   const arrived = () => {
     const all = [readFileSync(join(folder, 'out'), 'utf8'), text, ...accepted()].join('')
-    return Array.from(all.matchAll(/event-(\d+)/g), ([, number]) => Number(number))
+    return Array.from(all.matchAll(/event-(\d+)\./g), ([, number]) => Number(number))
   }
   return { folder, to, stdout, arrived }
 }
@@ -90,7 +90,7 @@ function conforms(title: string, run: (t: Test, definition: AnyDefinition<'desti
     })
 }
 
-const line = (number: number, more = '') => `{"message":"event-${number}","more":"${more}"}`
+const line = (number: number, more = '') => `{"message":"event-${number}.","more":"${more}"}`
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)
 
 /** A delivery to the destination of an example, and batches of events that are numbered one after the other. */

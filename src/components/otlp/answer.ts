@@ -1,0 +1,97 @@
+import { z } from 'zod'
+import type { Failure } from '../../core/errors.js'
+import { NotProtobuf, WireReader } from '../../lib/formats/protobuf-wire.js'
+import type { Refused } from '../../net/http/client/request-format.js'
+
+/** What a receiver says of the records of a request that it has accepted. */
+export interface PartialSuccess {
+  /** How many it has refused. It does not say which. */
+  readonly refused: number
+  readonly message: string
+}
+
+const count = z.union([
+  z.int(),
+  z
+    .string()
+    .regex(/^\d{1,15}$/)
+    .transform(Number),
+])
+const inJson = z.object({
+  partialSuccess: z.object({ rejectedLogRecords: count.optional(), errorMessage: z.string().optional() }).nullish(),
+})
+
+/** The fields of a message with numbers and texts; the last one of each number counts. Undefined: it is none. */
+function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
+  const fields = new Map<number, number | Buffer>()
+  const reader = WireReader.of(bytes)
+  try {
+    while (reader.p < reader.end) {
+      const tag = reader.varint()
+      if ((tag & 7) === 2) fields.set(tag >>> 3, reader.inner().rest())
+      else if ((tag & 7) === 0) fields.set(tag >>> 3, (reader.varint() >>> 0) + reader.high * 2 ** 32)
+      else reader.skip(tag)
+    }
+  } catch (error) {
+    if (!(error instanceof NotProtobuf)) throw error
+    return undefined
+  }
+  return fields
+}
+
+const isJson = (type: string) => /\bjson\b/i.test(type)
+const isProtobuf = (type: string) => /\bprotobuf\b/i.test(type)
+
+/** Reads the response to a request that succeeded. Undefined: it is none of this protocol. */
+export function readSuccess(content: Buffer, type: string): PartialSuccess | undefined {
+  if (content.length === 0) return { refused: 0, message: '' }
+  if (isJson(type)) {
+    try {
+      const { partialSuccess } = inJson.parse(JSON.parse(content.toString()))
+      return { refused: partialSuccess?.rejectedLogRecords ?? 0, message: partialSuccess?.errorMessage ?? '' }
+    } catch {
+      return undefined
+    }
+  }
+  const partial = isProtobuf(type) ? fieldsOf(content) : undefined
+  if (!partial) return undefined
+  const inner = partial.get(1)
+  const found = inner instanceof Buffer ? fieldsOf(inner) : new Map<number, number | Buffer>()
+  const [refused = 0, message = ''] = [found?.get(1), found?.get(2)]
+  return found && { refused: Number(refused), message: String(message) }
+}
+
+/** The words of an error response, which is a message with a code and a text. */
+export function errorWords(content: Buffer, type: string): Buffer {
+  // Loki calls it application/octet-stream.
+  const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined
+  return message instanceof Buffer ? message : content
+}
+
+/** What receivers say, and what to do about it. */
+const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
+  // Programs in Go say so with 400.
+  { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },
+  { says: /unsupported media type/i, advice: 'the receiver takes another encoding: set "encoding"' },
+  {
+    says: /memory usage|memory limit/i,
+    advice: 'the receiver has too little memory: raise the limit of its memory_limiter',
+  },
+  {
+    says: /sending queue is full|queue is full/i,
+    advice: 'what the receiver sends to is too slow, or fails: see its log',
+  },
+  { says: /no org id/i, advice: 'the receiver has tenants: set the header X-Scope-OrgID in "headers"' },
+  { says: /too (old|far behind)/i, advice: 'the receiver takes no events that old' },
+]
+
+/** Statuses that the protocol allows to be sent again. All others are final, also those of a server error. */
+const RETRIED = new Set([429, 502, 503, 504])
+
+export function readRefusal(status: number, text: string): Refused | undefined {
+  const { advice, failure } = KNOWN.find(({ says }) => says.test(text)) ?? {}
+  if (failure) return { failure, advice, reason: failure }
+  const isFinal = (status >= 500 || status === 408 || status === 425) && !RETRIED.has(status)
+  if (!isFinal) return advice === undefined ? undefined : { advice }
+  return { failure: 'reject', advice: advice ?? 'the protocol forbids to send a request with this status again' }
+}

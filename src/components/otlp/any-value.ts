@@ -1,0 +1,118 @@
+import { CLOSE_ARRAY, CLOSE_OBJECT, COMMA, LF, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { addUnique } from '../../lib/formats/json-members.js'
+import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
+import { integerOf, tokenText } from '../../lib/formats/json-token.js'
+import type { Records } from './records.js'
+
+/** Writes JSON that is known to be valid as values of the OpenTelemetry protocol. */
+
+/** Readers of protobuf take messages that are nested 100 deep, and a value in a member is three. Deeper JSON is a text. */
+const MOST_LEVELS = 24
+const [T, F, N] = [0x74, 0x66, 0x6e]
+const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
+
+/** What is called for each member: with its name, as UTF-8 text, and with its value. */
+type EachMember = (name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number) => void
+
+/** The object in which a name with this hash was seen last. */
+const seenIn = new Int32Array(1024)
+let object = 0
+
+/** Calls `each` for every member of the object [start, end), once for each name: with its last value, as JSON.parse does. */
+export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
+  const { length } = to.to
+  if (walk(b, start, end, each, false)) return
+  to.to.length = length
+  const unique = new GrowingBytes()
+  addUnique(unique, b, start, end)
+  // A scan needs a byte to stop at.
+  unique.addByte(LF)
+  walk(unique.bytes, 0, unique.length - 1, each, true)
+}
+
+/** Returns false where a name may have come before. */
+function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
+  object = (object + 1) | 0
+  const inThis = object
+  let p = skipSpace(b, start + 1, end)
+  while (b[p] !== CLOSE_OBJECT) {
+    const nameStart = p + 1
+    const nameEnd = stringEnd(b, nameStart)
+    const name = sawEscape ? Buffer.from(tokenText(b, p, nameEnd)) : undefined
+    if (!isUnique) {
+      const slot = name ? hash(name, 0, name.length) : hash(b, nameStart, nameEnd)
+      if (seenIn[slot] === inThis) return false
+      seenIn[slot] = inThis
+    }
+    const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
+    p = valueEnd(b, from, end)
+    if (name) each(name, 0, name.length, b, from, p)
+    else each(b, nameStart, nameEnd, b, from, p)
+    p = skipSpace(b, p, end)
+    if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+  }
+  return true
+}
+
+function hash(b: Buffer, start: number, end: number): number {
+  let sum = end - start
+  for (let i = start; i < end; i++) sum = (Math.imul(sum, 31) + b[i]!) | 0
+  return (sum ^ (sum >>> 10)) & (seenIn.length - 1)
+}
+
+/** Writes the value [start, end). */
+export function addValue(to: Records, b: Buffer, start: number, end: number, level = 0): void {
+  const first = b[start]
+  if (first === QUOTE) addString(to, b, start)
+  else if (first === T || first === F) to.bool(first === T)
+  else if (first === OPEN_OBJECT || first === OPEN_ARRAY) {
+    if (level === MOST_LEVELS) to.text(b, start, end)
+    else if (first === OPEN_OBJECT) addMap(to, b, start, end, level)
+    else addList(to, b, start, end, level)
+  } else if (first !== N) addNumber(to, b, start, end)
+}
+
+function addString(to: Records, b: Buffer, start: number): void {
+  const end = stringEnd(b, start + 1)
+  if (sawEscape) addText(to, tokenText(b, start, end))
+  else to.text(b, start + 1, end)
+}
+
+export function addText(to: Records, text: string): void {
+  const bytes = Buffer.from(text)
+  to.text(bytes, 0, bytes.length)
+}
+
+/** A number that neither a double nor an integer of 64 bits can hold is a text, with all of its digits. */
+function addNumber(to: Records, b: Buffer, start: number, end: number): void {
+  const text = b.toString('latin1', start, end)
+  const isInteger = /^-?\d+$/.test(text)
+  const value = isInteger ? integerOf(text) : Number(text)
+  if (value === undefined || value < LEAST || value > MOST || !Number.isFinite(Number(text))) to.text(b, start, end)
+  else if (isInteger) to.integer(value)
+  else to.double(Number(value))
+}
+
+function addMap(to: Records, b: Buffer, start: number, end: number, level: number): void {
+  to.openMap()
+  eachMember(to, b, start, end, (name, nameStart, nameEnd, json, from, until) => {
+    to.openMember(name, nameStart, nameEnd)
+    addValue(to, json, from, until, level + 1)
+    to.close()
+  })
+  to.close()
+}
+
+function addList(to: Records, b: Buffer, start: number, end: number, level: number): void {
+  to.openList()
+  for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_ARRAY; ) {
+    const itemEnd = valueEnd(b, p, end)
+    to.openItem()
+    addValue(to, b, p, itemEnd, level + 1)
+    to.close()
+    p = skipSpace(b, itemEnd, end)
+    if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+  }
+  to.close()
+}

@@ -1,0 +1,133 @@
+import { z } from 'zod'
+import { fieldPath, fieldPaths } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { template, templatePaths } from '../../core/template.js'
+import { defineHttpDestination } from '../../net/http/client/destination.js'
+import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
+import { errorWords, readRefusal, readSuccess } from './answer.js'
+import { ExportRequest } from './export-request.js'
+
+const PATH = '/v1/logs'
+const GRPC_PORT = /^https?:\/\/[^/]*:4317(?:\/|$)/i
+
+const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
+const options = z
+  .strictObject({
+    url: baseUrl(PATH).describe(
+      `The address of the receiver, such as http://127.0.0.1:4318. Events are sent to ${PATH} below it.`,
+    ),
+    encoding: z
+      .enum(['protobuf', 'json'])
+      .prefault('protobuf')
+      .describe('How the body is written. Some receivers take one of the two only.'),
+    resource: z
+      .record(reaches('nothing', z.string().min(1).max(256)), template())
+      .prefault({ 'service.name': '${.app:-unknown_service}', 'host.name': '${.host}' })
+      .describe(
+        'The attributes of the resource of an event: what it comes from. Their values may have fields; empty ones are left out.',
+      ),
+    scope: template()
+      .prefault('${.logger}')
+      .describe('The name of the instrumentation scope of an event: the logger. If it is empty, there is none.'),
+    timestamp: fieldPath()
+      .prefault('.timestamp')
+      .describe('The field with the time of the event. Without one, it has only the time when it was read.'),
+    body: fieldPaths()
+      .prefault(['.message', '.msg', '.body'])
+      .describe(
+        'The field that becomes the body: the first one that has a value. Without any, the body has all fields.',
+      ),
+    severity: fieldPaths()
+      .prefault(['.severity', '.level', '.log.level', '."log.level"'])
+      .describe(
+        'The field with the severity: the first one that has a value. It is a word such as `warn`, a number of syslog (0 to 7) or one from 10 (trace) to 60 (fatal).',
+      ),
+    trace_id: fieldPaths()
+      .prefault(['.trace_id', '.traceId', '.trace.id', '."trace.id"'])
+      .describe('The field with the id of the trace, as 32 hexadecimal digits.'),
+    span_id: fieldPaths()
+      .prefault(['.span_id', '.spanId', '.span.id', '."span.id"'])
+      .describe('The field with the id of the span, as 16 hexadecimal digits.'),
+    record_uid: z
+      .boolean()
+      .prefault(false)
+      .describe(
+        'Adds the attribute `log.record.uid`, which is the same whenever the event is sent again: a receiver can remove repetitions by it.',
+      ),
+    compression: compression
+      .prefault('gzip')
+      .describe(
+        'How the body is compressed. zstd requires a Node.js version that has it, and a receiver that takes it.',
+      ),
+    headers,
+    auth,
+    validate,
+    ...rest,
+  })
+  .superRefine(checkHeaders)
+
+export type OtlpOptions = z.output<typeof options>
+
+export const otlp = defineHttpDestination({
+  type: 'otlp',
+  summary: 'Sends events as logs of OpenTelemetry, over HTTP.',
+  notes:
+    'Each event is a log record. The fields of `body`, `severity`, `trace_id`, `span_id` and `timestamp` become what they mean there; all others are attributes with their names and types. What an event has for its severity and cannot be read stays an attribute, as does a number. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 deep are the text of their JSON, as are numbers beyond 64 bits.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: the events are handled as set by `on_reject`, with the reason `status_NNN`.\n\nA receiver can accept a request and refuse a number of its records, without saying which. These are counted as discarded with the reason `partial_success`, the others as delivered; all events of the request are written to the dead letters, since the refused ones are among them.\n\nOnly OTLP over HTTP is supported. Receivers of OTLP over gRPC (port 4317) have HTTP, too, mostly at port 4318.',
+  promises: {
+    guarantee: 'At least once. An event is delivered when its request has a 2xx response that does not refuse it.',
+    order: 'Within a request. With `max_in_flight: 1`, the order of the source.',
+    duplicates:
+      'An event that is sent again, as after a kill, is stored twice. `record_uid: true` lets a receiver see that: `log.record.uid` is the same.',
+    limits:
+      '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) a request, less after a 413; `max_in_flight` requests.',
+    tested: 'OpenTelemetry Collector 0.128.0. A partial success: a receiver that answers as documented.',
+  },
+  options,
+  examples: [
+    {
+      title: 'To a Collector on this machine',
+      yaml: 'url: http://127.0.0.1:4318\n',
+    },
+    {
+      title: 'With own names of fields, and a key',
+      yaml: 'url: https://otlp.example.com\nauth: { type: bearer, key_file: /etc/sluice/otlp-key }\nresource: { service.name: "${.service}", deployment.environment.name: production }\nbody: .text\nseverity: .priority\nrecord_uid: true\n',
+    },
+  ],
+  usesIds: ({ record_uid }) => record_uid,
+  warnings: ({ url }) =>
+    GRPC_PORT.test(url)
+      ? [{ path: ['url'], message: 'port 4317 is that of OTLP over gRPC; over HTTP it is mostly 4318' }]
+      : [],
+  usesFields: ({ resource, scope, timestamp, body, severity, trace_id, span_id }) => [
+    ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),
+    ...templatePaths(scope).map(path => ({ option: 'scope', path })),
+    { option: 'timestamp', path: timestamp },
+    ...Object.entries({ body, severity, trace_id, span_id }).flatMap(([option, paths]) =>
+      paths.map(path => ({ option, path })),
+    ),
+  ],
+  format(options, context) {
+    const request = new ExportRequest(options, context)
+    const { contentType } = request.records
+    let hasWarned = false
+    return {
+      url: withoutSlash(options.url) + PATH,
+      contentType,
+      gzipLevel: 1,
+      headers: { accept: contentType },
+      // Loki takes none without events.
+      emptyRequest: { body: options.encoding === 'json' ? '{}' : '', status: 422, says: /at least one valid stream/ },
+      encode: batches => request.encode(batches),
+      success(content, type) {
+        const said = readSuccess(content, type)
+        if (said?.refused === 0 && said.message !== '' && !hasWarned) {
+          hasWarned = true
+          context.log.warn({ said: said.message }, 'the receiver warns; this is logged once')
+        }
+        return said
+      },
+      words: errorWords,
+      refusal: (status, text) => readRefusal(status, text),
+    }
+  },
+})

@@ -1,0 +1,114 @@
+import { COMMA, OPEN_ARRAY, OPEN_OBJECT } from '../../lib/formats/ascii.js'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { addInteger } from '../../lib/formats/json-numbers.js'
+import type { Group, RecordField, Records } from './records.js'
+
+/** In JSON, integers of 64 bits are strings, and ids hexadecimal digits. */
+export class JsonRecords implements Records {
+  readonly contentType = 'application/json'
+  to!: GrowingBytes
+  /** What ends each thing that is open. */
+  readonly #ends: string[] = []
+
+  #begin(text: string, end: string): void {
+    this.#next(text)
+    this.#ends.push(end)
+  }
+
+  /** Adds a member or an item, behind a comma unless it is the first one. */
+  #next(text: string): void {
+    const { bytes, length } = this.to
+    const last = length === 0 ? OPEN_ARRAY : bytes[length - 1]
+    if (last !== OPEN_ARRAY && last !== OPEN_OBJECT) this.to.addByte(COMMA)
+    this.to.addText(text)
+  }
+
+  openRecord(): void {
+    this.#begin('{', '}')
+  }
+
+  openBody(): void {
+    this.#begin('"body":{', '}')
+  }
+
+  openAttributes(): void {
+    this.#begin('"attributes":[', ']')
+  }
+
+  openAttribute(b: Buffer, start: number, end: number): void {
+    this.openMember(b, start, end)
+  }
+
+  openMap(): void {
+    this.#begin('"kvlistValue":{"values":[', ']}')
+  }
+
+  openMember(b: Buffer, start: number, end: number): void {
+    this.#begin('{"key":"', '}}')
+    this.to.addEscaped(b, start, end)
+    this.to.addText('","value":{')
+  }
+
+  openList(): void {
+    this.#begin('"arrayValue":{"values":[', ']}')
+  }
+
+  openItem(): void {
+    this.#begin('{', '}')
+  }
+
+  close(): void {
+    this.to.addText(this.#ends.pop()!)
+  }
+
+  time({ name }: RecordField, seconds: number, nanos: number): void {
+    this.#next(`"${name}":"${seconds === 0 ? nanos : `${seconds}${String(nanos).padStart(9, '0')}`}"`)
+  }
+
+  number({ name }: RecordField, value: number): void {
+    this.#next(`"${name}":${value}`)
+  }
+
+  word({ name }: RecordField, text: string): void {
+    this.#next(`"${name}":${JSON.stringify(text)}`)
+  }
+
+  id(field: RecordField, hex: string): void {
+    this.word(field, hex)
+  }
+
+  text(b: Buffer, start: number, end: number): void {
+    this.#next('"stringValue":"')
+    this.to.addEscaped(b, start, end)
+    this.to.addText('"')
+  }
+
+  bool(value: boolean): void {
+    this.#next(`"boolValue":${value}`)
+  }
+
+  integer(value: number | bigint): void {
+    this.#next('"intValue":"')
+    addInteger(this.to, value)
+    this.to.addText('"')
+  }
+
+  double(value: number): void {
+    this.#next(`"doubleValue":${value}`)
+  }
+
+  request(groups: Iterable<Group>): Buffer[] {
+    const parts: Buffer[] = []
+    for (const { resource, scope, records } of groups) {
+      const attributes = resource.map(([key, stringValue]) => ({ key, value: { stringValue } }))
+      const head = JSON.stringify({
+        resource: { attributes },
+        scopeLogs: [scope === '' ? {} : { scope: { name: scope } }],
+      })
+      const before = `${parts.length === 0 ? '{"resourceLogs":[' : ','}${head.slice(0, -3)}`
+      parts.push(Buffer.from(`${before}${scope === '' ? '' : ','}"logRecords":[`))
+      parts.push(records.bytes.subarray(0, records.length), Buffer.from(']}]}'))
+    }
+    return [...parts, Buffer.from(']}')]
+  }
+}

@@ -1,0 +1,167 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
+import { BYTES, FIXED_64, VARINT } from '../../lib/formats/protobuf-wire.js'
+import type { Group, RecordField, Records } from './records.js'
+
+/** Of AnyValue. */
+const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
+const [KEY, VALUE] = [1, 2]
+/** In place of where a message begins: attributes are none, and a pair ends with its value. */
+const [NOTHING, PAIR] = [-1, -2]
+
+export class ProtobufRecords implements Records {
+  readonly contentType = 'application/x-protobuf'
+  readonly #wire = new WireWriter()
+  /** Where the messages begin that are open. */
+  readonly #open: number[] = []
+
+  get to(): GrowingBytes {
+    return this.#wire.to
+  }
+
+  set to(records: GrowingBytes) {
+    this.#wire.to = records
+  }
+
+  #begin(number: number): void {
+    this.#wire.tag(number, BYTES)
+    this.#open.push(this.#wire.begin())
+  }
+
+  openRecord(): void {
+    this.#begin(2)
+  }
+
+  openBody(): void {
+    this.#begin(5)
+  }
+
+  openAttributes(): void {
+    this.#open.push(NOTHING)
+  }
+
+  openAttribute(b: Buffer, start: number, end: number): void {
+    this.#pair(6, b, start, end)
+  }
+
+  openMap(): void {
+    this.#begin(MAP)
+  }
+
+  openMember(b: Buffer, start: number, end: number): void {
+    this.#pair(1, b, start, end)
+  }
+
+  openList(): void {
+    this.#begin(LIST)
+  }
+
+  openItem(): void {
+    this.#begin(1)
+  }
+
+  #pair(number: number, b: Buffer, start: number, end: number): void {
+    this.#begin(number)
+    this.#bytes(KEY, b, start, end)
+    this.#open.push(PAIR)
+    this.#begin(VALUE)
+  }
+
+  close(): void {
+    const place = this.#open.pop()!
+    if (place === NOTHING) return
+    this.#wire.end(place)
+    if (this.#open.at(-1) !== PAIR) return
+    this.#open.pop()
+    this.#wire.end(this.#open.pop()!)
+  }
+
+  time({ number }: RecordField, seconds: number, nanos: number): void {
+    // The product needs 61 bits: halves of the seconds are multiplied, each of which is exact as a double.
+    const upper = Math.floor(seconds / 0x1_0000) * 1e9
+    const lower = (upper % 0x1_0000) * 0x1_0000 + (seconds % 0x1_0000) * 1e9 + nanos
+    this.#wire.tag(number, FIXED_64)
+    const { to } = this
+    to.reserve(8)
+    to.bytes.writeUInt32LE(lower % 0x1_0000_0000, to.length)
+    to.bytes.writeUInt32LE(Math.floor(upper / 0x1_0000) + Math.floor(lower / 0x1_0000_0000), to.length + 4)
+    to.length += 8
+  }
+
+  number({ number }: RecordField, value: number): void {
+    this.#wire.tag(number, VARINT)
+    this.#wire.varint(value)
+  }
+
+  word({ number }: RecordField, text: string): void {
+    const bytes = Buffer.from(text)
+    this.#bytes(number, bytes, 0, bytes.length)
+  }
+
+  id({ number }: RecordField, hex: string): void {
+    const bytes = Buffer.from(hex, 'hex')
+    this.#bytes(number, bytes, 0, bytes.length)
+  }
+
+  #bytes(number: number, b: Buffer, start: number, end: number): void {
+    this.#wire.tag(number, BYTES)
+    this.#wire.varint(end - start)
+    this.to.add(b, start, end)
+  }
+
+  text(b: Buffer, start: number, end: number): void {
+    this.#bytes(STRING, b, start, end)
+  }
+
+  bool(value: boolean): void {
+    this.#wire.tag(BOOL, VARINT)
+    this.#wire.varint(value ? 1 : 0)
+  }
+
+  integer(value: number | bigint): void {
+    this.#wire.tag(INTEGER, VARINT)
+    this.#wire.varint(lowOf(value), highOf(value))
+  }
+
+  double(value: number): void {
+    this.#wire.tag(DOUBLE, FIXED_64)
+    this.#wire.double(value)
+  }
+
+  request(groups: Iterable<Group>): Buffer[] {
+    return [...groups].flatMap(({ resource, scope, records }) => {
+      const ofResource = written(this, () => {
+        this.#begin(1)
+        for (const [name, value] of resource) {
+          this.#pair(1, Buffer.from(name), 0, Buffer.byteLength(name))
+          this.text(Buffer.from(value), 0, Buffer.byteLength(value))
+          this.close()
+        }
+        this.close()
+      })
+      const ofScope = written(this, () => {
+        if (scope === '') return
+        this.#begin(1)
+        this.word({ number: 1, name: 'name' }, scope)
+        this.close()
+      })
+      const size = ofScope.length + records.length
+      const scopeHead = written(this, () => this.#head(2, size))
+      const head = written(this, () => this.#head(1, ofResource.length + scopeHead.length + size))
+      return [Buffer.concat([head, ofResource, scopeHead, ofScope]), records.bytes.subarray(0, records.length)]
+    })
+  }
+
+  #head(number: number, size: number): void {
+    this.#wire.tag(number, BYTES)
+    this.#wire.varint(size)
+  }
+}
+
+/** What `write` writes, by itself. */
+function written(records: Records, write: () => void): Buffer {
+  const out = new GrowingBytes()
+  records.to = out
+  write()
+  return out.bytes.subarray(0, out.length)
+}

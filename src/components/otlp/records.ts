@@ -1,0 +1,50 @@
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+
+/** Fields of a log record: their numbers in protobuf, and their names in JSON. */
+export const TIME = { number: 1, name: 'timeUnixNano' }
+export const OBSERVED_TIME = { number: 11, name: 'observedTimeUnixNano' }
+export const SEVERITY_NUMBER = { number: 2, name: 'severityNumber' }
+export const SEVERITY_TEXT = { number: 3, name: 'severityText' }
+export const TRACE_ID = { number: 9, name: 'traceId' }
+export const SPAN_ID = { number: 10, name: 'spanId' }
+
+export type RecordField = typeof TIME
+
+/** Records of one resource and one scope. */
+export interface Group {
+  /** Names and values of its attributes. */
+  readonly resource: readonly (readonly [string, string])[]
+  readonly scope: string
+  readonly records: GrowingBytes
+}
+
+/** Writes log records of the OpenTelemetry protocol. What is opened is closed in reverse order. */
+export interface Records {
+  readonly contentType: string
+  /** Where records go from now on. */
+  to: GrowingBytes
+  openRecord(): void
+  openBody(): void
+  openAttributes(): void
+  /** With its name, which is the UTF-8 text [start, end). */
+  openAttribute(b: Buffer, start: number, end: number): void
+  openMap(): void
+  openMember(b: Buffer, start: number, end: number): void
+  openList(): void
+  openItem(): void
+  close(): void
+  /** A time after the year 1970: whole seconds, and the nanoseconds behind them. */
+  time(field: RecordField, seconds: number, nanos: number): void
+  number(field: RecordField, value: number): void
+  word(field: RecordField, text: string): void
+  /** `hex`: hexadecimal digits. */
+  id(field: RecordField, hex: string): void
+  /** Values: in a body, an attribute, a member or an item. */
+  text(b: Buffer, start: number, end: number): void
+  bool(value: boolean): void
+  /** Of 64 bits. */
+  integer(value: number | bigint): void
+  double(value: number): void
+  /** The body of a request. */
+  request(groups: Iterable<Group>): Buffer[]
+}
