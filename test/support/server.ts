@@ -11,9 +11,11 @@ import { until } from './until.js'
 /** A server of `.ci/servers` at HOST. */
 export interface Server {
   readonly url: string
+  /** With its data. */
+  readonly folder: string
   readonly child: ChildProcess
-  /** Kills it, and waits for its end. */
-  kill(): Promise<void>
+  /** Ends it by a signal, and waits for that. */
+  kill(signal?: NodeJS.Signals): Promise<void>
   /** Starts it again, at the same ports and with the same data, and waits until it answers. */
   start(limits?: Limits): Promise<void>
 }
@@ -25,8 +27,9 @@ interface Kind {
   readonly ports: number
   /** The arguments of its command line; it may write files into the folder. */
   args(folder: string, ports: readonly number[], limits: Limits): string[]
-  /** Answers 200 when it works. */
+  /** Answers 200, or this status, when it works. */
   readonly ready: string
+  readonly status?: number
 }
 
 const KINDS = {
@@ -95,6 +98,26 @@ const KINDS = {
       return [folder]
     },
   },
+  otelcol: {
+    ports: 1,
+    // It takes nothing but POST there.
+    ready: '/v1/logs',
+    status: 405,
+    args(folder, [http], limits) {
+      const { limit_mib = 4000, ...ofHttp } = limits
+      const config = {
+        receivers: { otlp: { protocols: { http: { endpoint: `${HOST}:${http}`, ...ofHttp } } } },
+        processors: { memory_limiter: { check_interval: '50ms', limit_mib } },
+        exporters: { file: { path: join(folder, 'out.ndjson'), append: true, flush_interval: '50ms' } },
+        service: {
+          telemetry: { metrics: { level: 'none' }, logs: { level: 'error' } },
+          pipelines: { logs: { receivers: ['otlp'], processors: ['memory_limiter'], exporters: ['file'] } },
+        },
+      }
+      writeFileSync(join(folder, 'otelcol.yaml'), JSON.stringify(config))
+      return ['--config', join(folder, 'otelcol.yaml')]
+    },
+  },
   victorialogs: {
     ports: 1,
     ready: '/health',
@@ -118,7 +141,7 @@ export async function startServer(
 ): Promise<Server | undefined> {
   const program = needsServer(t, name)
   if (program === undefined) return undefined
-  const { ports: count, args, ready }: Kind = KINDS[name]
+  const { ports: count, args, ready, status: expected = 200 }: Kind = KINDS[name]
   const ports: number[] = []
   while (ports.length < count) ports.push(await ownPort())
   const data = join(folder, name)
@@ -129,6 +152,7 @@ export async function startServer(
   const hasEnded = () => child === undefined || child.exitCode !== null || child.signalCode !== null
   const server = {
     url,
+    folder: data,
     get child() {
       return child!
     },
@@ -142,14 +166,14 @@ export async function startServer(
         })
       const answers = () =>
         fetch(url + ready).then(
-          ({ ok, body }) => body?.cancel().then(() => ok),
+          ({ status, body }) => body?.cancel().then(() => status === expected),
           () => false,
         )
       await until(`${name} to answer`, async () => hasEnded() || (await answers()), { every: 50, show: () => said })
       if (hasEnded()) throw new Error(`${name} ended at its start: ${said}`)
     },
-    async kill() {
-      if (!hasEnded()) child!.kill('SIGKILL')
+    async kill(signal: NodeJS.Signals = 'SIGKILL') {
+      if (!hasEnded()) child!.kill(signal)
       await closed
     },
   }
