@@ -49,12 +49,24 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
       // A sender without a name is identified by its address.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
-      return new Date(receivedAt).toISOString()
+      return receivedText(receivedAt)
     case 'partial':
       return partialMark(flags)
     default:
       return undefined
   }
+}
+
+let lastReceived = Number.NaN
+let lastText = ''
+
+/** All events of a batch were received at the same time. */
+function receivedText(receivedAt: number): string {
+  if (receivedAt !== lastReceived) {
+    lastReceived = receivedAt
+    lastText = new Date(receivedAt).toISOString()
+  }
+  return lastText
 }
 
 /** Which piece of a line an event is; undefined for a whole line. */
