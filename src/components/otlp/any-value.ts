@@ -1,7 +1,9 @@
 import { CLOSE_ARRAY, CLOSE_OBJECT, COMMA, LF, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addUnique } from '../../lib/formats/json-members.js'
+import { plainInteger } from '../../lib/formats/json-numbers.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
+import { unescapeInto } from '../../lib/formats/json-string.js'
 import { integerOf, tokenText } from '../../lib/formats/json-token.js'
 import type { Records } from './records.js'
 
@@ -73,10 +75,18 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
   } else if (first !== N) addNumber(to, b, start, end)
 }
 
-function addString(to: Records, b: Buffer, start: number): void {
+/** The text of a string with escapes. */
+const unescaped = new GrowingBytes()
+
+export function addString(to: Records, b: Buffer, start: number): void {
   const end = stringEnd(b, start + 1)
-  if (sawEscape) addText(to, tokenText(b, start, end))
-  else to.text(b, start + 1, end)
+  if (!sawEscape) {
+    to.text(b, start + 1, end)
+    return
+  }
+  unescaped.clear()
+  unescaped.reserve(end - start)
+  to.text(unescaped.bytes, 0, unescapeInto(unescaped.bytes, 0, b, start + 1, end))
 }
 
 export function addText(to: Records, text: string): void {
@@ -86,6 +96,11 @@ export function addText(to: Records, text: string): void {
 
 /** A number that neither a double nor an integer of 64 bits can hold is a text, with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
+  const plain = plainInteger(b, start, end)
+  if (!Number.isNaN(plain)) {
+    to.integer(plain)
+    return
+  }
   const text = b.toString('latin1', start, end)
   const isInteger = /^-?\d+$/.test(text)
   const value = isInteger ? integerOf(text) : Number(text)

@@ -19,6 +19,9 @@ export class ExportRequest {
   /** Of the resource, and the last one of the scope. */
   readonly #values: readonly CompiledTemplate[]
   readonly #text = new GrowingBytes()
+  /** The values of the last event, and its group in this request. */
+  #last = Buffer.alloc(0)
+  #lastGroup: Group | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
     const { resource, scope, encoding } = options
@@ -30,6 +33,7 @@ export class ExportRequest {
 
   encode(request: readonly EventBatch[]): Encoded {
     const groups = new Map<string, Group>()
+    this.#lastGroup = undefined
     for (const batch of request) {
       for (let i = 0; i < batch.length; i++) {
         this.records.to = this.#groupOf(batch, i, groups).records
@@ -50,9 +54,13 @@ export class ExportRequest {
       text.length = text.bytes.writeUInt32LE(text.length - from, text.length)
     }
     // Values with their lengths are the same only if each of them is.
+    if (this.#lastGroup && text.bytes.compare(this.#last, 0, this.#last.length, 0, text.length) === 0)
+      return this.#lastGroup
     const key = text.bytes.toString('latin1', 0, text.length)
     let group = groups.get(key)
+    this.#last = Buffer.from(text.bytes.subarray(0, text.length))
     if (!group) groups.set(key, (group = this.#newGroup(batch, i)))
+    this.#lastGroup = group
     return group
   }
 

@@ -2,12 +2,15 @@ import { encodedEvent } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { ORIGIN_FIELDS, originField } from '../../core/event/event.js'
 import { eventId } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, MISSING, NULL, NUMBER, STRING } from '../../core/event/field-reader.js'
+import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
+import { QUOTE } from '../../lib/formats/ascii.js'
 import { skipSpace, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
-import { addText, addValue, eachMember } from './any-value.js'
+import { addString, addText, addValue, eachMember } from './any-value.js'
 import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { severityOfNumber, severityOfWord } from './severity.js'
@@ -38,6 +41,7 @@ export class LogRecords {
   readonly #trace: readonly Candidate[]
   readonly #span: readonly Candidate[]
   readonly #hasUid: boolean
+  readonly #ofOrigin: readonly { readonly name: string; readonly bytes: Buffer; readonly slot: number }[]
 
   constructor(options: OtlpOptions, { field }: ComponentContext) {
     const readersOf = (paths: readonly FieldPath[]) =>
@@ -49,6 +53,11 @@ export class LogRecords {
     this.#trace = readersOf(options.trace_id)
     this.#span = readersOf(options.span_id)
     this.#hasUid = options.record_uid
+    this.#ofOrigin = ORIGIN_FIELDS.map(name => ({
+      name,
+      bytes: Buffer.from(name),
+      slot: this.#names.names.indexOf(name),
+    }))
   }
 
   #slotOf({ segments }: FieldPath): number {
@@ -69,15 +78,14 @@ export class LogRecords {
     this.#addId(TRACE_ID, TRACE, this.#trace, batch, i, to)
     this.#addId(SPAN_ID, SPAN, this.#span, batch, i, to)
     const hasBody = this.#addBody(batch, i, to)
-    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
-    const open = skipSpace(bytes, start, end)
     if (!hasBody) {
+      const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
       to.openBody()
-      addValue(to, bytes, open, end)
+      addValue(to, bytes, skipSpace(bytes, start, end), end)
       to.close()
     }
     to.openAttributes()
-    if (hasBody) this.#addAttributes(bytes, open, end, to)
+    if (hasBody) this.#addAttributes(batch, i, to)
     if (this.#hasUid) this.#addUid(batch, i, to)
     to.close()
     to.close()
@@ -89,10 +97,11 @@ export class LogRecords {
 
   /** The first one with a value. */
   #find(candidates: readonly Candidate[], batch: EventBatch, i: number): Candidate | undefined {
-    return candidates.find(({ reader }) => {
-      const kind = reader.load(batch, i)
-      return kind !== MISSING && kind !== NULL
-    })
+    for (const candidate of candidates) {
+      const kind = candidate.reader.load(batch, i)
+      if (kind !== MISSING && kind !== NULL) return candidate
+    }
+    return undefined
   }
 
   #addSeverity(batch: EventBatch, i: number, to: Records): void {
@@ -133,6 +142,7 @@ export class LogRecords {
     this.#take(slot)
     to.openBody()
     if (reader.kind === STRING && reader.plain) to.text(reader.bytes, reader.start, reader.end)
+    else if (reader.kind === STRING && reader.bytes[reader.start] === QUOTE) addString(to, reader.bytes, reader.start)
     else if (reader.kind === STRING) addText(to, reader.text())
     else {
       // A scan needs a byte to stop at.
@@ -143,14 +153,32 @@ export class LogRecords {
     return true
   }
 
-  #addAttributes(b: Buffer, start: number, end: number, to: Records): void {
-    eachMember(to, b, start, end, (name, nameStart, nameEnd, json, from, until) => {
+  #addAttributes(batch: EventBatch, i: number, to: Records): void {
+    const flags = batch.look(i)
+    if ((flags & (DECODED | MODIFIED | INVALID)) === 0) {
+      this.#addOrigin(batch, flags, to)
+      return
+    }
+    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
+    eachMember(to, bytes, skipSpace(bytes, start, end), end, (name, nameStart, nameEnd, json, from, until) => {
       const slot = slotOf(name, nameStart, nameEnd, this.#names)
       if (slot >= 0 && this.#takenIn[slot] === this.#event) return
       to.openAttribute(name, nameStart, nameEnd)
       addValue(to, json, from, until)
       to.close()
     })
+  }
+
+  /** The attributes of a line without fields of its own. */
+  #addOrigin({ origin, receivedAt }: EventBatch, flags: number, to: Records): void {
+    for (const { name, bytes, slot } of this.#ofOrigin) {
+      if (slot >= 0 && this.#takenIn[slot] === this.#event) continue
+      const value = originField(origin, receivedAt, flags, name)
+      if (value === undefined) continue
+      to.openAttribute(bytes, 0, bytes.length)
+      addText(to, value)
+      to.close()
+    }
   }
 
   #addUid(batch: EventBatch, i: number, to: Records): void {

@@ -1,4 +1,5 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { writeBytes } from '../../lib/formats/json-string.js'
 import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
 import { BYTES, FIXED_64, VARINT } from '../../lib/formats/protobuf-wire.js'
 import type { Group, RecordField, Records } from './records.js'
@@ -6,14 +7,19 @@ import type { Group, RecordField, Records } from './records.js'
 /** Of AnyValue. */
 const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
 const [KEY, VALUE] = [1, 2]
-/** In place of where a message begins: attributes are none, and a pair ends with its value. */
-const [NOTHING, PAIR] = [-1, -2]
+/** Bytes of the length of a usual record. */
+const RECORD_ROOM = 2
+/** Of the head of a text: its number, which is below 16, and its length. */
+const MOST_HEAD = 11
+/** In place of where a message begins: attributes are none, a pair ends with its value, and of records there is one. */
+const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
 export class ProtobufRecords implements Records {
   readonly contentType = 'application/x-protobuf'
   readonly #wire = new WireWriter()
   /** Where the messages begin that are open. */
   readonly #open: number[] = []
+  #record = 0
 
   get to(): GrowingBytes {
     return this.#wire.to
@@ -29,7 +35,9 @@ export class ProtobufRecords implements Records {
   }
 
   openRecord(): void {
-    this.#begin(2)
+    this.#wire.tag(2, BYTES)
+    this.#record = this.#wire.begin(RECORD_ROOM)
+    this.#open.push(RECORD)
   }
 
   openBody(): void {
@@ -70,6 +78,10 @@ export class ProtobufRecords implements Records {
   close(): void {
     const place = this.#open.pop()!
     if (place === NOTHING) return
+    if (place === RECORD) {
+      this.#wire.end(this.#record, RECORD_ROOM)
+      return
+    }
     this.#wire.end(place)
     if (this.#open.at(-1) !== PAIR) return
     this.#open.pop()
@@ -104,9 +116,13 @@ export class ProtobufRecords implements Records {
   }
 
   #bytes(number: number, b: Buffer, start: number, end: number): void {
-    this.#wire.tag(number, BYTES)
-    this.#wire.varint(end - start)
-    this.to.add(b, start, end)
+    const { to } = this
+    const size = end - start
+    to.reserve(size + MOST_HEAD)
+    to.bytes[to.length++] = (number << 3) | BYTES
+    if (size < 0x80) to.bytes[to.length++] = size
+    else this.#wire.varint(size)
+    to.length = writeBytes(b, start, end, to.bytes, to.length)
   }
 
   text(b: Buffer, start: number, end: number): void {

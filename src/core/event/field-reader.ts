@@ -1,4 +1,5 @@
 import { findItem, findMember, found, MemberName } from '../../lib/formats/json-members.js'
+import { LONGEST_PLAIN_NUMBER, plainInteger } from '../../lib/formats/json-numbers.js'
 import { SLOT, sawEscape, scanValue, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { normalJson } from '../../lib/formats/normal-json.js'
@@ -17,8 +18,6 @@ export const OBJECT_VALUE = 5
 export const ARRAY = 6
 export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 
-/** The longest integer whose digits are certain to be its canonical text. */
-const LONGEST_PLAIN_NUMBER = 15
 const EMPTY = Buffer.alloc(0)
 const QUOTE = 0x22
 const OPEN_OBJECT = 0x7b
@@ -295,19 +294,4 @@ function kindOf(value: unknown): ValueKind {
     default:
       return MISSING
   }
-}
-
-/** The number in [start, end) if its text is String() of it, and short; NaN otherwise. Builds no string. */
-function plainInteger(bytes: Uint8Array, start: number, end: number): number {
-  const negative = bytes[start] === 0x2d
-  let p = negative ? start + 1 : start
-  if (end - p > LONGEST_PLAIN_NUMBER) return Number.NaN
-  if (bytes[p] === 0x30) return !negative && end === p + 1 ? 0 : Number.NaN
-  let number = 0
-  for (; p < end; p++) {
-    const digit = bytes[p]! - 0x30
-    if (digit < 0 || digit > 9) return Number.NaN
-    number = number * 10 + digit
-  }
-  return negative ? -number : number
 }

@@ -1,6 +1,8 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
+/** The longest integer whose digits are certain to be its canonical text. */
+export const LONGEST_PLAIN_NUMBER = 15
 /** Digits of the largest integer that is exact, and its sign. */
 const MOST_DIGITS = 17
 
@@ -32,4 +34,19 @@ export function addFloat(to: GrowingBytes, value: number): void {
   if (!Number.isFinite(value)) to.addText('null')
   else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
+}
+
+/** The number in [start, end) if its text is String() of it, and short; NaN otherwise. Builds no string. */
+export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
+  const negative = bytes[start] === 0x2d
+  let p = negative ? start + 1 : start
+  if (end - p > LONGEST_PLAIN_NUMBER) return Number.NaN
+  if (bytes[p] === 0x30) return !negative && end === p + 1 ? 0 : Number.NaN
+  let number = 0
+  for (; p < end; p++) {
+    const digit = bytes[p]! - 0x30
+    if (digit < 0 || digit > 9) return Number.NaN
+    number = number * 10 + digit
+  }
+  return negative ? -number : number
 }

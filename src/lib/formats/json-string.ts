@@ -111,3 +111,34 @@ export function writeBytes(b: Buffer, start: number, end: number, to: Buffer, at
   while (start < end) to[at++] = b[start++]!
   return at
 }
+
+/** What the letter of an escape stands for. */
+const MEANS = new Uint8Array(256)
+for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, b: 8, f: 12, n: 10, r: 13, t: 9 }))
+  MEANS[letter.charCodeAt(0)] = byte
+
+/**
+ * Copies [start, end), which is within the quotes of a valid JSON string, to `to` at `at` as what it stands for: never
+ * more bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
+ */
+export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
+  for (let p = start; p < end; ) {
+    const byte = b[p++]!
+    if (byte !== BACKSLASH) {
+      to[at++] = byte
+      continue
+    }
+    const letter = b[p++]!
+    if (letter !== U) {
+      to[at++] = MEANS[letter]!
+      continue
+    }
+    let from = p
+    // Several of them may be one character.
+    for (p += 4; b[p] === BACKSLASH && b[p + 1] === U && p < end; p += 6);
+    let text = ''
+    for (; from < p; from += 6) text += String.fromCharCode(Number.parseInt(b.toString('latin1', from, from + 4), 16))
+    at += to.write(text, at)
+  }
+  return at
+}

@@ -45,24 +45,26 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value with its length before it. Returns its place, for `end`. */
-  begin(): number {
-    this.to.addByte(0)
-    return this.to.length
+  /** Begins a value with its length before it, which mostly takes `room` bytes. Returns its place, for `end`. */
+  begin(room = 1): number {
+    const { to } = this
+    to.reserve(room)
+    to.length += room
+    return to.length
   }
 
-  /** Writes the length of what follows `from`, which is moved if that needs more than a byte. */
-  end(from: number): void {
+  /** Writes the length of what follows `from`, which is moved if that needs more or less than `room` bytes. */
+  end(from: number, room = 1): void {
     const { to } = this
     const size = to.length - from
-    let more = 0
+    let more = 1 - room
     for (let left = size; left >= 0x80; left >>>= 7) more++
     const stop = to.length + more
-    if (more > 0) {
+    if (more !== 0) {
       to.reserve(more)
       to.bytes.copyWithin(from + more, from, to.length)
     }
-    to.length = from - 1
+    to.length = from - room
     this.varint(size)
     to.length = stop
   }

@@ -158,6 +158,8 @@ t.test('an event without a field for its body has all of its fields there', asyn
 t.test('lines that are no objects', async t => {
   const [record] = recordsOf(await bodyOf(t, ['a "line"'], {}, originOf('text')))
   t.match(record, { body: { stringValue: 'a "line"' }, timeUnixNano: /^\d{19}$/ })
+  t.match(attributesOf(record!), { host: { stringValue: String } })
+  t.notOk('message' in attributesOf(record!) || 'timestamp' in attributesOf(record!))
 })
 
 t.test('a name that comes twice has its last value, at each level', async t => {
@@ -199,6 +201,56 @@ t.test('deep and wide events', async t => {
   t.match(JSON.stringify(second), `"stringValue":"${deep(4976)}"`)
   t.equal(third!.attributes.length, 3000)
 })
+
+t.test('what is written is what JSON.parse reads', async t => {
+  const random = seeded(11)
+  const below = (most: number) => Math.floor(random() * most)
+  const PIECES = [
+    'a',
+    '\\"',
+    '\\\\',
+    '\\/',
+    '\\n\\t\\b\\f\\r',
+    '\\u00e9',
+    'é',
+    '\\ud83d\\ude00',
+    '\\ude00',
+    '\\ud83dx',
+    '😀',
+    '\\u0000',
+  ]
+  const text = () => `"${Array.from({ length: below(40) }, () => PIECES[below(PIECES.length)]).join('')}"`
+  const value = (level: number): string => {
+    const kind = below(level > 3 ? 4 : 6)
+    if (kind === 0) return text()
+    if (kind === 1) return ['0', '-0', '-7', '-12345678901234', '1.5e3', '0.1', '9007199254740991'][below(7)]!
+    if (kind === 2) return ['true', 'false', 'null'][below(3)]!
+    if (kind === 3) return text()
+    const items = Array.from({ length: below(5) }, () => value(level + 1))
+    return kind === 4
+      ? `[ ${items.join(' , ')}]`
+      : `{${items.map((item, n) => `"k${n % 3}\\u0022" : ${item}`).join(',')} }`
+  }
+  const read = (any: Record<string, unknown>): unknown => {
+    const [[kind, found] = ['', null]] = Object.entries(any)
+    if (kind === 'intValue') return Number(found)
+    const list = (found as { values: object[] } | null)?.values as { key: string; value: Record<string, unknown> }[]
+    if (kind === 'arrayValue') return (list as unknown as Record<string, unknown>[]).map(read)
+    if (kind === 'kvlistValue') return Object.fromEntries(list.map(({ key, value }) => [key, read(value)]))
+    return found
+  }
+  const lines = Array.from({ length: 300 }, () => `{"message":${text()},"v":${value(0)}}`)
+  const records = recordsOf(await bodyOf(t, lines))
+  for (const [n, line] of lines.entries()) {
+    const { message, v } = JSON.parse(line) as { message: string; v: unknown }
+    const expected = JSON.parse(JSON.stringify([message, v]).replace(/\\ud[89a-f][0-9a-f]{2}/gi, '\ufffd')) as unknown[]
+    const { body, attributes } = records[n]!
+    t.strictSame([read(body as never), read(attributes[0]!.value as never)], expected.map(noMinusZero), line)
+  }
+})
+
+/** An integer of the protocol has no sign if it is 0. */
+const noMinusZero = (value: unknown): unknown => JSON.parse(JSON.stringify(value))
 
 t.test('events of each resource and scope are together, in their order', async t => {
   const random = seeded(7)
