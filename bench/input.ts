@@ -24,6 +24,11 @@ const LINES_PER_MS = 4
 const PATHS = ['/api/v1/orders/', '/api/v1/users/', '/api/v1/cart/', '/static/img/', '/search/']
 const METHODS = ['GET', 'GET', 'GET', 'POST', 'PUT']
 const STATUSES = [200, 200, 200, 200, 201, 204, 304, 404, 500]
+const AGENTS = [
+  'Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0',
+  'Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1',
+  'curl/8.5.0',
+]
 const LEVELS = ['info', 'info', 'info', 'info', 'warn', 'error', 'debug']
 const MESSAGES = [
   'request completed',
@@ -34,9 +39,17 @@ const MESSAGES = [
   'r\u00e9ponse envoy\u00e9e',
 ]
 
+/** `nginx`: the access log of a web server, of as many clients as there are apps. */
+export type InputKind = 'ndjson' | 'nginx'
+
 /** The file in `folder` with so many lines; made when it is not there yet. */
-export function makeInput(folder: string, lines: number, progress: (text: string) => void): Input {
-  const path = join(folder, `sluice-bench-${lines}.ndjson`)
+export function makeInput(
+  folder: string,
+  lines: number,
+  progress: (text: string) => void,
+  kind: InputKind = 'ndjson',
+): Input {
+  const path = join(folder, `sluice-bench-${lines}.${kind}`)
   const notes = `${path}.json`
   const known = readNotes(notes)
   if (known?.format === FORMAT && known.lines === lines && sizeOf(path) === known.bytes) return { ...known, path }
@@ -46,7 +59,8 @@ export function makeInput(folder: string, lines: number, progress: (text: string
   const writer = new Writer()
   for (let at = 0; at < lines; ) {
     let text = ''
-    for (const end = Math.min(lines, at + BLOCK_LINES); at < end; at++) text += writer.line(at)
+    for (const end = Math.min(lines, at + BLOCK_LINES); at < end; at++)
+      text += kind === 'nginx' ? writer.access(at) : writer.line(at)
     const block = Buffer.from(text)
     for (let written = 0; written < block.length; ) written += writeSync(file, block, written)
     bytes += block.length
@@ -81,6 +95,17 @@ class Writer {
   readonly #apps = Array.from({ length: APPS }, (_, i) => `app-${String(i).padStart(4, '0')}`)
   readonly #hosts = Array.from({ length: HOSTS }, (_, i) => `web-${String(i).padStart(2, '0')}`)
   readonly #picks = seeded(SEED)
+
+  access(i: number): string {
+    const { below, of } = this.#picks
+    const [, day, month, year, time] = /^\w+, (\d+) (\w+) (\d+) ([\d:]+)/.exec(
+      new Date(FIRST_TIME + Math.floor(i / LINES_PER_MS)).toUTCString(),
+    )!
+    const client = below(APPS)
+    const address = `192.0.${client >> 8}.${client & 255}`
+    const request = `${of(METHODS)} ${of(PATHS)}${below(1_000_000)} HTTP/1.1`
+    return `${address} - - [${day}/${month}/${year}:${time} +0000] "${request}" ${of(STATUSES)} ${below(100_000)} "https://shop.example.com/" "${of(AGENTS)}"\n`
+  }
 
   line(i: number): string {
     const { below, of } = this.#picks

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { checkout } from '../../test/support/checkout.js'
 import { runProgram } from '../../test/support/program-options.js'
 import { PERFORMANCE_PAGE, writeBetweenMarkers } from '../docs.js'
-import { makeInput } from '../input.js'
+import { type InputKind, makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { show, showOnTerminal, workFolder } from '../work.js'
 import { bringPeers } from './bring.js'
@@ -29,16 +29,23 @@ async function main(options: Options): Promise<void> {
   for (const folder of [options.cache, options.out, options.folder]) mkdirSync(folder, { recursive: true })
   const { peers, missing } = bringPeers(options.peers, options, show)
   for (const { id, reason } of missing) process.stderr.write(`${id} is left out: ${reason}\n`)
-  const input = makeInput(options.folder, options.lines, showOnTerminal)
+  const made = (kind: InputKind) => makeInput(options.folder, options.lines, showOnTerminal, kind)
+  const input = made('ndjson')
+  const accessLog = options.jobs.includes('J5') ? made('nginx') : undefined
   const work = workFolder(options.folder, 'peers')
   process.once('exit', () => {
-    if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
+    if (options.keep) return
+    const paths = [input.path, ...(accessLog ? [accessLog.path] : [])]
+    for (const path of paths.flatMap(path => [path, `${path}.json`])) rmSync(path, { force: true })
   })
   const record = recorder(join(options.out, 'peers.jsonl'))
   const machine = describeMachine()
   record({ machine, lines: input.lines, bytes: input.bytes, runs: options.runs, missing })
   const failures: Failure[] = []
-  const pairs = await runPairs(options, peers, survey(input), work, record, failures)
+  const lines = survey(input)
+  const access = accessLog && survey(accessLog)
+  const inputOf = (job: JobId) => (job === 'J5' ? access! : lines)
+  const pairs = await runPairs(options, peers, inputOf, work, record, failures)
   show('')
   const versions = [sluice, ...peers.filter(peer => peer.id !== 'loop')].map(peer => `${peer.title} ${peer.version}`)
   const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs, and their ranges.
@@ -61,7 +68,7 @@ ${versions.join(', ')}.
 async function runPairs(
   { jobs, runs }: Options,
   peers: readonly Peer[],
-  input: Survey,
+  inputOf: (job: JobId) => Survey,
   work: string,
   record: (line: object) => void,
   failures: Failure[],
@@ -70,6 +77,7 @@ async function runPairs(
   const run = async (peer: Peer, job: JobId, round: number): Promise<Figures> => {
     show(`run ${round} of ${runs}: ${peer.title}, ${job}`)
     const [load] = loadavg()
+    const input = inputOf(job)
     const figures = await runJob(peer, job, input, work)
     const { seconds, cpuSeconds, rssBytes } = figures
     record({

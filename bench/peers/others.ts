@@ -68,6 +68,7 @@ export function collector({ file, version, env }: Program): Peer {
     tasks: {
       J1: { config: 'otelcol-j1.yaml', output: 'otlp', difference },
       J3: { config: 'otelcol-j3.yaml', output: 'otlp', difference: 'posts records of OTLP in protobuf, not lines' },
+      J5: { config: 'otelcol-j5.yaml', output: 'otlp', difference: 'has no throttle, so it does not limit' },
       J4: { config: 'otelcol-j4.yaml', output: 'otlp', anyOrder: true, difference: `${difference}, ${order}` },
     },
     // The garbage collector of Go runs less often: a third less CPU time, for 20 MB.

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { checkout } from '../../test/support/checkout.js'
 import { built, RUN, SLUICE } from '../measure.js'
-import type { Peer } from './peer.js'
+import type { JobId, Peer } from './peer.js'
 
 /** Sluice, an earlier build of it, and the loop that no program in Node.js can be faster than. */
 
@@ -16,6 +16,7 @@ export const sluice: Peer = {
     J2: { config: 'sluice-j2.yaml', output: 'raw' },
     J3: { config: 'sluice-j3.yaml', output: 'raw' },
     J4: { config: 'sluice-j4.yaml', output: 'raw' },
+    J5: { config: 'sluice-j5.yaml', output: 'otlp' },
   },
   command: ({ config }) => ({ file: process.execPath, args: [...RUN, config] }),
 }
@@ -31,7 +32,7 @@ export const earlier = (main: string): Peer => ({
   }),
 })
 
-const LOOP_MODES = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }
+const LOOP_MODES: Partial<Record<JobId, string>> = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }
 
 export const loop: Peer = {
   id: 'loop',
@@ -45,6 +46,6 @@ export const loop: Peer = {
   },
   command: ({ job, input, out, port }) => ({
     file: process.execPath,
-    args: [built('./peers/loop.js'), LOOP_MODES[job], input, out, String(port)],
+    args: [built('./peers/loop.js'), LOOP_MODES[job]!, input, out, String(port)],
   }),
 }

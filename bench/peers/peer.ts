@@ -4,6 +4,7 @@ export const JOBS = {
   J2: 'file through a throttle by key to file',
   J3: 'file to HTTP on loopback',
   J4: 'TCP to file',
+  J5: 'access log, parsed and throttled by client, to OTLP',
 } as const
 
 export type JobId = keyof typeof JOBS
@@ -44,7 +45,7 @@ export interface Run {
   readonly config: string
   readonly input: string
   readonly out: string
-  /** J3: the port of the receiver; J4: the port to listen on. */
+  /** J3, J5: the port of the receiver; J4: the port to listen on. */
   readonly port: number
 }
 

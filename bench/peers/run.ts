@@ -30,7 +30,7 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
   const folder = mkdtempSync(join(parent, `${job}-${peer.id}-`))
   const out = join(folder, 'out.log')
   const receiverArgs = [...(task.output === 'otlp' ? ['--otlp'] : []), '--reply', task.reply ?? '']
-  const receiver = job === 'J3' ? await CountingReceiver.start(receiverArgs) : undefined
+  const receiver = job === 'J3' || job === 'J5' ? await CountingReceiver.start(receiverArgs) : undefined
   let sender: ChildProcess | undefined
   try {
     const port = receiver?.port ?? (await freePort())

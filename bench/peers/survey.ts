@@ -8,7 +8,7 @@ export interface Survey extends Input {
   readonly lastExcludedId: string
 }
 
-/** Reads all of the input, so that it is in the page cache before the first run. */
+/** Reads all of the input, so that it is in the page cache before the first run. Access logs have no `request_id`. */
 export function survey(input: Input): Survey {
   let last = ''
   let lastExcluded = ''
