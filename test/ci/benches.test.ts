@@ -60,6 +60,22 @@ t.test('every job is run in turn by Sluice and by the loop', { skip: process.pla
   t.notOk(existsSync(join(folder, 'folder/sluice-bench-2000.ndjson')), 'the input is removed')
 })
 
+t.test('every line of the access log arrives as a record', { skip: process.platform !== 'linux' }, async t => {
+  const itself = join(built, 'src/cli/main.js')
+  const { code, stderr, lines } = await bench(
+    t,
+    testFolder(t),
+    '--peers',
+    'earlier',
+    '--earlier',
+    itself,
+    '--jobs',
+    'J5',
+  )
+  t.equal(code, 0, stderr)
+  t.equal(lines().length, 3, 'each of the two has figures')
+})
+
 /** Stands in for rsyslogd: says that it has its version, and writes as many bytes as it read, of which one is wrong. */
 const WRONG = `#!${process.execPath}
 import { readFileSync, writeFileSync } from 'node:fs'

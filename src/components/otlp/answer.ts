@@ -48,7 +48,10 @@ export function readSuccess(content: Buffer, type: string): PartialSuccess | und
   if (isJson(type)) {
     try {
       const { partialSuccess } = inJson.parse(JSON.parse(content.toString()))
-      return { refused: partialSuccess?.rejectedLogRecords ?? 0, message: partialSuccess?.errorMessage ?? '' }
+      return {
+        refused: Math.max(0, partialSuccess?.rejectedLogRecords ?? 0),
+        message: partialSuccess?.errorMessage ?? '',
+      }
     } catch {
       return undefined
     }
@@ -58,7 +61,7 @@ export function readSuccess(content: Buffer, type: string): PartialSuccess | und
   const inner = partial.get(1)
   const found = inner instanceof Buffer ? fieldsOf(inner) : new Map<number, number | Buffer>()
   const [refused = 0, message = ''] = [found?.get(1), found?.get(2)]
-  return found && { refused: Number(refused), message: String(message) }
+  return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
 /** The words of an error response, which is a message with a code and a text. */

@@ -118,6 +118,9 @@ export const otlp = defineHttpDestination({
       // Loki takes none without events.
       emptyRequest: { body: options.encoding === 'json' ? '{}' : '', status: 422, says: /at least one valid stream/ },
       encode: batches => request.encode(batches),
+      ...(options.encoding === 'protobuf' && {
+        json: batches => new ExportRequest({ ...options, encoding: 'json' }, context).encode(batches),
+      }),
       success(content, type) {
         const said = readSuccess(content, type)
         if (said?.refused === 0 && said.message !== '' && !hasWarned) {

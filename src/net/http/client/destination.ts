@@ -42,8 +42,9 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
       return batch => {
         try {
           const { place } = heads.of(heads.partitionOf?.(batch, 0))
-          const findings = [{ text: place + compressed }]
-          return { outcome: 'delivered', findings, bytes: written(heads.encode([batch])) }
+          const json = requests.json?.([batch])
+          const text = place + compressed + (json ? '; the body, as JSON' : '')
+          return { outcome: 'delivered', findings: [{ text }], bytes: written(json ?? heads.encode([batch])) }
         } catch (error) {
           if (!(error instanceof DeliveryError)) throw error
           return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }

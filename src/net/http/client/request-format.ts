@@ -35,6 +35,8 @@ export interface RequestFormat {
    * values of `texts` for these events.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
+  /** The body for people, as JSON, if `encode` writes another format. */
+  json?(request: readonly EventBatch[]): Encoded
   /** A body without events, by which a key is checked, and what the receiver says to it. */
   readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
   /** How responses distinguish events. If missing, the status counts for all of them. */

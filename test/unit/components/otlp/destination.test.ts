@@ -351,6 +351,15 @@ t.test('a page of a web server is no answer', async t => {
   t.equal(await done, 'delivered')
 })
 
+t.test('explain shows a request in protobuf as JSON', async t => {
+  const { context } = await make({ url: 'http://127.0.0.1' }, otlp)
+  const explained = otlp.explain!(
+    otlp.options.parse({ url: 'http://127.0.0.1' }) as OtlpOptions,
+    context,
+  )(sent(['{"message":"m"}']))
+  t.match(JSON.parse(String(explained.bytes)), { resourceLogs: [{}] })
+})
+
 t.test('what is sent again, and what never is', async t => {
   const { destination } = await started(t, { url: 'http://127.0.0.1:1' }, otlp)
   t.ok(destination)
