@@ -125,6 +125,8 @@ export interface Emitted {
   readonly to?: string
   /** The shares of the events it was made from. They are settled together with it. All such events go to one output. */
   readonly shares?: readonly Share[]
+  /** Something that it has again when it is made again of the same events, and no other event has: for its id. */
+  readonly name?: string
 }
 
 /** time: `every` has passed. drain: no more events arrive. reload: a successor takes over; only one of a plan that `keeps` can take shares. */

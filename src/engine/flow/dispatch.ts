@@ -15,7 +15,7 @@ import {
   UNROUTED,
 } from '../../core/processor.js'
 import { LINE_END } from '../../lib/lines/line-splitter.js'
-import { lineBatch } from './made-batch.js'
+import { lineBatch, nameAfter } from './made-batch.js'
 import type { Replacements } from './replacements.js'
 import type { SideOutput } from './side-output.js'
 import type { Work } from './work.js'
@@ -187,6 +187,7 @@ export class Dispatch {
         if (made.length > 0) {
           batch.ack.fork()
           const events = lineBatch(made, origin, batch.receivedAt, batch.ack, batch.isBacklog)
+          if (origin.wanted.areIdsUsed) nameAfter(events, batch, from, end, i => replaced.size(i))
           metrics.emitted(events.length, events.bytes)
           this.#pass(events)
         }

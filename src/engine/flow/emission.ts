@@ -1,5 +1,6 @@
 import { Ack, type Share } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { namedPlaces } from '../../core/event/event-id.js'
 import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../../core/processor.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { DispatchContext } from './dispatch.js'
@@ -14,6 +15,8 @@ export interface EmissionContext extends DispatchContext {
 /** The events that a processor emits to one output. */
 interface Lines {
   readonly lines: string[]
+  /** As far as they have one. */
+  readonly names: (string | undefined)[]
   readonly shares: Set<Share>
 }
 
@@ -73,12 +76,13 @@ export class Emission {
     const outputs = new Map<string | undefined, Lines>()
     const unwritten: Share[] = []
     try {
-      for (const { fields, to = this.#main, shares = [] } of this.#processor.emit?.(why) ?? []) {
+      for (const { fields, to = this.#main, shares = [], name } of this.#processor.emit?.(why) ?? []) {
         try {
           const line = madeLine(fields)
-          const made = outputs.get(to) ?? { lines: [], shares: new Set() }
+          const made = outputs.get(to) ?? { lines: [], names: [], shares: new Set() }
           outputs.set(to, made)
           made.lines.push(line)
+          made.names.push(name)
           for (const share of shares) made.shares.add(share)
         } catch (error) {
           for (const share of shares) unwritten.push(share)
@@ -94,8 +98,8 @@ export class Emission {
     return outputs
   }
 
-  #batch({ lines, shares }: Lines, to: string | undefined, isRouted: boolean): EventBatch {
-    const { metrics, origin, clock } = this.#context
+  #batch({ lines, names, shares }: Lines, to: string | undefined, isRouted: boolean): EventBatch {
+    const { id, metrics, origin, clock } = this.#context
     for (const share of shares) this.#shares.delete(share)
     const ack = new Ack(
       status => {
@@ -108,6 +112,7 @@ export class Emission {
       },
     )
     const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
+    if (origin.wanted.areIdsUsed && names.every(name => name !== undefined)) batch.places = namedPlaces(id, names)
     metrics.emitted(batch.length, batch.bytes)
     if (isRouted) metrics.sent(batch.length, batch.bytes, to)
     else metrics.discarded(UNROUTED, batch.length, batch.bytes)

@@ -1,7 +1,7 @@
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import { type Fields, madeJson } from '../../core/event/event.js'
-import { newReading } from '../../core/event/event-id.js'
+import { namedPlaces, newReading } from '../../core/event/event-id.js'
 import type { Origin } from '../../core/event/origin.js'
 import { SentOffsets } from '../../core/event/sent-offsets.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
@@ -14,6 +14,29 @@ export function madeLine(fields: Fields): string {
 /** What this process makes, and its bytes so far. */
 const READING = newReading()
 let made = 0
+
+/**
+ * Gives the events of a batch that are in the place of events [from, to) of another one ids that are made of the ids of
+ * these, and of a number: the same whenever they are read again and replaced by the same. `sizeOf`: bytes of the lines in
+ * the place of one.
+ */
+export function nameAfter(
+  made: EventBatch,
+  batch: EventBatch,
+  from: number,
+  to: number,
+  sizeOf: (i: number) => number,
+) {
+  if (batch.reading === '') return
+  const names: string[] = []
+  let end = made.starts[0]!
+  for (let i = from; i < to; i++) {
+    end += sizeOf(i)
+    for (let n = 0; names.length < made.length && made.starts[names.length]! < end; n++)
+      names.push(`${batch.place(i)} ${n}`)
+  }
+  made.places = namedPlaces(batch.reading, names)
+}
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {

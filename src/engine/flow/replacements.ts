@@ -36,6 +36,11 @@ export class Replacements {
     this.#starts[i] = NONE
   }
 
+  /** How many bytes the lines in the place of event `i` have. */
+  size(i: number): number {
+    return this.#ends[i]! - this.#starts[i]!
+  }
+
   /** A copy of the lines in the place of events [from, to), all of which are replaced. */
   lines(from: number, to: number): Buffer {
     const parts: Buffer[] = []

@@ -24,6 +24,8 @@ interface Collected {
 
 /** Events that become one. */
 export class Group {
+  /** Of its first event. */
+  readonly name: string | undefined
   readonly since: number
   readonly shares: Share[] = []
   last: number
@@ -34,7 +36,8 @@ export class Group {
   readonly #fields: Fields = {}
   readonly #collected: readonly Collected[]
 
-  constructor(rules: readonly FieldRule[], now: number) {
+  constructor(rules: readonly FieldRule[], now: number, name: string | undefined) {
+    this.name = name
     this.since = now
     this.last = now
     this.#collected = rules.flatMap(({ path, rule }) => {

@@ -81,7 +81,11 @@ export class Reduce implements Processor {
     }
     const ended = groups.ended
     groups.ended = []
-    return ended.map(group => ({ fields: group.merged(), shares: group.shares }))
+    return ended.map(group => ({
+      fields: group.merged(),
+      shares: group.shares,
+      ...(group.name !== undefined && { name: group.name }),
+    }))
   }
 
   handOver(): HandoverState {
@@ -92,7 +96,8 @@ export class Reduce implements Processor {
     const groups = this.#groups
     let group = groups.open.get(key)
     if (!group) {
-      group = new Group(this.#rules, now)
+      const { reading } = batch
+      group = new Group(this.#rules, now, reading === '' ? undefined : `${reading} ${batch.place(i)}`)
       groups.open.set(key, group)
       groups.bytes += group.bytes
     }
