@@ -14,11 +14,25 @@ const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
-/** What is called for each member: with its name, as UTF-8 text, and with its value. */
-type EachMember = (name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number) => void
+/**
+ * What is called for each member: with its name, as UTF-8 text, and its hash, and with its value, and whether that is a
+ * string with escapes.
+ */
+type EachMember = (
+  name: Buffer,
+  nameStart: number,
+  nameEnd: number,
+  hash: number,
+  b: Buffer,
+  start: number,
+  end: number,
+  hasEscape: boolean,
+) => void
 
+/** Number of hashes of names. */
+export const HASHES = 4096
 /** The object in which a name with this hash was seen last. */
-const seenIn = new Int32Array(1024)
+const seenIn = new Int32Array(HASHES)
 let object = 0
 
 /** Calls `each` for every member of the object [start, end), once for each name: with its last value, as JSON.parse does. */
@@ -42,25 +56,29 @@ function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique:
     const nameStart = p + 1
     const nameEnd = stringEnd(b, nameStart)
     const name = sawEscape ? Buffer.from(tokenText(b, p, nameEnd)) : undefined
+    const hash = name ? hashOf(name, 0, name.length) : hashOf(b, nameStart, nameEnd)
     if (!isUnique) {
-      const slot = name ? hash(name, 0, name.length) : hash(b, nameStart, nameEnd)
-      if (seenIn[slot] === inThis) return false
-      seenIn[slot] = inThis
+      if (seenIn[hash] === inThis) return false
+      seenIn[hash] = inThis
     }
     const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
     p = valueEnd(b, from, end)
-    if (name) each(name, 0, name.length, b, from, p)
-    else each(b, nameStart, nameEnd, b, from, p)
+    const hasEscape = b[from] === QUOTE && sawEscape
+    if (name) each(name, 0, name.length, hash, b, from, p, hasEscape)
+    else each(b, nameStart, nameEnd, hash, b, from, p, hasEscape)
     p = skipSpace(b, p, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
   return true
 }
 
-function hash(b: Buffer, start: number, end: number): number {
-  let sum = end - start
-  for (let i = start; i < end; i++) sum = (Math.imul(sum, 31) + b[i]!) | 0
-  return (sum ^ (sum >>> 10)) & (seenIn.length - 1)
+/** A number below HASHES for a name: of its length, and of four of its bytes at most. */
+export function hashOf(b: Buffer, start: number, end: number): number {
+  const length = end - start
+  if (length === 0) return 0
+  const quarter = length >> 2
+  const sum = Math.imul(length, 0x9e3779b1) ^ Math.imul(b[start]!, 0x85ebca6b) ^ Math.imul(b[end - 1]!, 0xc2b2ae35)
+  return (sum ^ Math.imul((b[start + quarter]! << 8) | b[end - 1 - quarter]!, 0x27d4eb2f)) >>> 20
 }
 
 /** Writes the value [start, end). */
@@ -78,15 +96,24 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
 /** The text of a string with escapes. */
 const unescaped = new GrowingBytes()
 
-export function addString(to: Records, b: Buffer, start: number): void {
+function addString(to: Records, b: Buffer, start: number): void {
   const end = stringEnd(b, start + 1)
   if (!sawEscape) {
     to.text(b, start + 1, end)
     return
   }
+  to.text(unescapedText(b, start, end + 1), 0, unescapedLength)
+}
+
+/** The length of the last result of `unescapedText`. */
+export let unescapedLength = 0
+
+/** The text of the string [start, end), which has escapes; valid until the next call. */
+export function unescapedText(b: Buffer, start: number, end: number): Buffer {
   unescaped.clear()
   unescaped.reserve(end - start)
-  to.text(unescaped.bytes, 0, unescapeInto(unescaped.bytes, 0, b, start + 1, end))
+  unescapedLength = unescapeInto(unescaped.bytes, 0, b, start + 1, end - 1)
+  return unescaped.bytes
 }
 
 export function addText(to: Records, text: string): void {
@@ -111,7 +138,7 @@ function addNumber(to: Records, b: Buffer, start: number, end: number): void {
 
 function addMap(to: Records, b: Buffer, start: number, end: number, level: number): void {
   to.openMap()
-  eachMember(to, b, start, end, (name, nameStart, nameEnd, json, from, until) => {
+  eachMember(to, b, start, end, (name, nameStart, nameEnd, _hash, json, from, until) => {
     to.openMember(name, nameStart, nameEnd)
     addValue(to, json, from, until, level + 1)
     to.close()

@@ -10,6 +10,16 @@ import { ExportRequest } from './export-request.js'
 const PATH = '/v1/logs'
 const GRPC_PORT = /^https?:\/\/[^/]*:4317(?:\/|$)/i
 
+const LISTS = ['body', 'severity', 'trace_id', 'span_id'] as const
+const RESOURCE = { 'service.name': '${.app:-unknown_service}', 'host.name': '${.host}' }
+const FIELDS = {
+  body: ['.message', '.msg', '.body'],
+  severity: ['.severity', '.level', '.log.level', '."log.level"'],
+  trace_id: ['.trace_id', '.traceId', '.trace.id', '."trace.id"'],
+  span_id: ['.span_id', '.spanId', '.span.id', '."span.id"'],
+}
+const DEFAULT_FIELDS = new Set(['.app', '.host', '.logger', '.timestamp', ...Object.values(FIELDS).flat()])
+
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 const options = z
   .strictObject({
@@ -22,7 +32,7 @@ const options = z
       .describe('How the body is written. Some receivers take one of the two only.'),
     resource: z
       .record(reaches('nothing', z.string().min(1).max(256)), template())
-      .prefault({ 'service.name': '${.app:-unknown_service}', 'host.name': '${.host}' })
+      .prefault(RESOURCE)
       .describe(
         'The attributes of the resource of an event: what it comes from. Their values may have fields; empty ones are left out.',
       ),
@@ -33,20 +43,20 @@ const options = z
       .prefault('.timestamp')
       .describe('The field with the time of the event. Without one, it has only the time when it was read.'),
     body: fieldPaths()
-      .prefault(['.message', '.msg', '.body'])
+      .prefault(FIELDS.body)
       .describe(
         'The field that becomes the body: the first one that has a value. Without any, the body has all fields.',
       ),
     severity: fieldPaths()
-      .prefault(['.severity', '.level', '.log.level', '."log.level"'])
+      .prefault(FIELDS.severity)
       .describe(
         'The field with the severity: the first one that has a value. It is a word such as `warn`, a number of syslog (0 to 7) or one from 10 (trace) to 60 (fatal).',
       ),
     trace_id: fieldPaths()
-      .prefault(['.trace_id', '.traceId', '.trace.id', '."trace.id"'])
+      .prefault(FIELDS.trace_id)
       .describe('The field with the id of the trace, as 32 hexadecimal digits.'),
     span_id: fieldPaths()
-      .prefault(['.span_id', '.spanId', '.span.id', '."span.id"'])
+      .prefault(FIELDS.span_id)
       .describe('The field with the id of the span, as 16 hexadecimal digits.'),
     record_uid: z
       .boolean()
@@ -98,14 +108,16 @@ export const otlp = defineHttpDestination({
     GRPC_PORT.test(url)
       ? [{ path: ['url'], message: 'port 4317 is that of OTLP over gRPC; over HTTP it is mostly 4318' }]
       : [],
-  usesFields: ({ resource, scope, timestamp, body, severity, trace_id, span_id }) => [
-    ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),
-    ...templatePaths(scope).map(path => ({ option: 'scope', path })),
-    { option: 'timestamp', path: timestamp },
-    ...Object.entries({ body, severity, trace_id, span_id }).flatMap(([option, paths]) =>
-      paths.map(path => ({ option, path })),
-    ),
-  ],
+  // Those of the defaults are fields that events may have.
+  usesFields: ({ resource, scope, timestamp, ...lists }) => {
+    const fields = [
+      ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),
+      ...templatePaths(scope).map(path => ({ option: 'scope', path })),
+      { option: 'timestamp', path: timestamp },
+      ...LISTS.flatMap(option => lists[option].map(path => ({ option, path }))),
+    ]
+    return fields.filter(({ path }) => !DEFAULT_FIELDS.has(path.text))
+  },
   format(options, context) {
     const request = new ExportRequest(options, context)
     const { contentType } = request.records

@@ -39,6 +39,12 @@ export class JsonRecords implements Records {
     this.openMember(b, start, end)
   }
 
+  textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
+    this.openAttribute(name, nameStart, nameEnd)
+    this.text(b, start, end)
+    this.close()
+  }
+
   openMap(): void {
     this.#begin('"kvlistValue":{"values":[', ']}')
   }

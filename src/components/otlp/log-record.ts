@@ -1,16 +1,16 @@
 import { encodedEvent } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
-import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { ORIGIN_FIELDS, originField } from '../../core/event/event.js'
 import { eventId } from '../../core/event/event-id.js'
-import { EventTime } from '../../core/event/event-time.js'
+import { type TimeParts, TimeText } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
-import { type FieldReader, MISSING, NULL, NUMBER, STRING } from '../../core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
-import { QUOTE } from '../../lib/formats/ascii.js'
+import { MINUS, NINE, QUOTE, ZERO } from '../../lib/formats/ascii.js'
+import { findPath, found, MemberName } from '../../lib/formats/json-members.js'
 import { skipSpace, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
-import { addString, addText, addValue, eachMember } from './any-value.js'
+import { tokenText } from '../../lib/formats/json-token.js'
+import { addText, addValue, eachMember, HASHES, hashOf, unescapedLength, unescapedText } from './any-value.js'
 import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { severityOfNumber, severityOfWord } from './severity.js'
@@ -20,168 +20,217 @@ const MOST_SECONDS = 2 ** 64 / 1e9 - 1
 const TRACE = /^(?!0+$)[0-9a-f]{32}$/i
 const SPAN = /^(?!0+$)[0-9a-f]{16}$/i
 const UID = Buffer.from('log.record.uid')
+const N = 0x6e
+/** Where a member is not. */
+const NOWHERE = -1
 
-/** A field that becomes a part of the record. */
+/** A field that can become a part of the record. */
 interface Candidate {
-  readonly reader: FieldReader
-  /** Of its name among those that can be taken; -1 if it lies deeper in the event, where it stays. */
+  /** Of the member of the event that it is, or that it is in. */
   readonly slot: number
+  /** The way from there. */
+  readonly rest: readonly (MemberName | number)[]
 }
 
-/** Writes events as log records: fields of their own for body, time, severity and trace, attributes for all others. */
+/**
+ * Writes events as log records: with fields of their own for body, time, severity and trace, and attributes for all
+ * others. One walk over the JSON of an event writes the attributes, and finds the members that may be something else.
+ */
 export class LogRecords {
+  /** Of the members that may be something else than an attribute; and where those of this event are. */
   readonly #names = new WantedNames()
-  /** The event whose member of that name became a part of the record, and is no attribute. */
-  readonly #takenIn: number[] = []
-  #event = 0
-  readonly #time: EventTime
-  readonly #timeSlot: number
+  /** 1 for hashes of their names. */
+  readonly #mayBeOther = new Uint8Array(HASHES)
+  readonly #starts: Int32Array
+  readonly #ends: Int32Array
+  #json: Buffer = UID
+  readonly #time: readonly Candidate[]
   readonly #body: readonly Candidate[]
   readonly #severity: readonly Candidate[]
   readonly #trace: readonly Candidate[]
   readonly #span: readonly Candidate[]
+  readonly #timeText = new TimeText()
   readonly #hasUid: boolean
-  readonly #ofOrigin: readonly { readonly name: string; readonly bytes: Buffer; readonly slot: number }[]
+  /** Whether a line without fields of its own is a body, and its time that of its record. */
+  readonly #takesLines: boolean
+  readonly #takesTimes: boolean
+  readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
 
-  constructor(options: OtlpOptions, { field }: ComponentContext) {
-    const readersOf = (paths: readonly FieldPath[]) =>
-      paths.map(path => ({ reader: field(path), slot: this.#slotOf(path) }))
-    this.#time = new EventTime(field(options.timestamp))
-    this.#timeSlot = this.#slotOf(options.timestamp)
-    this.#body = readersOf(options.body)
-    this.#severity = readersOf(options.severity)
-    this.#trace = readersOf(options.trace_id)
-    this.#span = readersOf(options.span_id)
+  constructor(options: OtlpOptions) {
+    const { timestamp, body, severity, trace_id, span_id } = options
+    const candidates = (paths: readonly FieldPath[]) => paths.map(path => this.#candidate(path))
+    this.#time = candidates([timestamp])
+    this.#body = candidates(body)
+    this.#severity = candidates(severity)
+    this.#trace = candidates(trace_id)
+    this.#span = candidates(span_id)
     this.#hasUid = options.record_uid
-    this.#ofOrigin = ORIGIN_FIELDS.map(name => ({
-      name,
-      bytes: Buffer.from(name),
-      slot: this.#names.names.indexOf(name),
-    }))
+    for (const name of this.#names.bytes) this.#mayBeOther[hashOf(name, 0, name.length)] = 1
+    this.#starts = new Int32Array(this.#names.names.length)
+    this.#ends = new Int32Array(this.#names.names.length)
+    const isOfLine = ({ text }: FieldPath) => text === '.message' || ORIGIN_FIELDS.includes(text.slice(1))
+    const others = [...severity, ...trace_id, ...span_id]
+    this.#takesLines = body.find(isOfLine)?.text === '.message' && !others.some(isOfLine)
+    this.#takesTimes = timestamp.text === '.timestamp'
   }
 
-  #slotOf({ segments }: FieldPath): number {
-    return segments.length === 1 ? this.#names.slot(segments[0]) : -1
+  #candidate({ segments: [name, ...rest] }: FieldPath): Candidate {
+    const slot = this.#names.slot(name)
+    return { slot, rest: rest.map(step => (typeof step === 'string' ? new MemberName(step) : step)) }
   }
 
   add(batch: EventBatch, i: number, to: Records): void {
-    this.#event++
-    to.openRecord()
-    const at = this.#time.partsOf(batch, i)
-    if (at && at.seconds >= 0 && at.seconds <= MOST_SECONDS) {
-      to.time(TIME, at.seconds, Number(at.digits.padEnd(9, '0')))
-      this.#take(this.#timeSlot)
-    }
-    const { receivedAt } = batch
-    to.time(OBSERVED_TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
-    this.#addSeverity(batch, i, to)
-    this.#addId(TRACE_ID, TRACE, this.#trace, batch, i, to)
-    this.#addId(SPAN_ID, SPAN, this.#span, batch, i, to)
-    const hasBody = this.#addBody(batch, i, to)
-    if (!hasBody) {
-      const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
-      to.openBody()
-      addValue(to, bytes, skipSpace(bytes, start, end), end)
-      to.close()
-    }
-    to.openAttributes()
-    if (hasBody) this.#addAttributes(batch, i, to)
-    if (this.#hasUid) this.#addUid(batch, i, to)
-    to.close()
-    to.close()
-  }
-
-  #take(slot: number): void {
-    if (slot >= 0) this.#takenIn[slot] = this.#event
-  }
-
-  /** The first one with a value. */
-  #find(candidates: readonly Candidate[], batch: EventBatch, i: number): Candidate | undefined {
-    for (const candidate of candidates) {
-      const kind = candidate.reader.load(batch, i)
-      if (kind !== MISSING && kind !== NULL) return candidate
-    }
-    return undefined
-  }
-
-  #addSeverity(batch: EventBatch, i: number, to: Records): void {
-    const found = this.#find(this.#severity, batch, i)
-    if (!found) return
-    const { reader, slot } = found
-    if (reader.kind !== STRING && reader.kind !== NUMBER) return
-    const text = reader.text()
-    // A number says less than a word, so it stays an attribute, too.
-    const isNumber = reader.kind === NUMBER || /^\d+$/.test(text)
-    const number = isNumber ? severityOfNumber(Number(text)) : severityOfWord(text)
-    if (number !== undefined) to.number(SEVERITY_NUMBER, number)
-    if (isNumber) return
-    to.word(SEVERITY_TEXT, text)
-    this.#take(slot)
-  }
-
-  #addId(
-    field: typeof TRACE_ID,
-    form: RegExp,
-    candidates: readonly Candidate[],
-    batch: EventBatch,
-    i: number,
-    to: Records,
-  ): void {
-    const found = this.#find(candidates, batch, i)
-    if (found?.reader.kind !== STRING) return
-    const text = found.reader.text()
-    if (!form.test(text)) return
-    to.id(field, text.toLowerCase())
-    this.#take(found.slot)
-  }
-
-  #addBody(batch: EventBatch, i: number, to: Records): boolean {
-    const found = this.#find(this.#body, batch, i)
-    if (!found) return false
-    const { reader, slot } = found
-    this.#take(slot)
-    to.openBody()
-    if (reader.kind === STRING && reader.plain) to.text(reader.bytes, reader.start, reader.end)
-    else if (reader.kind === STRING && reader.bytes[reader.start] === QUOTE) addString(to, reader.bytes, reader.start)
-    else if (reader.kind === STRING) addText(to, reader.text())
-    else {
-      // A scan needs a byte to stop at.
-      const json = Buffer.from(`${reader.kind === NUMBER ? reader.json() : reader.text()}\n`)
-      addValue(to, json, 0, json.length - 1)
-    }
-    to.close()
-    return true
-  }
-
-  #addAttributes(batch: EventBatch, i: number, to: Records): void {
     const flags = batch.look(i)
-    if ((flags & (DECODED | MODIFIED | INVALID)) === 0) {
-      this.#addOrigin(batch, flags, to)
-      return
-    }
-    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
-    eachMember(to, bytes, skipSpace(bytes, start, end), end, (name, nameStart, nameEnd, json, from, until) => {
-      const slot = slotOf(name, nameStart, nameEnd, this.#names)
-      if (slot >= 0 && this.#takenIn[slot] === this.#event) return
-      to.openAttribute(name, nameStart, nameEnd)
-      addValue(to, json, from, until)
-      to.close()
-    })
+    to.openRecord()
+    if (this.#takesLines && (flags & (DECODED | MODIFIED | INVALID)) === 0) this.#addLine(batch, i, flags, to)
+    else this.#addEvent(batch, i, to)
+    to.close()
   }
 
-  /** The attributes of a line without fields of its own. */
-  #addOrigin({ origin, receivedAt }: EventBatch, flags: number, to: Records): void {
-    for (const { name, bytes, slot } of this.#ofOrigin) {
-      if (slot >= 0 && this.#takenIn[slot] === this.#event) continue
+  /** A line without fields of its own. */
+  #addLine(batch: EventBatch, i: number, flags: number, to: Records): void {
+    const { origin, receivedAt, chunk, starts, ends } = batch
+    this.#addObserved(receivedAt, to)
+    if (this.#takesTimes) to.time(TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
+    to.openBody()
+    to.text(chunk, starts[i]!, ends[i]!)
+    to.close()
+    to.openAttributes()
+    for (const { name, bytes } of this.#ofOrigin) {
+      if (this.#takesTimes && name === 'timestamp') continue
       const value = originField(origin, receivedAt, flags, name)
       if (value === undefined) continue
       to.openAttribute(bytes, 0, bytes.length)
       addText(to, value)
       to.close()
     }
+    this.#addUid(batch, i, to)
+    to.close()
+  }
+
+  #addObserved(receivedAt: number, to: Records): void {
+    to.time(OBSERVED_TIME, Math.floor(receivedAt / 1000), Math.floor(receivedAt % 1000) * 1_000_000)
+  }
+
+  #addEvent(batch: EventBatch, i: number, to: Records): void {
+    const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
+    const open = skipSpace(bytes, start, end)
+    this.#addObserved(batch.receivedAt, to)
+    const from = to.to.length
+    to.openAttributes()
+    this.#walk(bytes, open, end, to)
+    const isBody = this.#find(this.#body)
+    if (isBody) this.#take(isBody)
+    const [bodyStart, bodyEnd] = [found.start, found.end]
+    const time = this.#timeOf()
+    const severity = this.#severityOf()
+    const trace = this.#idOf(this.#trace, TRACE)
+    const span = this.#idOf(this.#span, SPAN)
+    for (let slot = 0; slot < this.#starts.length; slot++) if (isBody) this.#addMember(slot, to)
+    this.#addUid(batch, i, to)
+    to.close()
+    if (!isBody) {
+      // Its fields are not attributes then.
+      to.to.length = from
+      to.openAttributes()
+      this.#addUid(batch, i, to)
+      to.close()
+    }
+    to.openBody()
+    if (isBody) addValue(to, this.#json, bodyStart, bodyEnd)
+    else addValue(to, bytes, open, end)
+    to.close()
+    if (time) to.time(TIME, time.seconds, Number(time.digits.padEnd(9, '0')))
+    if (severity?.number !== undefined) to.number(SEVERITY_NUMBER, severity.number)
+    if (severity?.word !== undefined) to.word(SEVERITY_TEXT, severity.word)
+    if (trace !== undefined) to.id(TRACE_ID, trace)
+    if (span !== undefined) to.id(SPAN_ID, span)
+  }
+
+  /** Writes attributes, and keeps where the members are that may be something else. */
+  #walk(b: Buffer, start: number, end: number, to: Records): void {
+    this.#starts.fill(NOWHERE)
+    eachMember(to, b, start, end, (name, nameStart, nameEnd, hash, json, from, until, hasEscape) => {
+      const slot = this.#mayBeOther[hash] === 0 ? -1 : slotOf(name, nameStart, nameEnd, this.#names)
+      if (slot >= 0) {
+        this.#json = json
+        this.#starts[slot] = from
+        this.#ends[slot] = until
+      } else if (json[from] !== QUOTE) {
+        to.openAttribute(name, nameStart, nameEnd)
+        addValue(to, json, from, until)
+        to.close()
+      } else if (!hasEscape) to.textAttribute(name, nameStart, nameEnd, json, from + 1, until - 1)
+      else {
+        const text = unescapedText(json, from, until)
+        to.textAttribute(name, nameStart, nameEnd, text, 0, unescapedLength)
+      }
+    })
+  }
+
+  /** The first one with a value, which is in `found`. */
+  #find(candidates: readonly Candidate[]): Candidate | undefined {
+    for (const candidate of candidates) {
+      const start = this.#starts[candidate.slot]!
+      if (start === NOWHERE) continue
+      found.start = start
+      found.end = this.#ends[candidate.slot]!
+      if (candidate.rest.length > 0 && !findPath(this.#json, start, found.end, candidate.rest)) continue
+      if (this.#json[found.start] !== N) return candidate
+    }
+    return undefined
+  }
+
+  /** What became a part of the record is no attribute, unless it lies deeper in one. */
+  #take({ slot, rest }: Candidate): void {
+    if (rest.length === 0) this.#starts[slot] = NOWHERE
+  }
+
+  #addMember(slot: number, to: Records): void {
+    if (this.#starts[slot] === NOWHERE) return
+    const name = this.#names.bytes[slot]!
+    to.openAttribute(name, 0, name.length)
+    addValue(to, this.#json, this.#starts[slot]!, this.#ends[slot]!)
+    to.close()
+  }
+
+  /** The text that was found, or the digits; undefined: it is something else. */
+  #text(): string | undefined {
+    const first = this.#json[found.start]!
+    const isScalar = first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)
+    return isScalar ? tokenText(this.#json, found.start, found.end) : undefined
+  }
+
+  #timeOf(): TimeParts | undefined {
+    const candidate = this.#find(this.#time)
+    const text = candidate && this.#text()
+    const time = text === undefined ? undefined : this.#timeText.partsOf(text)
+    if (!time || !(time.seconds >= 0 && time.seconds <= MOST_SECONDS)) return undefined
+    this.#take(candidate!)
+    return time
+  }
+
+  #severityOf(): { number: number | undefined; word?: string } | undefined {
+    const candidate = this.#find(this.#severity)
+    const text = candidate && this.#text()
+    if (text === undefined) return undefined
+    // A number says less than a word, so it stays an attribute, too.
+    if (this.#json[found.start] !== QUOTE || /^\d+$/.test(text)) return { number: severityOfNumber(Number(text)) }
+    this.#take(candidate!)
+    return { number: severityOfWord(text), word: text }
+  }
+
+  #idOf(candidates: readonly Candidate[], form: RegExp): string | undefined {
+    const candidate = this.#find(candidates)
+    if (!candidate || this.#json[found.start] !== QUOTE) return undefined
+    const text = tokenText(this.#json, found.start, found.end)
+    if (!form.test(text)) return undefined
+    this.#take(candidate)
+    return text.toLowerCase()
   }
 
   #addUid(batch: EventBatch, i: number, to: Records): void {
+    if (!this.#hasUid) return
     to.openAttribute(UID, 0, UID.length)
     addText(to, eventId(batch, i))
     to.close()

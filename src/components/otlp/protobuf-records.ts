@@ -52,6 +52,21 @@ export class ProtobufRecords implements Records {
     this.#pair(6, b, start, end)
   }
 
+  /** Lengths are known, so that nothing has to be moved. */
+  textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
+    const { to } = this
+    const [ofName, ofText] = [nameEnd - nameStart, end - start]
+    const ofValue = 1 + lengthSize(ofText) + ofText
+    const ofKey = 1 + lengthSize(ofName) + ofName
+    to.reserve(ofKey + ofValue + 3 * MOST_HEAD)
+    this.#head(6, ofKey + 1 + lengthSize(ofValue) + ofValue)
+    this.#head(KEY, ofName)
+    to.length = writeBytes(name, nameStart, nameEnd, to.bytes, to.length)
+    this.#head(VALUE, ofValue)
+    this.#head(STRING, ofText)
+    to.length = writeBytes(b, start, end, to.bytes, to.length)
+  }
+
   openMap(): void {
     this.#begin(MAP)
   }
@@ -117,11 +132,8 @@ export class ProtobufRecords implements Records {
 
   #bytes(number: number, b: Buffer, start: number, end: number): void {
     const { to } = this
-    const size = end - start
-    to.reserve(size + MOST_HEAD)
-    to.bytes[to.length++] = (number << 3) | BYTES
-    if (size < 0x80) to.bytes[to.length++] = size
-    else this.#wire.varint(size)
+    to.reserve(end - start + MOST_HEAD)
+    this.#head(number, end - start)
     to.length = writeBytes(b, start, end, to.bytes, to.length)
   }
 
@@ -168,11 +180,17 @@ export class ProtobufRecords implements Records {
     })
   }
 
+  /** The head of what has so many bytes, for which there is room. */
   #head(number: number, size: number): void {
-    this.#wire.tag(number, BYTES)
-    this.#wire.varint(size)
+    const { to } = this
+    to.bytes[to.length++] = (number << 3) | BYTES
+    if (size < 0x80) to.bytes[to.length++] = size
+    else this.#wire.varint(size)
   }
 }
+
+const lengthSize = (size: number) =>
+  size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20_0000 ? 3 : size < 0x1000_0000 ? 4 : 5
 
 /** What `write` writes, by itself. */
 function written(records: Records, write: () => void): Buffer {

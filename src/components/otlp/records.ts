@@ -28,6 +28,8 @@ export interface Records {
   openAttributes(): void
   /** With its name, which is the UTF-8 text [start, end). */
   openAttribute(b: Buffer, start: number, end: number): void
+  /** An attribute with a text: the same as one that is opened, gets a text and is closed. */
+  textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void
   openMap(): void
   openMember(b: Buffer, start: number, end: number): void
   openList(): void

@@ -16,9 +16,7 @@ const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999
 /** Reads the times of events to the nanosecond. */
 export class EventTime {
   readonly #field: FieldReader
-  /** Consecutive times are mostly of the same second. */
-  #last = ''
-  #seconds = 0
+  readonly #text = new TimeText()
   #lastMs = Number.NaN
   #lastIso = ''
 
@@ -61,10 +59,38 @@ export class EventTime {
   }
 
   /** Whole seconds since the epoch, and the digits behind them; undefined: it has no time. */
-  partsOf(batch: EventBatch, i: number): { seconds: number; digits: string } | undefined {
+  partsOf(batch: EventBatch, i: number): TimeParts | undefined {
     const kind = this.#field.load(batch, i)
     if (kind !== STRING && kind !== NUMBER) return undefined
-    const text = kind === STRING ? this.#field.text() : this.#field.json()
+    return this.#text.partsOf(kind === STRING ? this.#field.text() : this.#field.json())
+  }
+}
+
+export interface TimeParts {
+  /** Since the epoch. */
+  readonly seconds: number
+  /** Those behind the seconds, as many as there are. */
+  readonly digits: string
+}
+
+/** Reads the text of a time: of RFC 3339 and similar ones, or a number since the epoch. */
+export class TimeText {
+  #lastText = ''
+  #lastParts: TimeParts | undefined
+  /** Consecutive times are mostly of the same second. */
+  #last = ''
+  #seconds = 0
+
+  /** Undefined: it is no time. */
+  partsOf(text: string): TimeParts | undefined {
+    if (text !== this.#lastText) {
+      this.#lastText = text
+      this.#lastParts = this.#read(text)
+    }
+    return this.#lastParts
+  }
+
+  #read(text: string): TimeParts | undefined {
     const [, whole, fraction = '', zone] = ISO.exec(text) ?? []
     if (whole !== undefined) return this.#ofSecond(whole + zone!, fraction)
     const [, number, behind = ''] = EPOCH.exec(text) ?? []
@@ -74,7 +100,7 @@ export class EventTime {
     return { seconds: Math.floor(ms / 1000), digits: String(Math.floor(ms) % 1000).padStart(3, '0') }
   }
 
-  #ofSecond(text: string, digits: string): { seconds: number; digits: string } | undefined {
+  #ofSecond(text: string, digits: string): TimeParts | undefined {
     if (text !== this.#last) {
       this.#last = text
       this.#seconds = Date.parse(text) / 1000

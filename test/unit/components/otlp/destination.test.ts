@@ -284,7 +284,7 @@ t.test('own names of fields, and log.record.uid', async t => {
   ]
   const [record, other] = recordsOf(await bodyOf(t, lines, more))
   t.match(record, { timeUnixNano: '1767319445500000000', severityNumber: 10, body: { stringValue: 't' } })
-  t.strictSame(Object.keys(attributesOf(record!)), ['x', 'level', 'trace_id', 'log.record.uid'])
+  t.strictSame(Object.keys(attributesOf(record!)), ['level', 'trace_id', 'x', 'log.record.uid'])
   const uids = [record!, other!].map(record => JSON.stringify(attributesOf(record)['log.record.uid']))
   t.match(uids[0], /^\{"stringValue":"[\w-]{24}"\}$/)
   t.not(uids[0], uids[1])
