@@ -183,5 +183,7 @@ function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | un
     const [start, end] = [batch.starts[i]!, batch.ends[i]!]
     return { bytes: batch.chunk, start: encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end }
   }
-  return batch.texts?.has(i) && (encoding === 'raw' || isJson) ? whole(batch.texts.text(i)) : undefined
+  const { texts } = batch
+  if (!texts?.has(i) || !(encoding === 'raw' || isJson)) return undefined
+  return { bytes: texts.bytes, start: texts.starts[i]!, end: texts.ends[i]! }
 }
