@@ -10,8 +10,6 @@ import { readRefusal } from './refusal.js'
 
 const PATH = '/loki/api/v1/push'
 const TENANT = 'x-scope-orgid'
-/** The default of Loki's `block_ingestion_status_code`. */
-const BLOCKED = 260
 /** Streams that may wait for more events: each is looked at whenever a request begins or ends. */
 const MOST_OPEN = 1000
 
@@ -124,7 +122,7 @@ export const loki = defineHttpDestination({
       // Of several streams in a request, Loki reports what it refuses in the last one only.
       partOf: (batch, i) => push.labelsOf(batch, i),
       mostPartitions: Math.min(options.max_streams + 1, MOST_OPEN),
-      refusingStatus: BLOCKED,
+      takenStatus: 204,
       encode: request => push.encode(request),
       refusal: (status, text, request) => readRefusal(status, text, push, request),
     }

@@ -78,6 +78,7 @@ const KNOWN: readonly Known[] = [
     advice: 'throttle the events, or raise ingestion_rate_mb of Loki',
   },
   {
+    // With the status 260, or another one of `block_ingestion_status_code`.
     says: /^ingestion blocked/,
     reason: 'ingestion_blocked',
     advice: 'Loki takes nothing until then (block_ingestion_until)',

@@ -58,7 +58,7 @@ export class HttpDestination implements Destination {
   /** As `check` of a definition, after the start. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
-    const { url, contentType, emptyRequest } = this.#format
+    const { url, contentType, emptyRequest, answerList } = this.#format
     const head = emptyRequest && this.#defaultHead()
     if (!head || head instanceof DeliveryError) {
       await this.#transport.connect(url)
@@ -73,7 +73,8 @@ export class HttpDestination implements Destination {
     const headers = { 'content-type': contentType }
     const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
     const said = await bodyText(answer.body)
-    if (isSuccess(answer.statusCode) || (answer.statusCode === status && says.test(said))) return 'accepts requests'
+    const takes = this.#takes(answer.statusCode) && (!answerList?.isWhole || said.startsWith('{'))
+    if (takes || (answer.statusCode === status && says.test(said))) return 'accepts requests'
     const read = { ...answer, body: Readable.from([Buffer.from(said)]) }
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
@@ -106,8 +107,7 @@ export class HttpDestination implements Destination {
       answer = await this.#send(head, method, headers, body, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
-      if (!isSuccess(answer.statusCode) || answer.statusCode === this.#format.refusingStatus)
-        throw await this.#answers.refusal(answer, asked)
+      if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
       // A receiver may accept a request before it has read it. More requests would only take more memory.
       await answer.sent
@@ -120,6 +120,10 @@ export class HttpDestination implements Destination {
         this.#count(error.reason)
       throw error
     }
+  }
+
+  #takes(status: number): boolean {
+    return isSuccess(status) && status === (this.#format.takenStatus ?? status)
   }
 
   async changed(): Promise<boolean> {

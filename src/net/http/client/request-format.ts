@@ -27,8 +27,11 @@ export interface RequestFormat {
   partOf?(batch: EventBatch, i: number): string
   /** As in Destination. */
   readonly mostPartitions?: number
-  /** A status of success with which the receiver refuses the request all the same. */
-  readonly refusingStatus?: number
+  /**
+   * The only status with which the receiver takes events. Any other 2xx comes from somebody else, such as a proxy, and
+   * delivers nothing. If missing, every 2xx means delivered.
+   */
+  readonly takenStatus?: number
   /**
    * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
    * may be slices of the chunks of the batches; the client keeps these until the last attempt is over. `texts`: the

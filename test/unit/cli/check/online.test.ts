@@ -27,6 +27,7 @@ async function online(folder: string, destinations: Record<string, object>, env 
 
 t.test('each destination has its line, and exit code 1 says that one fails', async t => {
   const [to, secured] = [await receiver(t), await receiver(t, { authorization: `Bearer ${KEY}` })]
+  secured.otherwise = ({ path }) => (path.startsWith('/loki/') ? 204 : 200)
   const gone = await receiver(t)
   const away = gone.url()
   await gone.close()
@@ -94,21 +95,28 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
   t.match(offline, { code: 0, stdout: /^sluice\.yaml: ok [^\n]*\n0 errors, 0 warnings\n$/ })
 })
 
-t.test('what Loki answers to a push without streams', async t => {
+t.test('what Loki and Elasticsearch answer to a request without events', async t => {
   const to = await receiver(t)
   const folder = testFolder(t)
   const loki = { type: 'loki', url: to.url(''), labels: { job: 'a' } }
-  const table: [status: number, body: string, found: RegExp][] = [
-    [204, '', /ok \(accepts requests\)/],
-    [422, 'error at least one valid stream is required for ingestion', /ok \(accepts requests\)/],
-    [401, 'no org id', /: 401 from POST .*: no org id; this Loki has tenants: set "tenant"\n/],
-    [404, '404 page not found', /there is nothing at this address\n/],
-    [503, 'not ready', /: 503 from POST .*: not ready\n/],
+  const elasticsearch = { type: 'elasticsearch', url: to.url(''), index: 'a' }
+  const ok = /ok \(accepts requests\)/
+  const page = /: 200 from POST .*: <h1>Log in<\/h1>; the answer is not that of a receiver .*right address\?\n/
+  const table: [options: object, status: number, body: string, found: RegExp][] = [
+    [loki, 204, '', ok],
+    [loki, 422, 'error at least one valid stream is required for ingestion', ok],
+    [loki, 200, '<h1>Log in</h1>', page],
+    [loki, 401, 'no org id', /: 401 from POST .*: no org id; this Loki has tenants: set "tenant"\n/],
+    [loki, 404, '404 page not found', /there is nothing at this address\n/],
+    [loki, 503, 'not ready', /: 503 from POST .*: not ready\n/],
+    [elasticsearch, 400, '{"error":{"reason":"Validation Failed: 1: no requests added;"}}', ok],
+    [elasticsearch, 200, '{"took":0,"errors":false}', ok],
+    [elasticsearch, 200, '<h1>Log in</h1>', page],
   ]
-  for (const [status, body, found] of table) {
-    to.script.push({ status, ...(body && { body }) })
-    const { code, stdout, stderr } = await online(folder, { loki })
-    t.match([code, stdout + stderr], [status === 204 || status === 422 ? 0 : 1, found], `${status}`)
+  for (const [options, status, body, found] of table) {
+    to.otherwise = ({ method }) => (method === 'POST' ? { status, ...(body && { body }) } : 404)
+    const { code, stdout, stderr } = await online(folder, { out: options })
+    t.match([code, stdout + stderr], [found === ok ? 0 : 1, found], `${status} ${body}`)
   }
 })
 

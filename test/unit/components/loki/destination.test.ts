@@ -28,8 +28,15 @@ function sent(lines: readonly string[], origin = json, onSettled?: (status: AckS
   return batch!
 }
 
-t.test('the body of a request', async t => {
+/** Takes everything. */
+async function taker(t: Test) {
   const to = await receiver(t)
+  to.otherwise = 204
+  return to
+}
+
+t.test('the body of a request', async t => {
+  const to = await taker(t)
   const { destination } = await started(
     t,
     {
@@ -74,7 +81,7 @@ t.test('the body of a request', async t => {
 })
 
 t.test('times of any notation, and of events without one', async t => {
-  const to = await receiver(t)
+  const to = await taker(t)
   const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' }, timestamp: '.t' }, loki)
   const times: [json: string, nanos: RegExp][] = [
     ['"2026-01-02T03:04:05Z"', /^1767323045\d{9}$/],
@@ -94,7 +101,7 @@ t.test('times of any notation, and of events without one', async t => {
 })
 
 t.test('equal lines of one millisecond get different times, the same ones in each request', async t => {
-  const to = await receiver(t)
+  const to = await taker(t)
   const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' } }, loki)
   const line = '{"timestamp":"2026-01-02T03:04:05.123Z","message":"the same"}'
   const batch = sent(Array.from({ length: 10_000 }, () => line))
@@ -110,7 +117,7 @@ t.test('equal lines of one millisecond get different times, the same ones in eac
 })
 
 t.test('streams beyond the bound share one, and are counted', async t => {
-  const to = await receiver(t)
+  const to = await taker(t)
   const options = { url: to.url(''), labels: { job: 'a', app: '${.app}' }, max_streams: 2 }
   const { destination, counters } = await started(t, options, loki)
   await destination.write([sent(['a', 'b', 'c', 'd', 'a'].map(app => `{"app":"${app}"}`))], never)
@@ -276,6 +283,9 @@ t.test('limits of Loki are waited for, and said with what to do', async t => {
     t.match(await failure(destination.write([sent([event('a', 1)])], never)), { status, ...expected }, body)
   }
 })
+    [200, '<h1>Please log in</h1>', { failure: 'hold', reason: 'no_answer', message: /right address/ }],
+    [200, '<p>entry too far behind</p>', { failure: 'hold', reason: 'no_answer' }],
+    [202, '', { failure: 'hold', reason: 'no_answer' }],
 
 t.test('options that cannot work are refused', async t => {
   const problem = (more: object) =>

@@ -60,7 +60,7 @@ export class Answers {
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
-      return this.#noAnswer(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
+      return this.#ofSomebodyElse(answer, asked, read.text, `does not list the events in "${answerList.name}"`)
     }
     const found = divided(read.entries, status, () => this.#countable(asked.request!))
     return found && this.#divided(answer, asked, found, read.text)
@@ -71,7 +71,7 @@ export class Answers {
     const { content, text: said, broken } = await shortBody(answer.body)
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
     const found = content && this.#of.format.success!(content, text(answer.headers['content-type']) ?? '')
-    if (!found) return this.#noAnswer(answer, asked, said, 'is none of this protocol')
+    if (!found) return this.#ofSomebodyElse(answer, asked, said, 'is none of this protocol')
     const { refused, message } = found
     if (refused === 0) return undefined
     const all = this.#countable(asked.request!)
@@ -80,12 +80,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  #noAnswer(answer: Answer, asked: Asked, said: string, why: string): DeliveryError {
-    const shown = `${this.#shown(answer, asked, said)}; the answer ${why}: is that the right address?`
-    return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
-  }
-
-  /** The meaning of an error response, and what to do about it. */
+  /** The meaning of an error response, or of a success status that takes no events, and what to do about it. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -104,11 +99,18 @@ export class Answers {
     if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
     if (found) return this.#divided(answer, asked, found, said)
     const own = request && this.#of.format.refusal?.(status, said, request)
-    if (own) {
+    if (own && (own.failure || !isSuccess(status))) {
       const shown = this.#shown(answer, asked, said, own.advice && `; ${own.advice}`)
       return this.#error(shown, own.failure ?? failure, answer, own)
     }
+    if (isSuccess(status)) return this.#ofSomebodyElse(answer, asked, said, 'is not that of a receiver of events')
     return this.#error(this.#shown(answer, asked, said), failure, answer)
+  }
+
+  /** The error for a success status that says nothing about the events: delivery pauses. */
+  #ofSomebodyElse(answer: Answer, asked: Asked, text: string, why: string): DeliveryError {
+    const shown = `${this.#shown(answer, asked, text)}; the answer ${why}: is that the right address?`
+    return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
 
   /** The error for a response that distinguishes events; each rejected one has what the response says of it. */
