@@ -75,6 +75,8 @@ export class DeliveryError extends Error {
   readonly messages: readonly string[] | undefined
   /** The reasons of the events in `rejected`, if they differ. */
   readonly reasons: readonly string[] | undefined
+  /** The status of each of them. */
+  readonly statuses: readonly number[] | undefined
   /**
    * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
    * `again` were not accepted, and `failure` states how to treat them. All others are delivered.
@@ -100,6 +102,7 @@ export class DeliveryError extends Error {
       requestId?: string | undefined
       messages?: readonly string[] | undefined
       reasons?: readonly string[] | undefined
+      statuses?: readonly number[] | undefined
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
       groups?: readonly number[] | undefined
@@ -116,6 +119,7 @@ export class DeliveryError extends Error {
     this.requestId = options.requestId
     this.messages = options.messages
     this.reasons = options.reasons
+    this.statuses = options.statuses
     this.rejected = options.rejected
     this.again = options.again ?? []
     this.groups = options.groups
@@ -125,14 +129,14 @@ export class DeliveryError extends Error {
 
   /** An error for each reason of the events in `rejected`, with the indices and messages of those. */
   byReason(): DeliveryError[] {
-    const { rejected = [], reasons, messages } = this
+    const { rejected = [], reasons, messages, statuses } = this
     if (!reasons) return rejected.length > 0 ? [this] : []
     return [...new Set(reasons)].map(reason => {
       const positions = rejected.flatMap((_, n) => (reasons[n] === reason ? [n] : []))
       const said = messages && positions.map(n => messages[n]!)
       return new DeliveryError(said?.[0] ?? this.message, {
         failure: this.failure,
-        status: this.status,
+        status: statuses?.[positions[0]!] ?? this.status,
         requestId: this.requestId,
         reason,
         messages: said,

@@ -195,6 +195,27 @@ t.test('an answer that does not list all events delivers nothing', async t => {
   await destination.write([sent(numbered(2))], never)
 })
 
+t.test('what waits beside what is refused has its own reason and status', async t => {
+  const FULL = { type: 'es_rejected_execution_exception', reason: 'the queue is full' }
+  const MAPPING = { type: 'mapper_parsing_exception', reason: 'failed to parse' }
+  let isFull = true
+  const { put, reasons, made, stored } = await fakeElasticsearch(t, ({ n }) => {
+    if (n === 0) return { status: 400, error: MAPPING }
+    return isFull ? { status: 429, error: FULL } : undefined
+  })
+  const isPut = put(numbered(3))
+  const retried = () => made.logs.find(({ msg }) => msg.startsWith('delivery failed; retrying'))
+  t.match(await until(retried), { reason: 'status_429', status: 429, error: /the queue is full; the cluster has more/ })
+  isFull = false
+  t.equal(await isPut, 'rejected')
+  t.same(reasons(), { mapping: 1 })
+  t.match(
+    made.logs.find(({ msg }) => msg === 'the destination rejected events'),
+    { status: 400, error: /failed to parse; a field/ },
+  )
+  t.equal(stored.size, 2)
+})
+
 t.test('options that cannot work are refused', async t => {
   const problem = (more: object) =>
     elasticsearch.options.safeParse({ url: 'http://127.0.0.1:9200', index: 'a', ...more }).error?.issues[0]?.message

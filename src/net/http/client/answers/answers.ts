@@ -94,7 +94,7 @@ export class Answers {
         }
     if (read.unreadable) return this.#unreadable(answer, asked)
     const found = mayDivide ? divided(read.entries, status, () => this.#countable(request!)) : undefined
-    const said = found?.message ?? read.text ?? ''
+    const said = found?.first.message ?? read.text ?? ''
     const advice = found ? undefined : connectionAdvice(status, said)
     if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
     if (found) return this.#divided(answer, asked, found, said)
@@ -115,12 +115,20 @@ export class Answers {
 
   /** The error for a response that distinguishes events; each rejected one has what the response says of it. */
   #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
-    const { failure, refusals } = found
-    const shown = ({ message = text, advice }: Partial<Entry>) =>
+    const { failure, rejected, again, refusals, first } = found
+    const shown = ({ message = text, advice }: Entry) =>
       this.#shown(answer, asked, message) + (advice === undefined ? '' : `; ${advice}`)
-    const messages = refusals.map(shown)
-    const reasons = refusals.map(({ status = answer.statusCode, reason = reasonOf(status) }) => reason)
-    return this.#error(shown(found), failure, answer, { ...found, messages, reasons })
+    const statusOf = ({ status = answer.statusCode }: Entry) => status
+    const reasonOf = ({ reason, ...entry }: Entry) => reason ?? reasonFor(statusOf(entry))
+    return this.#error(shown(first), failure, answer, {
+      status: statusOf(first),
+      reason: reasonOf(first),
+      rejected,
+      again,
+      messages: refusals.map(shown),
+      reasons: refusals.map(reasonOf),
+      statuses: refusals.map(statusOf),
+    })
   }
 
   /** The error for a request that must succeed before events are sent. Delivery pauses, whatever the status is. */
@@ -176,10 +184,10 @@ export class Answers {
     message: string,
     failure: Failure,
     { statusCode, headers }: Answer,
-    found: Refused & Partial<Pick<DeliveryError, 'status' | 'refused' | 'messages' | 'reasons'>> = {},
+    found: Refused & Partial<Pick<DeliveryError, 'status' | 'refused' | 'messages' | 'reasons' | 'statuses'>> = {},
   ): DeliveryError {
-    const { status = statusCode, rejected, again, groups, refused, ofPartition, messages, reasons } = found
-    const reason = found.reason ?? reasons?.[0] ?? reasonOf(status)
+    const { status = statusCode, reason = reasonFor(status), rejected, again, groups, ofPartition } = found
+    const { refused, messages, reasons, statuses } = found
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
       reason,
@@ -187,6 +195,7 @@ export class Answers {
       rejected,
       messages,
       reasons,
+      statuses,
       again,
       groups,
       refused,
@@ -213,7 +222,7 @@ export class Answers {
 }
 
 /** `status`: that of a response, or of one event. */
-const reasonOf = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
+const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
 
 /** Whether a response may be JSON. Simple receivers send no content type. */
 function mayBeJson(headers: Answer['headers']): boolean {

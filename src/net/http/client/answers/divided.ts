@@ -4,12 +4,12 @@ import { failureOf } from './statuses.js'
 /** Responses that distinguish events. A listed event is rejected, unless its own status means to retry or to wait. */
 
 /** The results for the events of a request; those in neither list were accepted. */
-export interface Divided extends Pick<Entry, 'message' | 'advice'> {
+export interface Divided {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
-  /** Status of the first rejected event, or of the first listed one. */
-  readonly status: number | undefined
+  /** The first event for which the request waits; without one, the first rejected one. */
+  readonly first: Entry
   /** What the response says of each rejected event. */
   readonly refusals: readonly Entry[]
 }
@@ -49,8 +49,9 @@ export function divided(
   }
   const failures = [...left.values()].map(({ failure }) => failure)
   const waits = (['hold', 'retry'] as const).find(failure => failures.includes(failure))
-  const { status: ofFirst, message, advice } = refusals[0] ?? entries[0]!
-  return { failure: waits ?? 'reject', rejected, refusals, again, status: ofFirst, message, advice }
+  const failure = waits ?? 'reject'
+  const first = entries.find(entry => failureOfEvent(entry) === failure)!
+  return { failure, rejected, refusals, again, first }
 }
 
 function failureOfEvent({ status = 400 }: Entry): Failure {
