@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldPath, PathError, readFieldPath } from './event/field-path.js'
 import { type FieldReader, MISSING, NULL, NUMBER, STRING } from './event/field-reader.js'
@@ -168,4 +168,50 @@ function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
   else if (reader.kind === NULL) sink.addText('null')
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
+}
+
+/** Between two values: no text in UTF-8 has it. */
+const SEPARATOR = Buffer.from([0xff])
+
+/** Members of a JSON object whose values are texts of templates. Empty values are left out. */
+export class TemplateMembers {
+  /** Those that are the same for all events, as JSON. */
+  readonly #constant: string
+  readonly #variable: readonly { readonly name: string; readonly compiled: CompiledTemplate }[]
+  readonly #text = new GrowingBytes()
+
+  constructor(templates: Readonly<Record<string, Template>>, field: (path: FieldPath) => FieldReader) {
+    const all = Object.entries(templates)
+    const constant = all.filter(([, template]) => isConstant(template))
+    this.#constant = constant.reduce((json, [name, { parts }]) => json + member(json, name, parts.join('')), '')
+    this.#variable = all
+      .filter(([, template]) => !isConstant(template))
+      .map(([name, template]) => ({ name, compiled: compileTemplate(template, field) }))
+  }
+
+  /** As `"app":"cart","level":"info"`. */
+  of(batch: EventBatch, i: number): string {
+    let json = this.#constant
+    for (const { name, compiled } of this.#variable) {
+      this.#text.clear()
+      compiled.append(batch, i, this.#text)
+      json += member(json, name, this.#text.bytes.toString('utf8', 0, this.#text.length))
+    }
+    return json
+  }
+
+  /** What distinguishes them from those of other events. */
+  key(batch: EventBatch, i: number): string {
+    this.#text.clear()
+    for (const { compiled } of this.#variable) {
+      compiled.append(batch, i, this.#text)
+      this.#text.add(SEPARATOR, 0, 1)
+    }
+    return this.#text.bytes.toString('latin1', 0, this.#text.length)
+  }
+}
+
+/** A member with a comma before it, unless it is the first one; empty if its text is. */
+function member(before: string, name: string, text: string): string {
+  return text === '' ? '' : `${before === '' ? '' : ','}"${name}":${JSON.stringify(text)}`
 }

@@ -3,7 +3,7 @@ import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import { type CompiledTemplate, compileTemplate, isConstant, type Template } from '../../core/template.js'
+import { isConstant, TemplateMembers } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { LokiOptions } from './destination.js'
 
@@ -11,16 +11,8 @@ import type { LokiOptions } from './destination.js'
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
 const OTHER = 'other'
-/** Between two values: it is in none that a label can have. */
-const SEPARATOR = Buffer.from([0])
 /** Of a stream, and of the body. */
 const END = Buffer.from(']}')
-
-interface Value {
-  readonly name: string
-  readonly template: Template
-  readonly compiled: CompiledTemplate
-}
 
 /** A stream: its labels as JSON. */
 interface Stream {
@@ -35,17 +27,14 @@ interface Stream {
 export class PushRequest {
   readonly #options: LokiOptions
   readonly #context: ComponentContext
-  readonly #labels: readonly Value[]
-  /** Those with values of fields. */
-  readonly #variable: readonly Value[]
-  readonly #metadata: readonly Value[]
+  readonly #labels: TemplateMembers
+  readonly #metadata: TemplateMembers
   readonly #time: EventTime
   /** By the values of their labels. */
   readonly #streams = new Map<string, Stream>()
   /** The stream of events of streams for which there is no room. */
   readonly #other: Stream
   #forgotAt = Number.NEGATIVE_INFINITY
-  readonly #text = new GrowingBytes()
 
   constructor(options: LokiOptions, context: ComponentContext) {
     this.#options = options
@@ -56,17 +45,10 @@ export class PushRequest {
       readers.set(path.text, reader)
       return reader
     }
-    const valuesOf = (templates: Readonly<Record<string, Template>>) =>
-      Object.entries(templates).map(([name, template]) => ({
-        name,
-        template,
-        compiled: compileTemplate(template, field),
-      }))
-    this.#labels = valuesOf(options.labels)
-    this.#variable = this.#labels.filter(({ template }) => !isConstant(template))
-    this.#metadata = valuesOf(options.structured_metadata)
+    this.#labels = new TemplateMembers(options.labels, field)
+    this.#metadata = new TemplateMembers(options.structured_metadata, field)
     this.#time = new EventTime(field(options.timestamp))
-    const other = this.#labels.map(({ name, template }) => [
+    const other = Object.entries(options.labels).map(([name, template]) => [
       name,
       isConstant(template) ? template.parts.join('') : OTHER,
     ])
@@ -93,8 +75,8 @@ export class PushRequest {
     if (!values) streams.set(labels, (values = new GrowingBytes()))
     values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
     addEventText(this.#options.encoding, batch, i, values)
-    const metadata = this.#metadata.length === 0 ? '{}' : this.#json(this.#metadata, batch, i)
-    values.addText(metadata === '{}' ? '"]' : `",${metadata}]`)
+    const metadata = this.#metadata.of(batch, i)
+    values.addText(metadata === '' ? '"]' : `",{${metadata}}]`)
   }
 
   lineOf(batch: EventBatch, i: number): string {
@@ -113,7 +95,7 @@ export class PushRequest {
 
   #streamOf(batch: EventBatch, i: number): Stream {
     const now = this.#context.clock.now()
-    const key = this.#key(batch, i)
+    const key = this.#labels.key(batch, i)
     const known = this.#streams.get(key)
     if (known) {
       known.usedAt = now
@@ -121,19 +103,9 @@ export class PushRequest {
     }
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
     if (this.#streams.size >= this.#options.max_streams) return this.#other
-    const stream = { labels: this.#json(this.#labels, batch, i), usedAt: now }
+    const stream = { labels: `{${this.#labels.of(batch, i)}}`, usedAt: now }
     this.#streams.set(key, stream)
     return stream
-  }
-
-  /** What distinguishes its stream from others. */
-  #key(batch: EventBatch, i: number): string {
-    this.#text.clear()
-    for (const { compiled } of this.#variable) {
-      compiled.append(batch, i, this.#text)
-      this.#text.add(SEPARATOR, 0, 1)
-    }
-    return this.#text.bytes.toString('latin1', 0, this.#text.length)
   }
 
   #forget(now: number): void {
@@ -145,16 +117,5 @@ export class PushRequest {
   #countOther(): void {
     const help = 'Events in streams beyond max_streams, which got the label "other".'
     this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value++
-  }
-
-  #json(values: readonly Value[], batch: EventBatch, i: number): string {
-    let json = ''
-    for (const { name, compiled } of values) {
-      this.#text.clear()
-      compiled.append(batch, i, this.#text)
-      const { bytes, length } = this.#text
-      if (length > 0) json += `${json === '' ? '' : ','}"${name}":${JSON.stringify(bytes.toString('utf8', 0, length))}`
-    }
-    return `{${json}}`
   }
 }

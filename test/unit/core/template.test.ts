@@ -2,7 +2,14 @@
 import t from 'tap'
 import { z } from 'zod'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
-import { compileTemplate, parseTemplate, TemplateError, template, templatePaths } from '../../../src/core/template.js'
+import {
+  compileTemplate,
+  parseTemplate,
+  TemplateError,
+  TemplateMembers,
+  template,
+  templatePaths,
+} from '../../../src/core/template.js'
 import { GrowingBytes } from '../../../src/lib/formats/growing-bytes.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../support/batches.js'
@@ -53,6 +60,29 @@ t.test('a number beyond the range of a double is as it was written, wherever it 
 t.test('an integer has all of its digits', async t => {
   const [text] = textsOf('${.id} ${.o.l[0]} ${.o}', '{"id":12345678901234567890,"o":{"l":[9007199254740993]}}')
   t.equal(text, '12345678901234567890 9007199254740993 {"l":[9007199254740993]}')
+})
+
+t.test('members of a JSON object: empty ones are left out, and no two of them are confused', t => {
+  const wanted = new WantedNames()
+  const texts = { a: 'x "y"', none: '', app: '${.app}', b: '${.b:-d}', host: '${.host}' }
+  const templates = Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, parseTemplate(text)]))
+  const members = new TemplateMembers(templates, path => new FieldReader(path, wanted))
+  const lines = ['{"app":"c\\u0000","b":"\\n","host":"h"}', '{"app":"c","b":"\\u0000\\n","host":"h"}', '{}']
+  const batch = batchOf(lines, { wanted })
+  t.same(
+    lines.map((_, i) => JSON.parse(`{${members.of(batch, i)}}`)),
+    [
+      { a: 'x "y"', app: 'c\0', b: '\n', host: 'h' },
+      { a: 'x "y"', app: 'c', b: '\0\n', host: 'h' },
+      { a: 'x "y"', b: 'd' },
+    ],
+  )
+  t.equal(new Set(lines.map((_, i) => members.key(batch, i))).size, 3)
+  t.equal(
+    new TemplateMembers({ app: parseTemplate('${.app}') }, path => new FieldReader(path, wanted)).of(batch, 2),
+    '',
+  )
+  t.end()
 })
 
 t.test('what is wrong with a template, and where', async t => {
