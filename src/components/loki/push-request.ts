@@ -1,5 +1,6 @@
 import { addEventText, type Encoded, eventText } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
@@ -10,6 +11,8 @@ import type { LokiOptions } from './destination.js'
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
+/** Bytes of the values of all labels of a stream, which are kept as long as it is used. Loki takes 2,048 of each. */
+const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Of a stream, and of the body. */
 const END = Buffer.from(']}')
@@ -88,7 +91,7 @@ export class PushRequest {
     return this.#time.nanosOf(batch, i)
   }
 
-  /** The labels of the stream of an event, as JSON. */
+  /** The labels of the stream of an event, as JSON. Throws a DeliveryError if they are too long. */
   labelsOf(batch: EventBatch, i: number): string {
     return this.#streamOf(batch, i).labels
   }
@@ -96,6 +99,10 @@ export class PushRequest {
   #streamOf(batch: EventBatch, i: number): Stream {
     const now = this.#context.clock.now()
     const key = this.#labels.key(batch, i)
+    if (key.length > LONGEST_LABELS) {
+      const message = `the values of its labels are longer than ${LONGEST_LABELS} bytes`
+      throw new DeliveryError(message, { failure: 'reject', reason: 'labels' })
+    }
     const known = this.#streams.get(key)
     if (known) {
       known.usedAt = now

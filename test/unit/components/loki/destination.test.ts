@@ -133,6 +133,15 @@ t.test('streams beyond the bound share one, and are counted', async t => {
   t.equal(counters.counter('sluice_loki_other_stream_events_total', '').value, 2)
 })
 
+t.test('an event whose labels are too long to be kept is a dead letter', async t => {
+  const { put, reasons, stored, end } = await fakeLoki(t, () => undefined)
+  const lines = ['a', 'x'.repeat(20_000), 'b'].map((app, n) => event(app, n))
+  t.equal(await put(lines), 'rejected')
+  t.same(stored.sort(), [lines[0], lines[2]])
+  t.same(reasons(), { labels: 1 })
+  await end()
+})
+
 t.test('a stream that was not used for an hour makes room', t => {
   const clock = { now: () => ms }
   let ms = 0
@@ -274,6 +283,9 @@ t.test('limits of Loki are waited for, and said with what to do', async t => {
     ],
     [429, 'maximum active stream limit exceeded', { failure: 'retry', message: /fewer values/ }],
     [260, "ingestion blocked for user 'fake' until '2030-01-01T00:00:00Z'", { failure: 'retry', message: /block_/ }],
+    [200, '<h1>Please log in</h1>', { failure: 'hold', reason: 'no_answer', message: /right address/ }],
+    [200, '<p>entry too far behind</p>', { failure: 'hold', reason: 'no_answer' }],
+    [202, '', { failure: 'hold', reason: 'no_answer' }],
     [400, 'Content-Encoding "zstd" not supported', { failure: 'hold', message: /gzip/ }],
     [401, 'no org id', { failure: 'hold', message: /set "tenant"/ }],
     [500, 'at least 1 live replicas required', { failure: 'retry' }],
@@ -283,9 +295,6 @@ t.test('limits of Loki are waited for, and said with what to do', async t => {
     t.match(await failure(destination.write([sent([event('a', 1)])], never)), { status, ...expected }, body)
   }
 })
-    [200, '<h1>Please log in</h1>', { failure: 'hold', reason: 'no_answer', message: /right address/ }],
-    [200, '<p>entry too far behind</p>', { failure: 'hold', reason: 'no_answer' }],
-    [202, '', { failure: 'hold', reason: 'no_answer' }],
 
 t.test('options that cannot work are refused', async t => {
   const problem = (more: object) =>
