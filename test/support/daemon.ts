@@ -79,6 +79,8 @@ export interface Daemon extends Running {
   scrape(): Promise<Scrape>
   /** Scrapes until `test` is true. */
   scrapedUntil(test: (scrape: Scrape) => boolean): Promise<Scrape>
+  /** The returned function waits for a retry for this reason, after those that there were. */
+  retryFor(reason: string): Promise<() => Promise<Scrape>>
   /** Asserts that it ends with exit code 0, everything accounted for, and tells what it counted. */
   ended(t: Test): Promise<Totals>
   /** Asserts the balance of a scrape, then ends it by a signal and asserts as `ended` does. */
@@ -109,6 +111,14 @@ export async function startDaemon(
     return { status: response.status, body: await response.text() }
   }
   const scrape = async () => new Scrape((await get('/metrics')).body)
+  const scrapedUntil = (test: (scrape: Scrape) => boolean) => {
+    let found: Scrape | undefined
+    const look = async () => {
+      found = await scrape()
+      return test(found) && found
+    }
+    return until(String(test), look, { every: 30, show: () => `${found?.text}\n${running.stderr}` })
+  }
   const logs = () => parsedLines<Record<string, unknown>>(running.stderr)
   const ended = async (t: Test) => {
     t.equal(await running.exit, 0, 'exit code')
@@ -128,13 +138,11 @@ export async function startDaemon(
     logs,
     get,
     scrape,
-    async scrapedUntil(test: (scrape: Scrape) => boolean) {
-      let found: Scrape | undefined
-      const look = async () => {
-        found = await scrape()
-        return test(found) && found
-      }
-      return until(String(test), look, { every: 30, show: () => `${found?.text}\n${running.stderr}` })
+    scrapedUntil,
+    async retryFor(reason: string) {
+      const retries = (scrape: Scrape) => scrape.sum('sluice_delivery_retries_total', { reason })
+      const before = retries(await scrape())
+      return () => scrapedUntil(scrape => retries(scrape) > before)
     },
     ended,
     async stop(t: Test, signal: NodeJS.Signals = 'SIGTERM') {
