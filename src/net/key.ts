@@ -170,8 +170,9 @@ interface Version {
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry, from any of its possible places. A file is read again when it changes, and a
- * program is run again for `changed`. While they are unusable, the last key stays in use; without one, delivery pauses. No message or log line contains a key.
+ * The key that requests carry, from any of its possible places. A file is read again when it changes, and a program is
+ * run again for `changed`. While they are unusable, the last key stays in use; without one, delivery pauses. No message
+ * or log line contains a key.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -242,7 +243,10 @@ export class AccessKey {
     return this.#key!
   }
 
-  /** Reads the file again even if it looks unchanged, or runs the program again if it is time. Resolves with true if the key is another one. */
+  /**
+   * Reads the file again even if it looks unchanged, or runs the program again if it is time. Resolves with true if the
+   * key is another one.
+   */
   async changed(): Promise<boolean> {
     const before = this.#key
     const { exec } = this.#source

@@ -22,7 +22,6 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 import { completed } from '../screen/local-part.js'
-import { checkOnline } from './online.js'
 
 /**
  * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
@@ -76,6 +75,7 @@ export async function validate(
         await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
       if (!online) continue
+      const { checkOnline } = await import('./online.js')
       for (const { isProblem, line } of await checkOnline(path, config)) {
         if (isProblem) failures++
         const to = isProblem ? out.stderr : out.stdout
