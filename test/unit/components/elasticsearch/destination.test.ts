@@ -182,6 +182,7 @@ t.test('an answer that does not list all events delivers nothing', async t => {
     ['application/json', '{"errors":false}'],
     ['application/json', `{"errors":false,"items":[${one}]}`],
     ['application/json', `{"errors":false,"items":[${one},{}]}`],
+    ['application/json', `{"items":[${`${one},`.repeat(600_000)}${one}]}`],
     ['application/json', `{"errors":false,"items":[${one},{"create":{"status":20`],
     ['text/html', '<h1>Please log in</h1>'],
     ['text/plain', ''],

@@ -53,7 +53,7 @@ export class Answers {
       await drain(body)
       return undefined
     }
-    const read = await readAnswer(body, answerList)
+    const read = await readAnswer(body, answerList, eventsIn(asked.request))
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
     // The missing part could have listed rejected events.
@@ -88,7 +88,7 @@ export class Answers {
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
     const read: Partial<ReadAnswer> = mayDivide
-      ? await readAnswer(body, mayDivide)
+      ? await readAnswer(body, mayDivide, eventsIn(request!))
       : {
           text: await bodyText(body, words && (content => words(content, text(headers['content-type']) ?? ''))),
         }
@@ -139,7 +139,7 @@ export class Answers {
   }
 
   #countable(request: readonly EventBatch[]): number {
-    return this.#of.format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
+    return this.#of.format.countable?.(request) ?? eventsIn(request)
   }
 
   /** A smaller request has a shorter response. A single event whose response is still too long counts as rejected. */
@@ -220,6 +220,8 @@ export class Answers {
     return hideSecrets(text, secrets)
   }
 }
+
+const eventsIn = (request: readonly EventBatch[]) => request.reduce((sum, { length }) => sum + length, 0)
 
 /** `status`: that of a response, or of one event. */
 const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)

@@ -11,6 +11,8 @@ const TEXT_CHARACTERS = 300
 const LIST_BYTES = 16 * 1024 * 1024
 /** Limit of a response that only counts events. */
 const SHORT_BYTES = 4 * 1024 * 1024
+/** A list with more entries for each event is not about them. Reading millions of entries takes minutes. */
+const MOST_ENTRIES = 16
 /** Most bytes read in order to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
@@ -90,25 +92,30 @@ export interface ReadAnswer {
   readonly unreadable: boolean
 }
 
-/** Reads the results for single events from a JSON response. */
-export async function readAnswer(body: Readable, list: AnswerList): Promise<ReadAnswer> {
+/** Reads the results for single events from a JSON response to a request of so many events. */
+export async function readAnswer(body: Readable, list: AnswerList, events: number): Promise<ReadAnswer> {
   const { content, broken } = await readUpTo(LIST_BYTES, body)
   const unreadable = content.length > LIST_BYTES
   // Most responses are empty.
   const isComplete = content.length > 0 && !unreadable && broken === undefined
-  const entries = isComplete ? entriesOf(content.toString(), list) : undefined
+  const entries = isComplete ? entriesOf(content.toString(), list, events) : undefined
   return { text: oneLine(content), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
 /** The entries of a complete response; undefined if it has no such list. */
-function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
+function entriesOf(text: string, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
   let list: unknown
   try {
     list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]
   } catch {
     return undefined
   }
-  if (!Array.isArray(list)) return undefined
-  const entries = list.map((value, position) => entry(value, position))
-  return entries.every(entry => entry !== undefined) ? entries : undefined
+  if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
+  const entries: Entry[] = []
+  for (const [position, value] of list.entries()) {
+    const read = entry(value, position)
+    if (!read) return undefined
+    entries.push(read)
+  }
+  return entries
 }
