@@ -185,6 +185,8 @@ export class AccessKey {
   #loggedUnusable = false
   #loggedReadable = false
   #ranAgainAt = Number.NEGATIVE_INFINITY
+  /** The run of the program that is under way. */
+  #running: Promise<void> | undefined
 
   /** `reach`: the limits of the component that the options belong to. */
   constructor(source: KeySource, log: Logger, reach?: Reach, what: 'access key' | 'password' = 'access key') {
@@ -286,7 +288,14 @@ export class AccessKey {
     }
   }
 
-  async #run(exec: readonly string[]): Promise<void> {
+  #run(exec: readonly string[]): Promise<void> {
+    this.#running ??= this.#runOnce(exec).finally(() => {
+      this.#running = undefined
+    })
+    return this.#running
+  }
+
+  async #runOnce(exec: readonly string[]): Promise<void> {
     this.#take(await printedBy(exec, { maxBytes: LONGEST_KEY, timeoutMs: RUN_MS }), { program: exec[0] })
   }
 

@@ -3,6 +3,7 @@ import type { ComponentContext, Destination, HandoverState, Receipt } from '../.
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
+import { aborted } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
@@ -51,7 +52,7 @@ export class HttpDestination implements Destination {
   async start(signal: AbortSignal): Promise<void> {
     await this.#transport.open()
     const { validate } = this.#options
-    if (validate === undefined) await this.#key?.current()
+    if (validate === undefined) await this.#currentKey(signal)
     else await this.#validate(validate, signal)
   }
 
@@ -165,7 +166,7 @@ export class HttpDestination implements Destination {
     signal: AbortSignal,
   ): Promise<Answer> {
     const { auth } = this.#options
-    const key = await this.#key?.current()
+    const key = await this.#currentKey(signal)
     const all: Record<string, string> = {
       'user-agent': USER_AGENT,
       accept: 'application/json',
@@ -175,6 +176,14 @@ export class HttpDestination implements Destination {
     }
     if (key !== undefined) all[auth.header.toLowerCase()] = headerValue(auth, key)
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
+  }
+
+  /** Rejects with the reason of the signal as soon as it aborts: a program that prints the key may take longer. */
+  async #currentKey(signal: AbortSignal): Promise<string | undefined> {
+    if (!this.#key) return undefined
+    const key = await Promise.race([this.#key.current(), aborted(signal)])
+    signal.throwIfAborted()
+    return key as string
   }
 
   #count(status: string, requestId?: string): void {

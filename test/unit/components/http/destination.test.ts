@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { ClientRequest } from 'node:http'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -469,6 +469,27 @@ t.test('a program that prints the key', async t => {
     t.notMatch(inspect(error, { depth: 9 }), KEY)
     await destination.stop!(never)
   }
+})
+
+t.test('a program that takes long keeps neither a timeout nor a stop waiting, and runs once at a time', async t => {
+  const to = await receiver(t)
+  const folder = testFolder(t)
+  const script = 'echo >> "$0"; while [ ! -e "$0.go" ]; do sleep 0.05; done; echo key'
+  const path = join(folder, 'runs')
+  const made = await make({ url: to.url(), auth: { exec: ['sh', '-c', script, path] } })
+  t.teardown(() => made.destination.stop!(never))
+  for (let starts = 0; starts < 2; starts++) {
+    const signal = new AbortController()
+    const start = made.destination.start!(signal.signal)
+    await until(() => existsSync(path))
+    signal.abort(new Error('late'))
+    await t.rejects(start, { message: 'late' })
+  }
+  writeFileSync(`${path}.go`, '')
+  await made.destination.start!(never)
+  await made.destination.write(events(1), never)
+  t.equal(to.requests[0]!.headers.authorization, 'Token key')
+  t.equal(readFileSync(path, 'utf8'), '\n')
 })
 
 t.test('no key in any text', async t => {
