@@ -15,6 +15,12 @@ const WAIT = 32
 /** A pause that the receiver requested is at most a tenth of the time until then. */
 const WAIT_PAUSES = 10
 
+/** What a successor begins with. Its options may make requests of another size, so it measures the duration itself. */
+export interface LimitState {
+  readonly limit: number
+  readonly refused: number
+}
+
 /** `overload`: the receiver refused the request, or did not answer in time. `other`: not related to the load. */
 export type Outcome = 'ok' | 'overload' | 'other'
 
@@ -39,13 +45,18 @@ export class AdaptiveLimit {
   #baseline: number | undefined
   #slowRounds = 0
   /** The number of requests in flight at the last refusal, the round trips since then, and those to wait for. */
-  #refused = Number.POSITIVE_INFINITY
+  #refused: number
   #trips = 0
   #wait = WAIT
 
-  constructor(most: number) {
+  constructor(most: number, { limit, refused }: LimitState = { limit: START, refused: Number.POSITIVE_INFINITY }) {
     this.#most = most
-    this.#limit = Math.min(START, most)
+    this.#limit = Math.min(limit, most)
+    this.#refused = refused
+  }
+
+  get state(): LimitState {
+    return { limit: this.#limit, refused: this.#refused }
   }
 
   get allowed(): number {

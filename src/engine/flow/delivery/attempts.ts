@@ -5,7 +5,7 @@ import { Backoff } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import type { AdaptiveLimit, Outcome } from './adaptive-limit.js'
+import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 
 /** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
@@ -33,7 +33,7 @@ interface Failures {
   readonly count: number
 }
 
-/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage. */
+/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage, and the limit. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
@@ -44,6 +44,8 @@ export interface OutageState {
   /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
+  /** With `max_in_flight: auto`: how many requests the receiver takes. */
+  readonly limit?: LimitState | undefined
 }
 
 export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' | 'random' | 'after' | 'outage'> {
@@ -167,7 +169,8 @@ export class Attempts {
     readonly isAttempting: boolean
   } {
     const { failures, nextAt, past } = this.#outage
-    const state = { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
+    const isLogged = this.#outage.isLogged || this.holding
+    const state = { ...this.#outage.state, isLogged, limit: this.#context.limit?.state }
     const next = this.holding ? this.#hold.nextAt : nextAt
     const isAttempting = this.#running.size > 0
     const pausedMs = isAttempting ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())

@@ -87,7 +87,7 @@ export class Delivery extends BatchQueue {
       this.#partitions = new Partitions(destination.partitionOf.bind(destination), destination.mostPartitions, batcher)
     this.#batcher = this.#partitions ?? batcher()
     const { max_in_flight: max } = options
-    const limit = typeof max === 'number' ? undefined : new AdaptiveLimit(max.atMost)
+    const limit = typeof max === 'number' ? undefined : new AdaptiveLimit(max.atMost, context.outage?.limit)
     this.#limit = limit
     this.#slots = new RequestSlots(
       () => limit?.requests ?? mostInFlight(max),

@@ -222,3 +222,14 @@ t.test('partitions that are limited alone leave it as it is, and keep no other o
   t.equal(taken.length, 16)
   t.same(it.counters.imbalance(), { events: 0, bytes: 0 })
 })
+
+t.test('a successor begins with what was found out', t => {
+  const limit = new AdaptiveLimit(64)
+  use(limit, 1000, { capacity: 10 })
+  const successor = new AdaptiveLimit(64, limit.state)
+  t.equal(successor.allowed, 10)
+  use(successor, 100, { capacity: 10 })
+  t.equal(successor.allowed, 10)
+  t.equal(new AdaptiveLimit(4, limit.state).allowed, 4)
+  t.end()
+})
