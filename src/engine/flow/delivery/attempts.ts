@@ -18,6 +18,9 @@ const LONG_MS = 5 * 60_000
 /** Pauses requested by the receiver are logged if they are longer than this. */
 const LONG_PAUSE_MS = 60_000
 
+/** With `max_in_flight: auto`, a shorter pause is that of the refused request alone. */
+const SHORT_PAUSE_MS = 2000
+
 /** A finished outage. */
 export interface PastOutage {
   readonly since: number
@@ -69,6 +72,14 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
+/** What an attempt has thrown. */
+interface Thrown {
+  readonly error: unknown
+  /** The receiver refused it beside others, with `max_in_flight: auto`: that is no fault of this request. */
+  readonly isBeside: boolean
+  readonly isAdapting: boolean
+}
+
 /** The result of a task that a delivery leaves to its successor. */
 export const LEFT = 'left'
 
@@ -108,6 +119,8 @@ export class Attempts {
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
+  /** When a refusal with a short pause showed how many requests the receiver takes, and the end of that pause. */
+  #adapted = { at: 0, until: Number.NEGATIVE_INFINITY }
 
   constructor(context: AttemptsContext) {
     this.#context = context
@@ -201,18 +214,20 @@ export class Attempts {
       task.kind === 'events' ? retry : {}
     const backoff = new Backoff(retry.initial, retry.max, random)
     let failures = 0
+    /** Those that count for `max_attempts`. */
+    let counted = 0
     let since = 0
     for (;;) {
       do await this.#turn(task)
       while (!this.#hasRoom(task))
       if (this.#ended.signal.aborted) return this.#isLeaving ? LEFT : undefined
       const { ended } = this.#hold
-      const thrown = await this.#attempt(task)
+      const thrown = await this.#attempt(task, failures === 0)
       if (this.#ended.signal.aborted && !this.#isLeaving) return undefined
       const error = thrown && task.classify(thrown.error)
       if (error && this.#isLeaving) return LEFT
       if (error) failed(error.reason)
-      const isAdapting = error !== undefined && failures === 0 && this.#isAdapting(task, error)
+      const { isBeside = false, isAdapting = false } = thrown ?? {}
       if ((error?.failure === 'hold' || error?.failure === 'retry') && !isAdapting)
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
@@ -225,11 +240,12 @@ export class Attempts {
         // During a hold, the hold schedules attempts and no request is given up.
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
-        if (failures >= maxAttempts || clock.now() - since >= maxElapsed) {
+        if (!isBeside) counted++
+        if (counted >= maxAttempts || clock.now() - since >= maxElapsed) {
           this.#failing.delete(task)
           return exhausted(error, failures)
         }
-        if (isAdapting) await this.#wait(error, backoff.next())
+        if (isAdapting) await this.#wait(error, this.#waitMs(error, backoff.next()))
         else await this.#waitAfter(task, error, failures, backoff.next())
       } else {
         this.#failing.delete(task)
@@ -275,10 +291,16 @@ export class Attempts {
     return this.#limit.next(kind)
   }
 
-  /** Whether a first refusal beside other requests only shows how many the receiver takes: it is not a failure yet. */
-  #isAdapting({ kind }: Task, error: DeliveryError): boolean {
-    const isBeside = kind === 'events' && (this.#context.limit?.inFlight ?? 0) > 0
-    return isBeside && error.reason !== 'timeout' && outcomeOf(error) === 'overload' && error.retryAfterMs === undefined
+  /**
+   * Whether the first refusal of a request only shows how many the receiver takes: it is not a failure yet, and no pause
+   * of the others. If another one is refused that was sent after it, within its pause, the receiver means all of them.
+   */
+  #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
+    const now = this.#context.clock.now()
+    const isPaused = now < this.#adapted.until
+    if (retryAfterMs > SHORT_PAUSE_MS || (isPaused && began >= this.#adapted.at)) return false
+    if (!isPaused) this.#adapted = { at: now, until: now + retryAfterMs }
+    return true
   }
 
   /** Whether the adaptive limit allows an attempt now; always after the end. */
@@ -302,8 +324,8 @@ export class Attempts {
     } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
   }
 
-  /** Makes one attempt. Returns the error, if any. */
-  async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
+  /** Makes one attempt. Returns the error, if any. `isFirst`: the task has not failed yet. */
+  async #attempt(task: Task, isFirst: boolean): Promise<Thrown | undefined> {
     const { timeout, after, clock, limit } = this.#context
     const controller = new AbortController()
     const { signal } = controller
@@ -323,8 +345,10 @@ export class Attempts {
     } catch (thrown) {
       const error = signal.aborted ? signal.reason : thrown
       outcome = outcomeOf(error)
-      if (error instanceof DeliveryError && !task.pausesAlone) pauseMs = error.retryAfterMs ?? 0
-      return { error }
+      const isBeside = ended !== undefined && limit!.inFlight > 1 && isRefusal(error)
+      const isAdapting = isBeside && isFirst && this.#isAdapting(error, began)
+      if (error instanceof DeliveryError && !task.pausesAlone && !isAdapting) pauseMs = error.retryAfterMs ?? 0
+      return { error, isBeside, isAdapting }
     } finally {
       cancel()
       this.#running.delete(controller)
@@ -341,16 +365,13 @@ export class Attempts {
   }
 
   async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {
-    const { clock, log, random } = this.#context
+    const { clock, log } = this.#context
     this.#failing.set(task, error)
-    let waitMs = backoffMs
-    if (error.retryAfterMs !== undefined) {
-      // A pause applies to all requests, or to those of a partition. The random addition prevents all of them from being sent at the same moment.
-      const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
-      if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
-      if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
-      waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
-    }
+    const pauseMs = pauseOf(error)
+    // A pause applies to all requests, or to those of a partition.
+    if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
+    if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
+    const waitMs = this.#waitMs(error, backoffMs)
     const more = this.mayLog(`retry ${error.reason}`)
     if (more) {
       this.#outage.isLogged = true
@@ -360,6 +381,14 @@ export class Attempts {
     this.#outage.waits(task, clock.now() + waitMs)
     await this.#wait(error, waitMs)
     this.#outage.tries(task)
+  }
+
+  /** The random addition to a pause prevents all requests from being sent at the same moment. */
+  #waitMs(error: DeliveryError, backoffMs: number): number {
+    const pauseMs = pauseOf(error)
+    return pauseMs === 0
+      ? backoffMs
+      : Math.max(backoffMs, pauseMs + this.#context.random() * Math.min(1000, pauseMs / 10))
   }
 
   /** Waits before the next attempt. With an adaptive limit, a request that was refused leaves its place to another. */
@@ -412,6 +441,12 @@ function outcomeOf(error: unknown): Outcome {
   if (OVERLOAD.includes(error.status) || error.reason === 'timeout') return 'overload'
   return error.rejected ? 'ok' : 'other'
 }
+
+/** Whether the receiver refused the request because it has too much to do. */
+const isRefusal = (error: unknown): error is DeliveryError =>
+  error instanceof DeliveryError && error.reason !== 'timeout' && outcomeOf(error) === 'overload'
+
+const pauseOf = ({ retryAfterMs = 0 }: DeliveryError) => Math.min(retryAfterMs, LONGEST_RETRY_AFTER_MS)
 
 const isBehind = (kind: TaskKind, other: TaskKind) => TASKS.indexOf(kind) > TASKS.indexOf(other)
 

@@ -91,12 +91,18 @@ t.test('the number that was refused is tried again after a while', async t => {
 /** A receiver that works on `capacity` requests at a time. It refuses more with 429, or lets them wait. */
 interface World {
   readonly refuses: boolean
+  /** The pause that it requests when it refuses. */
+  readonly retryAfterMs?: number
   readonly phases: readonly { readonly capacity: number; readonly workMs: number }[]
   readonly phaseMs: number
 }
 
 /** What the receiver takes in each phase while there are always more events. */
-async function run({ refuses, phases, phaseMs }: World, max: number | 'auto', seed: number): Promise<number[]> {
+async function run(
+  { refuses, retryAfterMs, phases, phaseMs }: World,
+  max: number | 'auto',
+  seed: number,
+): Promise<number[]> {
   const random = seeded(seed)
   const waiting: (() => void)[] = []
   let [capacity, workMs, busy, accepted] = [0, 0, 0, 0]
@@ -107,7 +113,7 @@ async function run({ refuses, phases, phaseMs }: World, max: number | 'auto', se
       if (events[0]! % 500 === 0) it.put(500)
       if (busy >= capacity && refuses) {
         await new Promise<void>(resolve => it.time.after(2, resolve))
-        fail('retry', { status: 429 })
+        fail('retry', { status: 429, retryAfterMs })
       }
       if (busy < capacity) busy++
       else await new Promise<void>(resolve => waiting.push(resolve))
@@ -132,16 +138,22 @@ async function run({ refuses, phases, phaseMs }: World, max: number | 'auto', se
 
 const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0)
 
-for (const [title, refuses, phaseMs, phases] of [
-  ['refuses', true, 30_000, [4, 20, 2, 12].map(capacity => ({ capacity, workMs: 50 }))],
-  ['lets them wait', false, 30_000, [4, 20, 2, 12].map(capacity => ({ capacity, workMs: 100 }))],
-  ['becomes slower and faster', false, 60_000, [50, 400, 50].map(workMs => ({ capacity: 8, workMs }))],
-] as const)
+const changing = (workMs: number) => [4, 20, 2, 12].map(capacity => ({ capacity, workMs }))
+
+for (const [title, world] of [
+  ['refuses', { refuses: true, phaseMs: 30_000, phases: changing(50) }],
+  ['refuses with Retry-After', { refuses: true, retryAfterMs: 1000, phaseMs: 30_000, phases: changing(50) }],
+  ['lets them wait', { refuses: false, phaseMs: 30_000, phases: changing(100) }],
+  [
+    'becomes slower and faster',
+    { refuses: false, phaseMs: 60_000, phases: [50, 400, 50].map(workMs => ({ capacity: 8, workMs })) },
+  ],
+] as const satisfies [string, World][])
   t.test(`at least 0.9 of the best number, at a receiver whose capacity changes: ${title}`, async t => {
     const best: number[] = []
-    for (const phase of phases) best.push(...(await run({ refuses, phaseMs, phases: [phase] }, phase.capacity, 1)))
+    for (const phase of world.phases) best.push(...(await run({ ...world, phases: [phase] }, phase.capacity, 1)))
     for (const seed of [1, 2]) {
-      const taken = await run({ refuses, phaseMs, phases }, 'auto', seed)
+      const taken = await run(world, 'auto', seed)
       const shares = taken.map((count, i) => (count / best[i]!).toFixed(2)).join(', ')
       t.ok(sum(taken) >= 0.9 * sum(best), `${(sum(taken) / sum(best)).toFixed(3)} with seed ${seed} (${shares})`)
     }
@@ -221,6 +233,60 @@ t.test('partitions that are limited alone leave it as it is, and keep no other o
   await over
   t.equal(taken.length, 16)
   t.same(it.counters.imbalance(), { events: 0, bytes: 0 })
+})
+
+t.test('a refusal with a short pause is that of the request alone, and a second one that of all', async t => {
+  const answers: ((status: number) => void)[] = []
+  const it = setUp({
+    options: { batch: { max_events: 1 } },
+    write: async () => {
+      const status = await new Promise<number>(resolve => answers.push(resolve))
+      if (status !== 200) fail('retry', { status, retryAfterMs: 1000 })
+    },
+  })
+  await it.delivery.start()
+  it.put(20)
+  await it.time.advance(10)
+  answers[3]!(429)
+  await it.time.advance(10)
+  answers[2]!(429)
+  answers[0]!(200)
+  await settle()
+  t.equal(it.delivery.outage.pausedMs, 0, 'it was sent before the first refusal')
+  t.equal(it.delivery.state, 'ready')
+  t.equal(it.attempts.length, 5, 'the others go on')
+  answers[4]!(429)
+  await settle()
+  answers[1]!(200)
+  await settle()
+  t.equal(it.delivery.state, 'retrying')
+  t.equal(it.delivery.outage.pausedMs, 1000)
+  t.equal(it.attempts.length, 5)
+  it.delivery.destroy()
+})
+
+t.test('refusals beside other requests do not use up max_attempts', async t => {
+  let capacity = 3
+  let busy = 0
+  const it = setUp({
+    options: { batch: { max_events: 1 }, retry: { initial: '100ms', max: '100ms', max_attempts: 2 } },
+    write: async () => {
+      if (busy >= capacity) fail('retry', { status: 429 })
+      busy++
+      await new Promise<void>(resolve => it.time.after(1000, resolve))
+      busy--
+    },
+  })
+  await it.delivery.start()
+  it.put(200)
+  await it.time.advance(150_000)
+  t.equal(it.counters.passed.events, 200)
+  t.same(it.letters, [])
+  capacity = 0
+  it.put(1)
+  await it.time.advance(150_000)
+  t.same(it.letters, [{ events: [200], reason: 'retries_exhausted' }], 'one that is alone')
+  it.delivery.destroy()
 })
 
 t.test('a successor begins with what was found out', t => {
