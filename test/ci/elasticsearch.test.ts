@@ -160,7 +160,17 @@ t.test('a data stream, a kill, and a key that is replaced', { skip: !server }, a
     return count >= 5000
   })
   const online = async () => await command(['validate', '--online', daemon.configPath], { cwd: folder })
-  t.match(await online(), { code: 0, stdout: /destinations\.out: ok \(accepts requests\)/ })
+  t.match(await online(), { code: 0, stdout: /destinations\.out: ok \(accepts requests; OpenSearch \d+\.\d+\.\d+\)/ })
+  await until('it has logged the server', () => /"server":"OpenSearch \d/.test(daemon.stderr))
+  const other = (index: string, mode: string) => {
+    const options = `index: ${index}\n    mode: ${mode}`
+    writeFileSync(join(folder, 'other.yaml'), `data_dir: other\n${configOf(server!.url, options)}`)
+    return command(['validate', '--online', 'other.yaml'], { cwd: folder })
+  }
+  t.match(await other('logs-app', 'index'), { code: 1, stderr: /logs-app is a data stream: set mode: data_stream/ })
+  await ask('PUT', 'plain')
+  t.match(await other('plain', 'data_stream'), { code: 1, stderr: /plain is an index, not a data stream/ })
+  t.match(await other('logs-new', 'data_stream'), { code: 0, stdout: /logs-new does not exist yet/ })
   gate.key = 'second-key'
   t.match(await online(), { code: 1, stderr: /destinations\.out: 401 .*the access key was refused/ })
   inbox(

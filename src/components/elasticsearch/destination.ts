@@ -5,6 +5,7 @@ import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
 import { readItem } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
+import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
 /** The rest of an item, such as the name of its index, is as long as a short event. */
@@ -55,7 +56,7 @@ export const elasticsearch = defineHttpDestination({
   type: 'elasticsearch',
   summary: 'Sends events to Elasticsearch or OpenSearch.',
   notes:
-    'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. `sluice resend` sends dead letters again after the cause is mended.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
+    'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. `sluice resend` sends dead letters again after the cause is mended.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether it is what `mode` says. A key without rights for this (`monitor`, `view_index_metadata`) is enough for the events. A data stream is made by its first event if an index template with `data_stream` matches its name. Elasticsearch has one for `logs-*-*`. OpenSearch has none, so an index is made there.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
   promises: {
     guarantee:
       'At least once. An event is delivered when the response has a status below 300 for it, or a conflict of its id.',
@@ -101,6 +102,7 @@ export const elasticsearch = defineHttpDestination({
       gzipLevel: 1,
       emptyRequest: { body: '\n', status: 400, says: /no requests added/ },
       encode: request => bulk.encode(request),
+      inspect: get => inspect(options, get),
       answerList: {
         name: 'items',
         isWhole: true,

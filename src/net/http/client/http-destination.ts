@@ -3,19 +3,22 @@ import type { ComponentContext, Destination, HandoverState, Receipt } from '../.
 import { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
-import { aborted } from '../../../lib/time.js'
+import { aborted, deadline } from '../../../lib/time.js'
 import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
 import { Answers, text } from './answers/answers.js'
-import { bodyText, drain } from './answers/read-answer.js'
+import { bodyJson, bodyText, drain } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
 import { type Body, RequestBodies } from './request-bodies.js'
-import type { RequestFormat } from './request-format.js'
+import type { Inspection, RequestFormat } from './request-format.js'
 import { addressOf, type Head, RequestHeads } from './request-heads.js'
 import { Transport } from './transport.js'
+
+/** How long a start waits for what the receiver says about itself. */
+const INSPECT_MS = 5000
 
 const USER_AGENT = `sluice/${packageVersion()}`
 
@@ -54,6 +57,37 @@ export class HttpDestination implements Destination {
     const { validate } = this.#options
     if (validate === undefined) await this.#currentKey(signal)
     else await this.#validate(validate, signal)
+    if (this.#format.inspect) await this.#introduce(signal)
+  }
+
+  /** Logs what the receiver says about itself. One that says nothing gets events all the same. */
+  async #introduce(signal: AbortSignal): Promise<void> {
+    const { log } = this.#context
+    const limit = deadline(INSPECT_MS, signal)
+    try {
+      const { server, problem } = await this.#inspect(limit.signal)
+      if (server !== undefined) log.info({ server }, 'connected to the receiver')
+      if (problem !== undefined) log.warn({ problem }, 'the receiver will not store events as configured')
+    } catch (error) {
+      if (!(error instanceof DeliveryError || limit.signal.aborted)) throw error
+    } finally {
+      limit.clear()
+    }
+  }
+
+  async #inspect(signal: AbortSignal): Promise<Inspection> {
+    const inspection = await this.#format.inspect?.(async url => {
+      const { statusCode, body } = await this.#send(
+        { ...this.#heads.constant, address: addressOf(url) },
+        'GET',
+        {},
+        null,
+        signal,
+      )
+      const found = await bodyJson(body)
+      return isSuccess(statusCode) ? found : undefined
+    })
+    return inspection ?? {}
   }
 
   /** As `check` of a definition, after the start. */
@@ -75,7 +109,11 @@ export class HttpDestination implements Destination {
     const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
     const said = await bodyText(answer.body)
     const takes = this.#takes(answer.statusCode) && (!answerList?.isWhole || said.startsWith('{'))
-    if (takes || (answer.statusCode === status && says.test(said))) return 'accepts requests'
+    if (takes || (answer.statusCode === status && says.test(said))) {
+      const { server, note, problem } = await this.#inspect(signal)
+      if (problem !== undefined) throw new DeliveryError(problem, { failure: 'hold', reason: 'inspected' })
+      return ['accepts requests', server, note].filter(text => text !== undefined).join('; ')
+    }
     const read = { ...answer, body: Readable.from([Buffer.from(said)]) }
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
@@ -160,7 +198,7 @@ export class HttpDestination implements Destination {
 
   async #send(
     { address: { url, target, path }, headers: formatHeaders, ownHeaders }: Omit<Head, 'place' | 'texts'>,
-    method: 'POST' | 'PUT' | 'HEAD',
+    method: 'POST' | 'PUT' | 'HEAD' | 'GET',
     headers: Record<string, string>,
     body: Body | null,
     signal: AbortSignal,

@@ -42,6 +42,11 @@ export interface RequestFormat {
   json?(request: readonly EventBatch[]): Encoded
   /** A body without events, by which a key is checked, and what the receiver says to it. */
   readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
+  /**
+   * Asks the receiver about itself, before events are sent and for `sluice validate --online`. `get` resolves with the
+   * JSON at a URL; undefined: it does not say.
+   */
+  inspect?(get: (url: string) => Promise<unknown>): Promise<Inspection>
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
   /**
@@ -61,6 +66,16 @@ export interface RequestFormat {
 export interface PartlyRefused {
   readonly refused: number
   readonly message: string
+}
+
+/** What a receiver says about itself. */
+export interface Inspection {
+  /** As `OpenSearch 2.19.3`. */
+  readonly server?: string
+  /** What an operator should know before events arrive. */
+  readonly note?: string
+  /** Why events would not be stored as configured. */
+  readonly problem?: string
 }
 
 /** What an error response means; what is missing, its status says. */

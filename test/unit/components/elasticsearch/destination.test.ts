@@ -6,7 +6,7 @@ import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { parsedLines } from '../../../support/parsed-lines.js'
-import type { Received } from '../../../support/receiver.js'
+import type { Received, Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -25,6 +25,9 @@ function sent(lines: readonly string[], origin = json, onSettled?: (status: AckS
   batch!.sentOffsets = new SentOffsets(batch!.starts[0]!, { reading: '00112233aabbccdd', at: 0 })
   return batch!
 }
+
+/** The bulk requests. */
+const bulks = (to: Receiver) => to.requests.filter(({ method }) => method === 'POST')
 
 /** Takes everything. */
 async function taker(t: Test) {
@@ -57,7 +60,7 @@ t.test('the body of a request', async t => {
     '{}',
   ]
   await destination.write([sent(lines)], never)
-  const [request] = to.requests
+  const [request] = bulks(to)
   t.match(request, { method: 'POST', path: `/prefix${ANSWER}` })
   t.match(request!.headers, {
     'x-other': '1',
@@ -82,7 +85,7 @@ t.test('lines that are no objects, and the action index', async t => {
   const to = await taker(t)
   const { destination } = await started(t, { url: to.url(''), index: 'logs', action: 'index' }, elasticsearch)
   await destination.write([sent(['a "line"', 'another'], originOf('text'))], never)
-  t.match(pairsOf(to.requests[0]!), [
+  t.match(pairsOf(bulks(to)[0]!), [
     [{ index: { _index: 'logs' } }, { message: 'a "line"' }],
     [{ index: { _index: 'logs' } }, { message: 'another' }],
   ])
@@ -140,7 +143,7 @@ t.test('each event that is refused has its own reason and words, and the others 
     [0, 1, 2, 4, 6, 8, 10, 11],
   )
   t.same(reasons(), { mapping: 2, too_many_fields: 1, status_404: 1 })
-  t.equal(to.requests.length, 1, 'nothing is sent again')
+  t.equal(bulks(to).length, 1, 'nothing is sent again')
   const said = valuesOf(made.logs, 'error').join('\n')
   t.match(said, /field \[n\] of 3; a field has another type/)
   t.match(said, /1000\] has been exceeded; .*total_fields\.limit/)
@@ -156,7 +159,7 @@ t.test('what was stored before is delivered, and what the cluster has no room fo
   )
   t.equal(await put(numbered(3)), 'delivered')
   t.same(
-    to.requests.map(request => pairsOf(request).map(([, { n }]) => n)),
+    bulks(to).map(request => pairsOf(request).map(([, { n }]) => n)),
     [[0, 1, 2], [1], [1]],
   )
   t.equal(await put(numbered(3)), 'delivered', 'the same again')
@@ -217,6 +220,36 @@ t.test('what waits beside what is refused has its own reason and status', async 
   t.equal(stored.size, 2)
 })
 
+t.test('what the server says about itself and the index', async t => {
+  const version = (more: object) => ({ version: { number: '2.19.3', ...more } })
+  const listed = (kind: string) => ({ indices: [], aliases: [], data_streams: [], [kind]: [{ name: 'logs' }] })
+  const logged: [mode: string, answers: unknown[], messages: object[]][] = [
+    ['index', [version({ distribution: 'opensearch' }), listed('indices')], [{ server: 'OpenSearch 2.19.3' }]],
+    ['data_stream', [version({}), listed('data_streams')], [{ server: 'Elasticsearch 2.19.3' }]],
+    ['data_stream', [version({}), listed('aliases')], [{ server: /^E/ }]],
+    ['data_stream', [version({}), listed('indices')], [{ server: /^E/ }, { problem: /set mode: index/, level: 40 }]],
+    ['index', [version({}), listed('data_streams')], [{ server: /^E/ }, { problem: /set mode: data_stream/ }]],
+    ['index', [403], []],
+    ['index', ['<h1>'], []],
+    ['index', [version({ number: 'x'.repeat(100) })], []],
+    ['index', [version({}), 'x'.repeat(200_000)], [{ server: /^E/ }]],
+  ]
+  for (const [mode, answers, messages] of logged) {
+    const to = await receiver(t)
+    to.script.push(...answers.map(body => (typeof body === 'number' ? body : { body: JSON.stringify(body) })))
+    const { logs } = await started(t, { url: to.url(''), index: 'logs', mode }, elasticsearch)
+    t.equal(logs.length, messages.length)
+    t.match(logs, messages)
+    t.match(
+      to.requests.map(({ method, path }) => `${method} ${path}`),
+      ['GET /', 'GET /_resolve/index/logs'].slice(0, to.requests.length),
+    )
+  }
+  const silent = await receiver(t)
+  silent.script.push({ reset: 'before_body' })
+  t.same((await started(t, { url: silent.url(''), index: 'logs' }, elasticsearch)).logs, [])
+})
+
 t.test('options that cannot work are refused', async t => {
   const problem = (more: object) =>
     elasticsearch.options.safeParse({ url: 'http://127.0.0.1:9200', index: 'a', ...more }).error?.issues[0]?.message
@@ -233,5 +266,5 @@ t.test('a destination that refuses each event of all its requests is paused', as
   for (let requests = 1; requests < 5; requests++) t.equal(await put(numbered(2)), 'rejected')
   void put(numbered(2))
   await until('it is paused', () => made.logs.some(({ error }) => /5 consecutive requests/.test(String(error))))
-  t.ok(to.requests.length >= 5)
+  t.ok(bulks(to).length >= 5)
 })

@@ -11,6 +11,8 @@ const TEXT_CHARACTERS = 300
 const LIST_BYTES = 16 * 1024 * 1024
 /** Limit of a response that only counts events. */
 const SHORT_BYTES = 4 * 1024 * 1024
+/** Limit of a response in which a receiver describes itself. */
+const JSON_BYTES = 128 * 1024
 /** A list with more entries for each event is not about them. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
 /** Most bytes read in order to reuse a connection. */
@@ -69,6 +71,20 @@ export async function shortBody(
   return { content: isTooLong ? undefined : content, text: oneLine(content), broken: isTooLong ? undefined : broken }
 }
 
+/** The body as JSON; undefined if it is not JSON, or too long. */
+export async function bodyJson(body: Readable): Promise<unknown> {
+  const { content } = await readUpTo(JSON_BYTES, body)
+  return content.length > JSON_BYTES ? undefined : parsed(content.toString())
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** The beginning of untrusted text as one line. */
 function oneLine(bytes: Buffer): string {
   return bytes
@@ -104,12 +120,7 @@ export async function readAnswer(body: Readable, list: AnswerList, events: numbe
 
 /** The entries of a complete response; undefined if it has no such list. */
 function entriesOf(text: string, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
-  let list: unknown
-  try {
-    list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]
-  } catch {
-    return undefined
-  }
+  const list = (parsed(text) as { readonly [name: string]: unknown } | null | undefined)?.[name]
   if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined
   const entries: Entry[] = []
   for (const [position, value] of list.entries()) {

@@ -1,0 +1,34 @@
+import { z } from 'zod'
+import { isConstant } from '../../core/template.js'
+import { withoutSlash } from '../../net/http/client/options.js'
+import type { Inspection } from '../../net/http/client/request-format.js'
+import type { ElasticsearchOptions } from './destination.js'
+
+const info = z.object({ version: z.object({ number: z.string().max(40), distribution: z.string().optional() }) })
+const names = z.array(z.object({ name: z.string() })).prefault([])
+const resolved = z.object({ indices: names, aliases: names, data_streams: names })
+
+const TEMPLATE = 'its first event makes it if an index template with "data_stream" matches its name, or else an index'
+
+/** Asks for the version, and whether `index` is what `mode` says. Both need rights that a key for events may lack. */
+export async function inspect(
+  { url, index, mode }: ElasticsearchOptions,
+  get: (url: string) => Promise<unknown>,
+): Promise<Inspection> {
+  const base = withoutSlash(url)
+  const { data } = info.safeParse(await get(`${base}/`))
+  if (!data) return {}
+  const { number, distribution } = data.version
+  const server = `${distribution === 'opensearch' ? 'OpenSearch' : 'Elasticsearch'} ${number}`
+  if (!isConstant(index)) return { server }
+  const name = index.parts.join('')
+  const found = resolved.safeParse(await get(`${base}/_resolve/index/${encodeURIComponent(name)}`)).data
+  if (!found) return { server }
+  const has = (list: (typeof found)['indices']) => list.some(one => one.name === name)
+  const { indices, aliases, data_streams: streams } = found
+  if (mode === 'index')
+    return { server, ...(has(streams) && { problem: `${name} is a data stream: set mode: data_stream` }) }
+  if (has(indices)) return { server, problem: `${name} is an index, not a data stream: set mode: index, or "index"` }
+  const isThere = has(streams) || has(aliases)
+  return { server, ...(!isThere && { note: `the data stream ${name} does not exist yet; ${TEMPLATE}` }) }
+}
