@@ -86,10 +86,15 @@ export const auth = z
       refuse(context, `needs exactly one of ${all}; ${given.join(' and ') || 'none'} given`)
     }
     for (const [name, secret] of Object.entries({ key, password })) {
-      const problem = secret && keyProblem(trimKey(secret.reveal()), name)
+      if (!secret) continue
+      const text = trimKey(secret.reveal())
+      const isPlain = type === 'api_key' && text.includes(':')
+      const problem = keyProblem(text, name) ?? (isPlain ? PLAIN_KEY : undefined)
       if (problem) refuseAt(context, [name], problem)
     }
   })
+
+const PLAIN_KEY = 'the key is ID:KEY; api_key expects both in base64, as in "encoded" of the answer that had the key'
 
 export type AuthOptions = z.output<typeof auth>
 

@@ -11,12 +11,21 @@ const PATH = '/_bulk'
 /** The rest of an item, such as the name of its index, is as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
+/** Whether it can be a name. One in < > has a date, which the server computes. */
+function isName({ parts }: Template): boolean {
+  const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
+  return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)
+}
+
 const { headers, auth, validate, compression, url: _, ...rest } = clientOptions
 const options = z
   .strictObject({
     url: baseUrl(PATH).describe('The address of the cluster, such as http://127.0.0.1:9200.'),
     index: template()
       .refine(isNeverEmpty, { error: 'must never be empty: a text, or a field as in ${.app:-none}' })
+      .refine(isName, {
+        error: 'must have none of \\ / * ? " < > | , # : or spaces, and must not begin with - _ or +',
+      })
       .describe('The index, or the data stream, of an event. It may have values of fields, as in `logs-${.app}`.'),
     mode: z
       .enum(['index', 'data_stream'])
@@ -79,6 +88,11 @@ export const elasticsearch = defineHttpDestination({
     },
   ],
   usesIds: () => true,
+  warnings({ index: { parts } }) {
+    const hasCapitals = parts.some(part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part))
+    const message = 'an index has lower case letters only: every event is refused, unless this is the name of an alias'
+    return hasCapitals ? [{ path: ['index'], message }] : []
+  },
   usesFields: ({ index, pipeline, timestamp }) => {
     const fieldsOf = (option: string, template: Template) => templatePaths(template).map(path => ({ option, path }))
     return [

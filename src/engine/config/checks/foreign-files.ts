@@ -62,7 +62,7 @@ function componentsIn(root: MapNode, section: string): ConfigNode[] {
   return node?.kind === 'map' ? [...node.entries.values()].map(({ value }) => value) : []
 }
 
-/** Destinations that people ask for and that there are not. */
+/** Destinations that people ask for. */
 const WANTED = new Set(
   'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
     ' ',
@@ -71,6 +71,9 @@ const WANTED = new Set(
 
 /** What to use in the place of a destination that other programs have. */
 export function insteadOf(type: string): string | undefined {
-  if (!WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
+  const name = type.toLowerCase().replaceAll(/[-_]/g, '')
+  if (['opensearch', 'elasticsearch', 'elastic', 'es'].includes(name))
+    return 'use elasticsearch, which sends to OpenSearch, too'
+  if (name === 'loki' || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
   return `there is no destination ${type} yet: use http to a program that takes lines of JSON and sends them on, such as the OpenTelemetry Collector`
 }

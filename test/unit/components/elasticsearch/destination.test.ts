@@ -257,7 +257,19 @@ t.test('options that cannot work are refused', async t => {
   t.equal(problem({ mode: 'data_stream' }), undefined)
   t.match(problem({ index: '${.app}' }), /never be empty/)
   t.match(problem({ url: 'http://127.0.0.1:9200/_bulk' }), /is added/)
+  for (const index of ['a b', 'logs/${.app}', 'a,b', '*', '_all', '-${.app}'])
+    t.match(problem({ index }), /none of/, index)
+  for (const index of ['<logs-{now/d}-${.app}>', 'logs-${.app}-x', '${.app:-none}', '.hidden'])
+    t.equal(problem({ index }), undefined, index)
+  t.match(problem({ auth: { type: 'api_key', key: 'id:key' } }), /expects both in base64/)
+  t.notMatch(problem({ auth: { type: 'api_key', key: 'id:hunter2' } }), /hunter2/)
   t.match(problem({ mode: 'data_stream', action: 'index' }), /takes nothing else/)
+  const warnings = (index: string) => {
+    const options = elasticsearch.options.parse({ url: 'http://10.0.0.1:9200', index, auth: { key: 'a' } })
+    return elasticsearch.warnings!(options, []).map(({ message }) => message)
+  }
+  t.match(warnings('logs-%Y-${.app}'), [/without encryption/, /lower case letters only/])
+  t.match(warnings('<logs-{now/M{yyyy.MM}}>'), [/without encryption/])
 })
 
 t.test('a destination that refuses each event of all its requests is paused', async t => {

@@ -380,6 +380,9 @@ t.test('a destination that there is not yet, and a key that is a template', t =>
   const text = (type: string, key: string) =>
     `sources: { in: { type: stdin } }\nprocessors: { l: { type: throttle, inputs: [in], limit: 1, window: 1s, key_field: '${key}' } }\ndestinations: { out: { type: ${type}, inputs: [l] } }\n`
   const messages = (type: string, key: string) => problemsOf(text(type, key)).map(({ message }) => message)
+  for (const type of ['opensearch', 'OpenSearch', 'Elasticsearch', 'es'])
+    t.match(messages(type, '.app'), [/^use elasticsearch, which sends to OpenSearch, too/], type)
+  t.match(messages('Loki', '.app'), [/did you mean "loki"/])
   t.match(messages('kafka', '.app'), [/^there is no destination kafka yet: use http to a program that takes/])
   t.match(messages('zonk', '.app'), [/^must be one of /])
   for (const key of ['{{app}}', '{{ .app }}', '%{app}'])
