@@ -59,18 +59,33 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not there: see GET _cluster/health' },
 ]
 
+/** The key may not write to an index whose name is made of fields. The event has chosen it: the others go on. */
+const FORBIDDEN = {
+  reason: 'forbidden',
+  advice: 'the key may not write to the index that the fields of the event name',
+  isRejected: true,
+}
+
+interface ItemOptions {
+  /** Whether fields of events name the index. */
+  readonly isNamedByEvents: boolean
+  onFailureStore(): void
+}
+
 /** Reads the result of an event from an item of the answer to a bulk request; undefined if it has another form. */
-export function readItem(value: unknown, index: number, onFailureStore: () => void): Entry | undefined {
+export function readItem(value: unknown, index: number, options: ItemOptions): Entry | undefined {
   const [given] = typeof value === 'object' && value !== null ? Object.values(value) : []
   const { data: found } = item.safeParse(given)
   if (!found) return undefined
   const { status, error, failure_store: store } = found
-  if (store === 'used') onFailureStore()
+  if (store === 'used') options.onFailureStore()
   // It has been stored before, under the id that it has whenever it is sent.
   if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
   if (status < 300) return { index, status }
   const { type = 'error', reason = '', caused_by: cause } = error ?? {}
   const said = [`${type}: ${reason}`, cause?.reason].filter(Boolean).join(': ')
+  if (options.isNamedByEvents && type === 'security_exception' && status === 403)
+    return { index, status, message: said, ...FORBIDDEN }
   const known = KNOWN.find(({ says }) => says.test(said))
   return { index, status, message: said, reason: known?.reason, advice: known?.advice }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { fieldPath, refuseAt } from '../../core/options/options.js'
-import { isNeverEmpty, type Template, template, templatePaths } from '../../core/template.js'
+import { isConstant, isNeverEmpty, type Template, template, templatePaths } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
 import { readItem } from './bulk-answer.js'
@@ -65,7 +65,7 @@ export const elasticsearch = defineHttpDestination({
   type: 'elasticsearch',
   summary: 'Sends events to Elasticsearch or OpenSearch.',
   notes:
-    'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. `sluice resend` sends dead letters again after the cause is mended.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether it is what `mode` says. A key without rights for this (`monitor`, `view_index_metadata`) is enough for the events. A data stream is made by its first event if an index template with `data_stream` matches its name. Elasticsearch has one for `logs-*-*`. OpenSearch has none, so an index is made there.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
+    'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. Where fields name the index, an event whose index the key may not write to becomes a dead letter (`forbidden`), and the others are delivered. `sluice resend` sends dead letters again after the cause is mended.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether it is what `mode` says. A key without rights for this (`monitor`, `view_index_metadata`) is enough for the events. A data stream is made by its first event if an index template with `data_stream` matches its name. Elasticsearch has one for `logs-*-*`. OpenSearch has none, so an index is made there.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
   promises: {
     guarantee:
       'At least once. An event is delivered when the response has a status below 300 for it, or a conflict of its id.',
@@ -103,6 +103,7 @@ export const elasticsearch = defineHttpDestination({
   },
   format(options, context) {
     const bulk = new BulkRequest(options, context)
+    const isNamedByEvents = !isConstant(options.index)
     const { metrics, log } = context
     const help = 'Events that are not in their data stream, but in its failure store.'
     const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)
@@ -120,7 +121,7 @@ export const elasticsearch = defineHttpDestination({
       answerList: {
         name: 'items',
         isWhole: true,
-        entry: (value, position) => readItem(value, position, onFailureStore),
+        entry: (value, position) => readItem(value, position, { isNamedByEvents, onFailureStore }),
       },
     }
   },

@@ -98,7 +98,7 @@ interface Stored {
 }
 
 /** Stores each id once, as Elasticsearch does. `refuse` says what becomes of a document that is not stored. */
-async function fakeElasticsearch(t: Test, refuse: (document: Document) => Stored | undefined) {
+async function fakeElasticsearch(t: Test, refuse: (document: Document) => Stored | undefined, index = 'logs') {
   const to = await receiver(t)
   const stored = new Map<string, Document>()
   to.otherwise = received =>
@@ -113,7 +113,7 @@ async function fakeElasticsearch(t: Test, refuse: (document: Document) => Stored
       }),
     )
   const folder = testFolder(t)
-  const made = await make({ url: to.url(''), index: 'logs' }, elasticsearch)
+  const made = await make({ url: to.url(''), index }, elasticsearch)
   const { delivery, end } = deliver(folder, made, { batch: { max_wait: '5ms' } })
   await delivery.start()
   const put = async (lines: readonly string[]) => {
@@ -218,6 +218,20 @@ t.test('what waits beside what is refused has its own reason and status', async 
     { status: 400, error: /failed to parse; a field/ },
   )
   t.equal(stored.size, 2)
+})
+
+t.test('an index without rights pauses the destination, unless an event has named it', async t => {
+  const error = { type: 'security_exception', reason: 'action [indices:data/write/bulk] is unauthorized' }
+  const refuse = ({ n }: Document) => (n === 1 ? { status: 403, error } : undefined)
+  const named = await fakeElasticsearch(t, refuse, 'logs-${.n}')
+  t.equal(await named.put(numbered(3)), 'rejected')
+  t.same(named.reasons(), { forbidden: 1 })
+  t.equal(named.stored.size, 2)
+  const fixed = await fakeElasticsearch(t, refuse)
+  void fixed.put(numbered(3))
+  const held = await until(() => fixed.made.logs.find(({ msg }) => msg.startsWith('delivery is on hold')))
+  t.match(held, { reason: 'status_403', error: /is unauthorized; the key needs the privileges/ })
+  t.same(fixed.reasons(), {})
 })
 
 t.test('what the server says about itself and the index', async t => {

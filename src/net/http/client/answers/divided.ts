@@ -18,6 +18,8 @@ export interface Divided {
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
+  /** The event is rejected, whatever its status means. */
+  readonly isRejected?: boolean
   /** Default: made of the status. */
   readonly reason?: string | undefined
   readonly message?: string | undefined
@@ -54,7 +56,7 @@ export function divided(
   return { failure, rejected, refusals, again, first }
 }
 
-function failureOfEvent({ status = 400 }: Entry): Failure {
+function failureOfEvent({ status = 400, isRejected }: Entry): Failure {
   const failure = failureOf(status)
-  return failure === 'retry' || failure === 'hold' ? failure : 'reject'
+  return !isRejected && (failure === 'retry' || failure === 'hold') ? failure : 'reject'
 }
