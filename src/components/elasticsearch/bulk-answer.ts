@@ -40,7 +40,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   {
     says: /^(mapper_parsing|document_parsing|strict_dynamic_mapping|illegal_argument)_exception/,
     reason: 'mapping',
-    advice: 'a field has another type than its mapping: change the field before it is sent, or the mapping',
+    advice: 'the mapping does not take a field of this event: change the field before it is sent, or the mapping',
   },
   {
     says: /^invalid_index_name_exception/,

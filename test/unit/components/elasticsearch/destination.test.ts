@@ -145,7 +145,7 @@ t.test('each event that is refused has its own reason and words, and the others 
   t.same(reasons(), { mapping: 2, too_many_fields: 1, status_404: 1 })
   t.equal(bulks(to).length, 1, 'nothing is sent again')
   const said = valuesOf(made.logs, 'error').join('\n')
-  t.match(said, /field \[n\] of 3; a field has another type/)
+  t.match(said, /field \[n\] of 3; the mapping does not take a field/)
   t.match(said, /1000\] has been exceeded; .*total_fields\.limit/)
   t.match(said, /a_new_exception: who knows/)
 })
@@ -215,7 +215,7 @@ t.test('what waits beside what is refused has its own reason and status', async 
   t.same(reasons(), { mapping: 1 })
   t.match(
     made.logs.find(({ msg }) => msg === 'the destination rejected events'),
-    { status: 400, error: /failed to parse; a field/ },
+    { status: 400, error: /failed to parse; the mapping/ },
   )
   t.equal(stored.size, 2)
 })
