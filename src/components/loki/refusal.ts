@@ -59,6 +59,11 @@ const KNOWN: readonly Known[] = [
     reason: 'labels',
     advice: 'correct "labels", or the limit of Loki',
   },
+  {
+    says: /^tenant ID |^multiple org IDs present/,
+    reason: 'tenant',
+    advice: `a tenant has letters, digits and !-_.*'() only, and at most 150 of them: correct "tenant"`,
+  },
   { says: /structured metadata/i, reason: 'metadata', advice: 'correct "structured_metadata", or the limit of Loki' },
   {
     says: /per stream rate limit/i,
@@ -106,8 +111,8 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // There is nothing to divide in a request of one event, nor where the cause is the stream, the client or the address.
-  if (failure || events.length === 1 || reason === 'labels') return known && said
+  // There is nothing to divide in a request of one event, nor where the cause is the stream, its tenant, or the client.
+  if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {

@@ -246,6 +246,22 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
     })
 })
 
+t.test('a request is not divided where its stream or its tenant is the cause', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
+  const cases: [reason: string, body: string][] = [
+    ['labels', `stream '{app="${'x'.repeat(10_000)}"}' has label value too long: '${'x'.repeat(10_000)}'`],
+    ['tenant', "tenant ID 'a/b' contains unsupported character '/'"],
+    ['tenant', 'multiple org IDs present'],
+  ]
+  for (const [reason, body] of cases) {
+    to.script.push({ status: 400, body })
+    const error = await failure(destination.write([sent([event('a', 1), event('a', 2)])], never))
+    t.match(error, { failure: 'reject', reason, groups: undefined, message: /; .*correct "/ })
+    t.ok(error.message.length < 1000)
+  }
+})
+
 t.test('a limit of one stream is waited for by that stream alone', async t => {
   const { to, stored, put, end } = await fakeLoki(t, () => undefined)
   const stores = to.otherwise as (received: Received) => Answer

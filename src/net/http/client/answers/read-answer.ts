@@ -6,6 +6,8 @@ import type { Entry } from './divided.js'
 /** Reads the bodies of responses, which are untrusted. */
 
 const TEXT_BYTES = 4096
+/** Of an error response, whose meaning may stand behind a long name that it repeats. */
+const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
@@ -56,10 +58,10 @@ async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer
   return { content: content.bytes.subarray(0, content.length), broken }
 }
 
-/** The beginning of the body as one line. `words`: what of it is text. */
+/** The beginning of the body of an error response as one line. `words`: what of it is text. */
 export async function bodyText(body: Readable, words = (content: Buffer) => content): Promise<string> {
-  const { content } = await readUpTo(TEXT_BYTES - 1, body)
-  return oneLine(words(content))
+  const { content } = await readUpTo(ERROR_BYTES - 1, body)
+  return oneLine(words(content), ERROR_BYTES)
 }
 
 /** A body that is expected to be short; undefined if it is too long. `broken`: why it was cut off. */
@@ -86,9 +88,9 @@ function parsed(text: string): unknown {
 }
 
 /** The beginning of untrusted text as one line. */
-function oneLine(bytes: Buffer): string {
+function oneLine(bytes: Buffer, most = TEXT_BYTES): string {
   return bytes
-    .toString('utf8', 0, TEXT_BYTES)
+    .toString('utf8', 0, most)
     .replace(/[\s\p{C}]+/gu, ' ')
     .trim()
 }
