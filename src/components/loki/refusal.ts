@@ -29,6 +29,14 @@ function longerThan(text: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
 }
 
+/** Nanoseconds since the epoch are a signed number of 64 bits there. */
+function outsideOfTime(_: string, push: PushRequest) {
+  return (batch: EventBatch, i: number) => {
+    const nanos = BigInt(push.nanosOf(batch, i))
+    return nanos !== BigInt.asIntN(64, nanos)
+  }
+}
+
 const KNOWN: readonly Known[] = [
   {
     says: /entry too far behind/i,
@@ -48,6 +56,13 @@ const KNOWN: readonly Known[] = [
     reason: 'too_new',
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
+  {
+    // What it says of a number that is too large for it.
+    says: /error found in #\d+ byte of/,
+    reason: 'no_time',
+    refuses: outsideOfTime,
+    advice: 'Loki has times from 1677 to 2262: correct the time of the event, or "timestamp"',
+  },
   { says: /max entry size/i, reason: 'too_long', refuses: longerThan, advice: 'raise max_line_size of Loki' },
   {
     says: /out of order/i,
@@ -55,7 +70,7 @@ const KNOWN: readonly Known[] = [
     advice: 'this Loki takes lines in their order only: set max_in_flight: 1, or unordered_writes in Loki',
   },
   {
-    says: /label names; limit|label (name|value) too long|duplicate label|at least one label|missing required labels/i,
+    says: /couldn't parse labels|label names; limit|label (name|value) too long|duplicate label|at least one label|missing required labels/i,
     reason: 'labels',
     advice: 'correct "labels", or the limit of Loki',
   },

@@ -204,6 +204,7 @@ const event = (app: string, n: number, at = '2026-01-02T03:04:05.123Z', more = '
 
 t.test('of what Loki refuses, each event is found, and no other is lost or stored twice', async t => {
   const OLD = '2026-01-01T00:00:00Z'
+  const FAR = '9999-12-31T23:59:59Z'
   const cases: [name: string, refuse: Parameters<typeof fakeLoki>[1], reason: string][] = [
     [
       'those too far behind in their stream',
@@ -229,13 +230,23 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
           : undefined,
       'too_long',
     ],
+    [
+      'those whose time it does not have',
+      line => (line.includes(FAR) ? "readObject: can't find closing, error found in #10 byte of ...|x|..." : undefined),
+      'no_time',
+    ],
     ['those that it says nothing about', line => (/"n":(3|17),/.test(line) ? 'it is cursed' : undefined), 'status_400'],
   ]
   for (const [name, refuse, reason] of cases)
     await t.test(name, async t => {
       const { stored, put, reasons, logs } = await fakeLoki(t, refuse)
       const lines = Array.from({ length: 30 }, (_, n) =>
-        event('abc'[n % 3]!, n, n % 7 === 0 ? OLD : undefined, n % 11 === 0 ? 'x'.repeat(300) : ''),
+        event(
+          'abc'[n % 3]!,
+          n,
+          n % 7 === 0 ? OLD : n % 13 === 0 ? FAR : undefined,
+          n % 11 === 0 ? 'x'.repeat(300) : '',
+        ),
       )
       const app = (line: string) => (JSON.parse(line) as { app: string }).app
       const [good, bad] = [true, false].map(is => lines.filter(line => (refuse(line, app(line)) === undefined) === is))
@@ -251,6 +262,7 @@ t.test('a request is not divided where its stream or its tenant is the cause', a
   const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
   const cases: [reason: string, body: string][] = [
     ['labels', `stream '{app="${'x'.repeat(10_000)}"}' has label value too long: '${'x'.repeat(10_000)}'`],
+    ['labels', "couldn't parse labels: 1:6: parse error: invalid UTF-8 rune"],
     ['tenant', "tenant ID 'a/b' contains unsupported character '/'"],
     ['tenant', 'multiple org IDs present'],
   ]
