@@ -48,11 +48,17 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
     advice: 'names of indices have lower case letters and none of \\/*?"<>|,# or spaces: correct "index"',
   },
   { says: /^index_not_found_exception/, reason: 'no_index', advice: 'make the index, or allow that it is made' },
+  {
+    says: /maximum (normal |frozen )?shards open/,
+    reason: 'too_many_shards',
+    advice: 'each index has shards: let "index" have fewer values, or raise cluster.max_shards_per_node',
+  },
   { says: /^index_closed_exception/, reason: 'index_closed', advice: 'open the index' },
   {
     says: /^cluster_block_exception.*(flood|read.only)/i,
     advice: 'the disks of the cluster are full: make room, and remove the block of the index',
   },
+  { says: /^cluster_block_exception/, advice: 'the index is blocked: see "index.blocks" of GET INDEX/_settings' },
   { says: /^security_exception/, advice: 'the key needs the privileges create_doc and auto_configure for the index' },
   { says: /^es_rejected_execution|^rejected_execution/, advice: 'the cluster has more to write than it can' },
   { says: /^circuit_breaking_exception/, advice: 'the cluster has too little memory for it' },

@@ -131,18 +131,20 @@ const numbered = (count: number) => Array.from({ length: count }, (_, n) => `{"n
 
 t.test('each event that is refused has its own reason and words, and the others are stored once', async t => {
   const MAPPING = { type: 'mapper_parsing_exception', reason: 'failed to parse field [n]' }
+  const SHARDS = { type: 'validation_exception', reason: 'this cluster currently has [36]/[1] maximum shards open;' }
   const FIELDS = { type: 'illegal_argument_exception', reason: 'Limit of total fields [1000] has been exceeded' }
   const { stored, put, reasons, made, to } = await fakeElasticsearch(t, ({ n }) => {
     if (n === 3 || n === 9) return { status: 400, error: { ...MAPPING, reason: `${MAPPING.reason} of ${n}` } }
     if (n === 5) return { status: 400, error: FIELDS }
+    if (n === 8) return { status: 400, error: SHARDS }
     return n === 7 ? { status: 404, error: { type: 'a_new_exception', reason: 'who knows' } } : undefined
   })
   t.equal(await put(numbered(12)), 'rejected')
   t.same(
     [...stored.values()].map(({ n }) => n),
-    [0, 1, 2, 4, 6, 8, 10, 11],
+    [0, 1, 2, 4, 6, 10, 11],
   )
-  t.same(reasons(), { mapping: 2, too_many_fields: 1, status_404: 1 })
+  t.same(reasons(), { mapping: 2, too_many_fields: 1, too_many_shards: 1, status_404: 1 })
   t.equal(bulks(to).length, 1, 'nothing is sent again')
   const said = valuesOf(made.logs, 'error').join('\n')
   t.match(said, /field \[n\] of 3; the mapping does not take a field/)
