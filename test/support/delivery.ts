@@ -5,7 +5,7 @@ import type { AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { type DeliveryOptions, deliveryOptions } from '../../src/core/options/delivery-options.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
-import { Delivery } from '../../src/engine/flow/delivery/delivery.js'
+import { Delivery, type DeliveryContext } from '../../src/engine/flow/delivery/delivery.js'
 import { Input } from '../../src/engine/flow/fan-out.js'
 import { batchesOf, originOf } from './batches.js'
 import { ManualTime } from './manual-time.js'
@@ -20,10 +20,11 @@ export interface SetUp {
   write?: Write
   destination?: Partial<Destination>
   random?: () => number
+  outage?: DeliveryContext['outage']
 }
 
 /** A delivery on a clock that stands still, with all that it does recorded. */
-export function setUp({ options = {}, write = () => {}, destination = {}, random = () => 1 }: SetUp = {}) {
+export function setUp({ options = {}, write = () => {}, destination = {}, random = () => 1, outage }: SetUp = {}) {
   const time = new ManualTime()
   const logs: { level: number; msg: string; error?: string; reason?: string }[] = []
   const counters = new ComponentCounters('out', 'destination', 'fake')
@@ -60,6 +61,7 @@ export function setUp({ options = {}, write = () => {}, destination = {}, random
         failed: kind => counters.failed(kind),
       },
       metrics: counters,
+      outage,
     },
   )
   counters.holds = () => delivery.inFlight()

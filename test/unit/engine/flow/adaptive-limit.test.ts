@@ -297,5 +297,9 @@ t.test('a successor begins with what was found out', t => {
   use(successor, 100, { capacity: 10 })
   t.equal(successor.allowed, 10)
   t.equal(new AdaptiveLimit(4, limit.state).allowed, 4)
+  const { state } = setUp().delivery.outage
+  const before = setUp({ outage: { ...state, limit: limit.state } }).delivery
+  t.equal(before.limit?.allowed, 10)
+  t.equal(setUp({ outage: before.outage.state }).delivery.limit?.allowed, 10, 'and its successor')
   t.end()
 })
