@@ -96,7 +96,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .optional()
           .describe(
-            'Number of attempts after which a request is given up and handled as `on_reject` says. Default: never.',
+            'Number of attempts after which a request is given up and handled as `on_reject` says. With `max_in_flight: auto`, a refusal beside other requests does not count. Default: never.',
           ),
         max_elapsed: duration()
           .optional()
