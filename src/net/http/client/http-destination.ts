@@ -67,7 +67,7 @@ export class HttpDestination implements Destination {
     try {
       const { server, problem } = await this.#inspect(limit.signal)
       if (server !== undefined) log.info({ server }, 'connected to the receiver')
-      if (problem !== undefined) log.warn({ problem }, 'the receiver will not store events as configured')
+      if (problem !== undefined) log.warn({ problem }, 'the configuration does not fit the receiver')
     } catch (error) {
       if (!(error instanceof DeliveryError || limit.signal.aborted)) throw error
     } finally {

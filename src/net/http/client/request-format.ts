@@ -74,7 +74,7 @@ export interface Inspection {
   readonly server?: string
   /** What an operator should know before events arrive. */
   readonly note?: string
-  /** Why events would not be stored as configured. */
+  /** Why the configuration does not fit the receiver. */
   readonly problem?: string
 }
 
