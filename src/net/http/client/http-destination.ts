@@ -93,7 +93,7 @@ export class HttpDestination implements Destination {
   /** As `check` of a definition, after the start. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
-    const { url, contentType, emptyRequest, answerList } = this.#format
+    const { url, contentType, emptyRequest, answerList, success } = this.#format
     const head = emptyRequest && this.#defaultHead()
     if (!head || head instanceof DeliveryError) {
       await this.#transport.connect(url)
@@ -108,7 +108,10 @@ export class HttpDestination implements Destination {
     const headers = { 'content-type': contentType }
     const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
     const said = await bodyText(answer.body)
-    const takes = this.#takes(answer.statusCode) && (!answerList?.isWhole || said.startsWith('{'))
+    const takes =
+      this.#takes(answer.statusCode) &&
+      (!answerList?.isWhole || said.startsWith('{')) &&
+      !(success && said.startsWith('<'))
     if (takes || (answer.statusCode === status && says.test(said))) {
       const { server, note, problem } = await this.#inspect(signal)
       if (problem !== undefined) throw new DeliveryError(problem, { failure: 'hold', reason: 'inspected' })
