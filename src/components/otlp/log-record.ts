@@ -43,6 +43,8 @@ export class LogRecords {
   readonly #mayBeOther = new Uint8Array(HASHES)
   readonly #starts: Int32Array
   readonly #ends: Int32Array
+  /** 1 for strings with escapes. */
+  readonly #escaped: Uint8Array
   #json: Buffer = UID
   readonly #time: readonly Candidate[]
   readonly #body: readonly Candidate[]
@@ -68,6 +70,7 @@ export class LogRecords {
     for (const name of this.#names.bytes) this.#mayBeOther[hashOf(name, 0, name.length)] = 1
     this.#starts = new Int32Array(this.#names.names.length)
     this.#ends = new Int32Array(this.#names.names.length)
+    this.#escaped = new Uint8Array(this.#names.names.length)
     const isOfLine = ({ text }: FieldPath) => text === '.message' || ORIGIN_FIELDS.includes(text.slice(1))
     const others = [...severity, ...trace_id, ...span_id]
     this.#takesLines = body.find(isOfLine)?.text === '.message' && !others.some(isOfLine)
@@ -119,17 +122,17 @@ export class LogRecords {
     const from = to.to.length
     to.openAttributes()
     this.#walk(bytes, open, end, to)
-    const isBody = this.#find(this.#body)
-    if (isBody) this.#take(isBody)
+    const ofBody = this.#find(this.#body)
+    if (ofBody) this.#take(ofBody)
     const [bodyStart, bodyEnd] = [found.start, found.end]
     const time = this.#timeOf()
     const severity = this.#severityOf()
     const trace = this.#idOf(this.#trace, TRACE)
     const span = this.#idOf(this.#span, SPAN)
-    for (let slot = 0; slot < this.#starts.length; slot++) if (isBody) this.#addMember(slot, to)
+    for (let slot = 0; slot < this.#starts.length; slot++) if (ofBody) this.#addMember(slot, to)
     this.#addUid(batch, i, to)
     to.close()
-    if (!isBody) {
+    if (!ofBody) {
       // Its fields are not attributes then.
       to.to.length = from
       to.openAttributes()
@@ -137,8 +140,10 @@ export class LogRecords {
       to.close()
     }
     to.openBody()
-    if (isBody) addValue(to, this.#json, bodyStart, bodyEnd)
-    else addValue(to, bytes, open, end)
+    if (!ofBody) addValue(to, bytes, open, end)
+    else if (ofBody.rest.length > 0 || this.#json[bodyStart] !== QUOTE) addValue(to, this.#json, bodyStart, bodyEnd)
+    else if (this.#escaped[ofBody.slot] === 0) to.text(this.#json, bodyStart + 1, bodyEnd - 1)
+    else to.text(unescapedText(this.#json, bodyStart, bodyEnd), 0, unescapedLength)
     to.close()
     if (time) to.time(TIME, time.seconds, Number(time.digits.padEnd(9, '0')))
     if (severity?.number !== undefined) to.number(SEVERITY_NUMBER, severity.number)
@@ -156,6 +161,7 @@ export class LogRecords {
         this.#json = json
         this.#starts[slot] = from
         this.#ends[slot] = until
+        this.#escaped[slot] = hasEscape ? 1 : 0
       } else if (json[from] !== QUOTE) {
         to.openAttribute(name, nameStart, nameEnd)
         addValue(to, json, from, until)
