@@ -3,7 +3,7 @@ import { duration, refuse } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { proxy } from './proxy.js'
 
-const tls = z
+export const tlsOptions = z
   .strictObject({
     ca_file: filePath()
       .optional()
@@ -31,7 +31,7 @@ export const dialOptions = {
     .describe(
       'A proxy between this machine and the receiver. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host. Without this option, these variables are ignored.',
     ),
-  tls: tls
+  tls: tlsOptions
     .prefault({})
     .describe('TLS options for https. Certificates are always verified. Replaced files are used without a restart.'),
 }

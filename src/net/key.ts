@@ -5,7 +5,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { OptionProblem } from '../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
-import { refuse, refuseAt, secret } from '../core/options/options.js'
+import { refuse, refuseAt, type Secret, secret } from '../core/options/options.js'
 import { filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/options/reach.js'
 import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../lib/files/remote/guarded-fs.js'
@@ -71,28 +71,45 @@ export const auth = z
       .prefault('Authorization')
       .describe('The header that carries the key.'),
   })
-  .superRefine((auth, context) => {
-    const { type, key, password } = auth
-    const { places, others }: { places: readonly (typeof ALL)[number][]; others: readonly string[] } = TYPES[type]
-    const unused = ALL.filter(name => auth[name] !== undefined && !places.includes(name) && !others.includes(name))
-    for (const name of unused) {
-      const instead = type !== 'none' && /^(user|pass)/.test(name) ? '; write type: basic' : ''
-      refuseAt(context, [name], `has no use with type: ${type}${instead}`)
-    }
-    if (type === 'basic' && auth.username === undefined) refuse(context, 'needs username')
-    const given = places.filter(name => auth[name] !== undefined)
-    if (places.length > 0 && given.length !== 1 && unused.length === 0) {
-      const all = `${places.slice(0, -1).join(', ')} and ${places.at(-1)}`
-      refuse(context, `needs exactly one of ${all}; ${given.join(' and ') || 'none'} given`)
-    }
-    for (const [name, secret] of Object.entries({ key, password })) {
-      if (!secret) continue
-      const text = trimKey(secret.reveal())
-      const isPlain = type === 'api_key' && text.includes(':')
-      const problem = keyProblem(text, name) ?? (isPlain ? PLAIN_KEY : undefined)
-      if (problem) refuseAt(context, [name], problem)
-    }
-  })
+  .superRefine((auth, context) => checkAuth(auth, context, TYPES[auth.type], 'basic'))
+
+type AuthName = (typeof ALL)[number]
+
+/** Where a key or a password comes from, and what goes with it, for one type of authentication. */
+export const USES = {
+  key: { places: KEYS, others: [] },
+  password: { places: PASSWORDS, others: ['username'] },
+  none: { places: [], others: [] },
+} as const
+
+/** Refuses options that do not go together. `withUser`: a type that has a user. */
+export function checkAuth(
+  auth: { readonly type: string } & { readonly [name in AuthName]?: unknown },
+  context: z.RefinementCtx,
+  { places, others }: { readonly places: readonly AuthName[]; readonly others: readonly AuthName[] },
+  withUser: string,
+): void {
+  const { type } = auth
+  const unused = ALL.filter(name => auth[name] !== undefined && !places.includes(name) && !others.includes(name))
+  for (const name of unused) {
+    const instead = type !== 'none' && /^(user|pass)/.test(name) ? `; write type: ${withUser}` : ''
+    refuseAt(context, [name], `has no use with type: ${type}${instead}`)
+  }
+  if (others.includes('username') && auth.username === undefined) refuse(context, 'needs username')
+  const given = places.filter(name => auth[name] !== undefined)
+  if (places.length > 0 && given.length !== 1 && unused.length === 0) {
+    const all = `${places.slice(0, -1).join(', ')} and ${places.at(-1)}`
+    refuse(context, `needs exactly one of ${all}; ${given.join(' and ') || 'none'} given`)
+  }
+  for (const name of ['key', 'password'] as const) {
+    const secret = auth[name] as Secret | undefined
+    if (!secret) continue
+    const text = trimKey(secret.reveal())
+    const isPlain = type === 'api_key' && text.includes(':')
+    const problem = keyProblem(text, name) ?? (isPlain ? PLAIN_KEY : undefined)
+    if (problem) refuseAt(context, [name], problem)
+  }
+}
 
 const PLAIN_KEY = 'the key is ID:KEY; api_key expects both in base64, as in "encoded" of the answer that had the key'
 
