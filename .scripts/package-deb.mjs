@@ -30,7 +30,9 @@ const COMPILED = {
   arm64: { folder: 'linux-arm64', not: /\.musl\.node$/ },
   armhf: { folder: 'linux-arm', not: /\.(musl|armv6)\.node$/ },
 }
-const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node'])
+const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node', '.wasm'])
+/** Of the client of Kafka: it does without a checksum that is compiled, and without schemas. */
+const NOT_NEEDED = /^node_modules\/(@node-rs\/|protobufjs$)/
 /** Folders at the top of a package. */
 const FOR_DEVELOPERS =
   /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types)$/
@@ -110,7 +112,7 @@ function packages() {
   return Object.entries(lock)
     .filter(([path, { dev }]) => path !== '' && !dev)
     .map(([path]) => path)
-    .filter(path => fs.existsSync(join(ROOT, path)))
+    .filter(path => !NOT_NEEDED.test(path) && fs.existsSync(join(ROOT, path)))
     .sort()
 }
 

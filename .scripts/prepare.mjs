@@ -39,18 +39,21 @@ function installed() {
   const wanted = json('package-lock.json')?.packages ?? {}
   const present = json('node_modules/.package-lock.json')?.packages
   if (!present) return false
-  return Object.entries(wanted).every(([path, { version, integrity, optional, dev }]) => {
+  return Object.entries(wanted).every(([path, { version, integrity, optional, dev, cpu, os }]) => {
     if (path === '' || (dev && !forTests)) return true
     const found = present[path]
-    return found ? found.version === version && found.integrity === integrity : optional === true
+    // Tests use the optional packages that are not for another machine.
+    return found
+      ? found.version === version && found.integrity === integrity
+      : optional === true && (!forTests || (cpu ?? os) !== undefined)
   })
 }
 
 /** `npm ci` would remove packages that a daemon of this checkout has yet to load; it serves where there are none. */
 function install() {
-  const what = forTests || existsSync('node_modules/tap') ? '--include=dev' : '--omit=dev'
+  const what = forTests || existsSync('node_modules/tap') ? ['--include=dev'] : ['--omit=dev', '--omit=optional']
   const how = existsSync('node_modules') ? ['install', '--no-save'] : ['ci']
-  return step('installing packages', 'npm', ...how, what, '--no-audit', '--no-fund')
+  return step('installing packages', 'npm', ...how, ...what, '--no-audit', '--no-fund')
 }
 
 function* files(folder) {

@@ -39,7 +39,8 @@ function installed(): Map<string, Map<string, string>> {
   const { packages } = JSON.parse(text) as { packages: Record<string, Locked> }
   const found = new Map<string, Map<string, string>>()
   for (const [path, { version, dev }] of Object.entries(packages)) {
-    if (path === '' || dev) continue
+    // Some are for other machines.
+    if (path === '' || dev || !existsSync(join(checkout, path))) continue
     const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length)
     if (!found.has(name)) found.set(name, new Map())
     found.get(name)!.set(version, join(checkout, path))
