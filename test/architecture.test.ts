@@ -12,6 +12,7 @@ const HOUSES = ['lib', 'core', 'net', 'engine', 'components', 'service', 'daemon
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   // Loaded by createRequire, when it is needed.
   '@swc/wasm-typescript': { home: /^lib\/modules\// },
+  '@platformatic/kafka': { home: /^net\/kafka\/client\.ts$/ },
   '@redis/client': { home: /^net\/redis\/connection\.ts$/ },
   'classic-level': { home: /^service\/api\/store\// },
   fastify: { home: /^service\/api\/http\// },
@@ -149,8 +150,12 @@ t.test('only the list of components imports a source', async t => {
 })
 
 t.test('every package has a home', async t => {
-  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
-  t.same(Object.keys(HOMES).sort(), Object.keys(dependencies).sort())
+  const { dependencies, optionalDependencies } = JSON.parse(read('package.json')) as Record<string, object>
+  t.same(Object.keys(HOMES).sort(), Object.keys({ ...dependencies, ...optionalDependencies }).sort())
+  // npm leaves out what does not declare the oldest Node.js, whether it runs there or not.
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, { engines?: object }> }
+  for (const name of ['dynamic-buffer', 'wasm-utils'])
+    t.equal(packages[`node_modules/@platformatic/${name}`]?.engines, undefined, `${name} is installed on each release`)
   const imported = new Set<string>()
   for (const [path, { imports }] of src) {
     for (const { specifier, typeOnly } of imports) {

@@ -9,6 +9,7 @@ import { file } from './file/source.js'
 import { http as httpDestination } from './http/destination.js'
 import { http } from './http/source.js'
 import { journald } from './journald/source.js'
+import { kafka } from './kafka/destination.js'
 import { loki } from './loki/destination.js'
 import { otlp } from './otlp/destination.js'
 import { aggregate } from './processors/aggregate.js'
@@ -57,6 +58,7 @@ export const components: readonly AnyDefinition[] = [
   loki,
   elasticsearch,
   otlp,
+  kafka,
   fileDestination,
   stdout,
   blackhole,

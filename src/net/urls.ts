@@ -79,6 +79,7 @@ const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTls?:
   'https:': { port: 443, isTls: true },
   'redis:': { port: 6379 },
   'rediss:': { port: 6379, isTls: true },
+  'kafka:': { port: 9092 },
   'tcp:': { port: 0 },
   'tls:': { port: 0, isTls: true },
 }

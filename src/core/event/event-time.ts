@@ -50,6 +50,13 @@ export class EventTime {
     return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
   }
 
+  /** Milliseconds since the epoch. Without a time, or before the epoch, when it was read. */
+  msOf(batch: EventBatch, i: number): number {
+    const read = this.#read(batch, i)
+    const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
+    return ms >= 0 && ms <= MOST_SECONDS * 1000 ? ms : Math.floor(batch.receivedAt)
+  }
+
   #iso(ms: number): string {
     if (ms !== this.#lastMs) {
       this.#lastMs = ms

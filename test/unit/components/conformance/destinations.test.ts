@@ -8,10 +8,12 @@ import type { AnyDefinition } from '../../../../src/core/component.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { textOptions } from '../../../../src/core/options/reach.js'
 import { checkDestination, type DestinationOutput } from '../../../../src/engine/testing/check-destination.js'
+import { clientOptions } from '../../../../src/net/http/client/options.js'
 import { batchOf } from '../../../support/batches.js'
 import { deliver, json, make, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { heldBytes } from '../../../support/heap.js'
+import { type Answer as KafkaAnswer, kafkaBroker, type Part } from '../../../support/kafka-broker.js'
 import type { Answer, Received, Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 
@@ -23,6 +25,8 @@ const destinations = components.filter(
 
 interface Place {
   readonly folder: string
+  /** The address of a stand-in for Kafka, which answers as `to` would. */
+  readonly broker: string
   readonly to: Receiver
   readonly stdout: Writable
   /** The events that arrived, by number. */
@@ -33,6 +37,12 @@ async function place(t: Test): Promise<Place> {
   const folder = testFolder(t)
   const to = await receiver(t)
   to.otherwise = taken
+  const broker = await kafkaBroker(t)
+  broker.otherwise = parts => {
+    broker.requests.length = 0
+    broker.log.clear()
+    return answerOf(to, parts)
+  }
   let text = ''
   const stdout = new Writable({
     write(chunk, _encoding, done) {
@@ -49,7 +59,7 @@ async function place(t: Test): Promise<Place> {
     const all = [readFileSync(join(folder, 'out'), 'utf8'), text, ...accepted()].join('')
     return Array.from(all.matchAll(/event-(\d+)\./g), ([, number]) => Number(number))
   }
-  return { folder, to, stdout, arrived }
+  return { folder, broker: broker.address, to, stdout, arrived }
 }
 
 /** How a receiver says that it has taken all events of a request. */
@@ -60,9 +70,24 @@ function taken({ path, body }: Received): Answer {
   return { status: 200, body: JSON.stringify({ errors: false, items }) }
 }
 
+/** What Kafka answers where the receiver would answer a request with these messages. */
+function answerOf(to: Receiver, parts: readonly Part[]): KafkaAnswer {
+  const body = parts.flatMap(({ messages }) => messages.map(({ value }) => `${value}\n`)).join('')
+  const received = { path: '', headers: {}, body, status: undefined } as unknown as Received
+  to.requests.push(received)
+  const next = to.script.shift() ?? to.otherwise
+  const step = typeof next === 'function' ? next(received) : next
+  const answer = typeof step === 'number' ? { status: step } : step
+  if (answer.reset ?? answer.hang) return { instead: answer.reset ? 'cut' : 'hang' }
+  received.status = answer.status ?? 200
+  if (received.status < 300) return {}
+  return { code: () => (received.status === 422 ? 87 : 19) }
+}
+
 /** The options of an example, with what they name replaced by what is here. */
-function local({ options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, to }: Place) {
+function local({ type, options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, broker, to }: Place) {
   const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
+  if (type === 'kafka') Object.assign(own, { brokers: [broker], auth: {} })
   const here = {
     urls: to.url('/'),
     files: join(folder, 'key'),
@@ -201,7 +226,7 @@ const CARRIED: Record<string, (key: string) => string> = {
   basic: key => `Basic ${Buffer.from(`sluice:${key}`).toString('base64')}`,
 }
 
-for (const definition of destinations.filter(({ options }) => 'auth' in options.shape))
+for (const definition of destinations.filter(({ options }) => options.shape.auth === clientOptions.auth))
   t.test(`${definition.type}: a key that is replaced while it runs costs no event`, async t => {
     for (const [type, carried] of Object.entries(CARRIED))
       await t.test(type, async t => {

@@ -1,0 +1,162 @@
+import zlib from 'node:zlib'
+import { z } from 'zod'
+import { encodedEvent } from '../../core/codecs/encode.js'
+import { encodingOption } from '../../core/codecs/options.js'
+import { defineDestination } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
+import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { template, templatePaths } from '../../core/template.js'
+import { clientProblem } from '../../net/kafka/client.js'
+import { clusterOptions } from '../../net/kafka/options.js'
+import { keyFileWarnings } from '../../net/key.js'
+import { RecordEncoder } from './records.js'
+import { topicsOf } from './topics.js'
+
+/** The default of `message.max.bytes` of brokers. */
+const BATCH_BYTES = 1_048_588
+const LOOPBACK = /\/\/(localhost|127\.[\d.]+|\[::1\]):/
+
+const DELIVERY: DeliveryDefaults = {
+  max_events: 10_000,
+  max_bytes: '1MB',
+  bytes: 'Maximum bytes of one request, before compression. It is divided among the partitions of its topic.',
+  max_wait: '1 Seconds',
+  max_in_flight: 'auto',
+}
+
+const name = (what: string) =>
+  reaches(
+    'nothing',
+    z
+      .string()
+      .min(1)
+      .max(256, { error: `must be the name of a ${what}` }),
+  )
+
+const options = z
+  .strictObject({
+    ...clusterOptions,
+    topic: template().describe(
+      'The topic of an event. It may have values of fields, as in `logs-${.app:-none}`; events of different topics go in different requests.',
+    ),
+    key_field: fieldPath()
+      .optional()
+      .describe(
+        "The field with the key of the message. Events with the same key go to the same partition, which Kafka's own clients choose for it, too. Events without a value have no key, and go to any partition.",
+      ),
+    headers: z
+      .record(name('header'), template())
+      .prefault({})
+      .describe('Headers of each message. Their values may have fields; empty values are left out.'),
+    id_header: name('header')
+      .optional()
+      .describe(
+        'Name of a header with the id of the event, which is the same whenever the event is sent or read again. Default: none.',
+      ),
+    timestamp: fieldPath()
+      .prefault('.timestamp')
+      .describe('The field with the time of the message. Without one, its time is when the event was read.'),
+    encoding: encodingOption('raw'),
+    acks: z
+      .union([z.literal('all'), z.literal(1)], { error: 'must be all or 1' })
+      .prefault('all')
+      .describe(
+        'Who has to have stored events before they count as delivered. all: the replicas in sync, of which `min.insync.replicas` of the topic says how many there must be. 1: the leader of the partition, which may lose them when it fails.',
+      ),
+    idempotence: z
+      .boolean()
+      .prefault(true)
+      .describe(
+        'Numbers the messages of each partition, by which brokers discard those that are sent again. It needs `acks: all`.',
+      ),
+    compression: z
+      .enum(['none', 'gzip', 'snappy', 'lz4', 'zstd'])
+      .prefault('gzip')
+      .superRefine((compression, context) => {
+        if (compression === 'zstd' && !('zstdCompress' in zlib))
+          refuse(context, `this Node.js (${process.version}) has no zstd; take lz4, or Node.js 22.15 or newer`)
+      })
+      .describe('How messages are compressed. zstd requires a Node.js version that has it.'),
+    max_message_bytes: byteSize(1000, 100_000_000)
+      .prefault(BATCH_BYTES)
+      .describe(
+        'The largest batch of messages, after compression: as `max.message.bytes` of the topic. Larger ones are divided, and an event that does not fit alone is rejected (`too_long`).',
+      ),
+  })
+  .superRefine((options, context) => {
+    if (options.acks !== 'all' && options.idempotence)
+      refuseAt(context, ['acks'], 'must be all, or set idempotence: false')
+    if (options.id_header !== undefined && options.headers[options.id_header])
+      refuseAt(context, ['id_header'], 'is one of "headers", too')
+  })
+
+export type KafkaOptions = z.output<typeof options>
+
+export const kafka = defineDestination({
+  type: 'kafka',
+  summary: 'Sends events to Apache Kafka.',
+  notes:
+    'Each event is a message. A topic has one request at a time, which is divided among its partitions; if some of them fail, only their events are sent again, and later ones wait. So the events of a partition, and of a key, keep their order.\n\nWith `idempotence`, brokers discard what is sent again within a session. If a broker no longer accepts the session, for example since it has lost its memory of it, sluice goes on with a new one by itself, in order: `sluice_kafka_new_producers_total` counts these, and `sluice_kafka_possible_duplicates_total` the events that may be stored twice because of it. After a restart of sluice, events whose delivery was not known come again in any case; `id_header` lets consumers find them.\n\nEvents that are refused become dead letters with the words of the broker and a reason: `too_long`, `timestamp`, `invalid_record` (a topic that is compacted wants a key), and `partition` (no topic, or one that cannot be). Where `topic` has values of fields, `unknown_topic` and `topic_denied` are such reasons, too; otherwise the destination pauses until the topic is there, or the right is given. It also pauses when the user, the password or the token is refused; a replaced one is used within a second.\n\n`auth` requires `username` and one of `password`, `password_file`, `credential` and `exec`; with `type: oauthbearer` one of `key`, `key_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together.\n\nIt needs the package `@platformatic/kafka`, which the Debian package brings, and `npm install` where the version of Node.js is one that the package declares. `sluice validate` says if it is missing. It is loaded only when a configuration has this destination. Brokers have to be Kafka 2.8 or newer.',
+  promises: {
+    guarantee:
+      'At least once. An event is delivered when the leader of its partition confirms it, with `acks: all` for the replicas in sync.',
+    order: 'As read within a partition, and so for each key. None between partitions.',
+    duplicates:
+      'None within a session with `idempotence`. After a kill of sluice, events without a confirmation come again.',
+    limits:
+      '`batch.max_bytes` (1 MB) and `batch.max_events` (10,000) a request, one request for each topic. `max_message_bytes` a batch.',
+    tested: 'Kafka 4.3.0, one broker. OAUTHBEARER and errors of large clusters: a stand-in that answers as documented.',
+  },
+  options,
+  examples: [
+    {
+      title: 'One topic, and a partition for each app',
+      yaml: 'brokers: [kafka-1.example.com:9092, kafka-2.example.com:9092]\ntopic: logs\nkey_field: .app\n',
+    },
+    {
+      title: 'A topic for each team, over TLS, with a user and headers',
+      yaml: 'brokers: [kafka.example.com:9094]\ntls: { ca_file: /etc/sluice/kafka-ca.pem }\nauth: { type: scram_sha_512, username: sluice, password_file: /etc/sluice/kafka-password }\ntopic: "logs-${.team:-shared}"\nheaders: { host: "${.host}" }\nid_header: event-id\nencoding: json\n',
+    },
+  ],
+  delivery: DELIVERY,
+  usesIds: ({ id_header }) => id_header !== undefined,
+  copiesLines: ({ encoding }) => encoding === 'raw',
+  usesFields: ({ topic, key_field, headers, timestamp }) => [
+    ...templatePaths(topic).map(path => ({ option: 'topic', path })),
+    ...(key_field ? [{ option: 'key_field', path: key_field, without: 'no event has a key' }] : []),
+    ...Object.values(headers).flatMap(value => templatePaths(value).map(path => ({ option: 'headers', path }))),
+    { option: 'timestamp', path: timestamp },
+  ],
+  warnings: ({ auth, brokers, tls }) => [
+    ...(tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => LOOPBACK.test(url))
+      ? [{ path: ['auth', 'type'], message: 'the password or the token is sent without encryption: set "tls"' }]
+      : []),
+    ...keyFileWarnings(auth),
+  ],
+  checkFiles: async () => {
+    const message = clientProblem()
+    return message === undefined ? [] : [{ path: ['type'], message }]
+  },
+  check: async (options, context, signal) =>
+    (await import('./kafka-destination.js')).checkTopic(options, context, signal),
+  create: async (options, context) => new (await import('./kafka-destination.js')).KafkaDestination(options, context),
+  explain(options, context) {
+    const topics = topicsOf(options, context)
+    const records = new RecordEncoder(options, context)
+    return batch => {
+      try {
+        const key = records.keyOf(batch, 0)
+        const topic = topics.partitionOf(batch, 0)
+        const keyed = key === undefined ? 'without a key' : `with the key ${JSON.stringify(key)}`
+        const { bytes, start, end } = encodedEvent(options.encoding, batch, 0)
+        const findings = [{ text: `to the topic ${topic}, ${keyed}` }]
+        return { outcome: 'delivered', findings, bytes: Buffer.from(bytes.subarray(start, end)) }
+      } catch (error) {
+        if (!(error instanceof DeliveryError)) throw error
+        return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
+      }
+    }
+  },
+})

@@ -1,0 +1,297 @@
+import { randomInt } from 'node:crypto'
+import type { ComponentContext, Destination } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { RequestTexts } from '../../core/partition.js'
+import { isConstant } from '../../core/template.js'
+import { BoundedMap } from '../../lib/bounded-map.js'
+import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
+import { CODES, meaningOf } from '../../net/kafka/refusals.js'
+import type { KafkaOptions } from './destination.js'
+import { Outcome } from './outcome.js'
+import { produceRequest } from './produce-request.js'
+import { countOf, haveSameRecords, NO_PRODUCER, type Producer, recordBatch, stamp } from './record-batch.js'
+import { RecordEncoder, type Records } from './records.js'
+import { topicsOf } from './topics.js'
+
+/** Topics that may wait for more events, and whose numbers are remembered. */
+const MOST_OPEN = 1000
+const MOST_TOPICS = 10_000
+/** In a record, beside its key, value and headers, about. */
+const RECORD_BYTES = 8
+
+/** What is remembered of a partition of a topic. */
+interface Lane {
+  producer: Producer | undefined
+  /** The number of the next record. */
+  sequence: number
+  /** A batch that may be stored: nobody has confirmed it. */
+  unconfirmed: Buffer | undefined
+}
+
+/** The events of a request for one partition. */
+interface Share {
+  readonly partition: number
+  readonly indices: readonly number[]
+  readonly batch: Buffer
+  readonly lane: Lane
+}
+
+/** What is remembered of a topic. */
+interface Memory {
+  readonly lanes: Map<number, Lane>
+  /** The partition of events without a key, until a request is accepted. */
+  sticky: number
+}
+
+/**
+ * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
+ * outcome is not known is sent again with the same numbers and the same bytes, so that the broker knows it; any other
+ * batch of that partition needs a new producer first, since the broker would take it for the one before.
+ */
+export class KafkaDestination implements Destination {
+  readonly mostPartitions = MOST_OPEN
+  readonly #options: KafkaOptions
+  readonly #cluster: KafkaCluster
+  readonly #topics: RequestTexts
+  readonly #encoder: RecordEncoder
+  readonly #records = new WeakMap<readonly EventBatch[], Records>()
+  readonly #memory = new BoundedMap<string, Memory>(MOST_TOPICS)
+  readonly #newProducers: { value: number }
+  readonly #duplicates: { value: number }
+  /** Of partitions that have none. */
+  #producer: Promise<Producer> | undefined
+
+  constructor(options: KafkaOptions, context: ComponentContext) {
+    const { metrics } = context
+    this.#options = options
+    this.#cluster = new KafkaCluster(options, context)
+    this.#topics = topicsOf(options, context)
+    this.#encoder = new RecordEncoder(options, context)
+    const renewed =
+      'Times that a broker did not accept the producer of a partition any more, and a new one took its place.'
+    this.#newProducers = metrics.counter('sluice_kafka_new_producers_total', renewed)
+    const twice = 'Events that were sent again although they may be stored, in a way that brokers cannot notice.'
+    this.#duplicates = metrics.counter('sluice_kafka_possible_duplicates_total', twice)
+  }
+
+  async start(): Promise<void> {
+    await this.#cluster.open()
+  }
+
+  changed(): Promise<boolean> {
+    return this.#cluster.changed()
+  }
+
+  async stop(): Promise<void> {
+    await this.#cluster.close()
+  }
+
+  partitionOf(batch: EventBatch, i: number): string {
+    return this.#topics.partitionOf(batch, i)
+  }
+
+  sizeOf(request: readonly EventBatch[], maxBytes: number): number {
+    const records = this.#encoder.encode(request)
+    const size = records.bytes.length + records.times.length * RECORD_BYTES
+    if (size <= maxBytes) this.#records.set(request, records)
+    return size
+  }
+
+  async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
+    const name = partition ?? this.#topics.of(undefined)[0]!
+    const records = this.#records.get(request) ?? this.#encoder.encode(request)
+    // Where only an event says that it goes there, a topic that is missing is a fault of that event.
+    const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
+    const topic = await this.#cluster.topic(name, signal, failure)
+    const memory = this.#memoryOf(name)
+    const outcome = new Outcome(records.times.length)
+    const shares = await this.#shares(records, topic, memory, outcome, signal)
+    const byLeader = new Map<number, Share[]>()
+    for (const share of shares) {
+      const leader = topic.leaders[share.partition]!
+      byLeader.set(leader, [...(byLeader.get(leader) ?? []), share])
+    }
+    await Promise.all(
+      Array.from(byLeader, ([leader, own]) =>
+        this.#produce(name, leader, own, outcome, failure, signal).catch(error => {
+          signal.throwIfAborted()
+          this.#cluster.forget(name)
+          for (const { indices } of own) outcome.again(indices, error)
+        }),
+      ),
+    )
+    const error = outcome.error
+    if (error) throw error
+    memory.sticky = -1
+    this.#records.delete(request)
+  }
+
+  #memoryOf(topic: string): Memory {
+    const memory = this.#memory.get(topic) ?? { lanes: new Map(), sticky: -1 }
+    // A topic that is forgotten begins again at 0, which needs another producer.
+    if (this.#memory.size >= MOST_TOPICS) this.#producer = undefined
+    this.#memory.delete(topic)
+    this.#memory.set(topic, memory)
+    return memory
+  }
+
+  /** Divides a request among partitions. Those whose batch cannot be sent are in the outcome only. */
+  async #shares(
+    records: Records,
+    { leaders }: Topic,
+    memory: Memory,
+    outcome: Outcome,
+    signal: AbortSignal,
+  ): Promise<Share[]> {
+    const byPartition = new Map<number, number[]>()
+    for (const [i, hash] of records.hashes.entries()) {
+      const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % leaders.length
+      const own = byPartition.get(partition)
+      if (own) own.push(i)
+      else byPartition.set(partition, [i])
+    }
+    const { compression, max_message_bytes: maxBytes } = this.#options
+    const shares: Share[] = []
+    for (const [partition, indices] of byPartition) {
+      const lane = memory.lanes.get(partition) ?? { producer: undefined, sequence: 0, unconfirmed: undefined }
+      memory.lanes.set(partition, lane)
+      const batch = await recordBatch(records, indices, compression, this.#cluster.client)
+      signal.throwIfAborted()
+      if (batch.length > maxBytes) {
+        const text = `a batch of ${batch.length} bytes is larger than max_message_bytes (${maxBytes})`
+        outcome.tooLarge(indices, new DeliveryError(text, { failure: 'too_large', reason: 'too_long' }))
+        continue
+      }
+      await this.#prepare(lane, batch, signal)
+      shares.push({ partition, indices, batch, lane })
+    }
+    return shares
+  }
+
+  /** Sees to it that the broker tells this batch from the one before, or knows that it is the same. */
+  async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
+    const { unconfirmed } = lane
+    const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
+    if (!this.#options.idempotence) {
+      if (unconfirmed) this.#duplicates.value += countOf(batch)
+      lane.producer = NO_PRODUCER
+      lane.sequence = -1
+    } else {
+      if (unconfirmed && !isKnown) this.#renew(lane)
+      if (unconfirmed && !lane.producer) this.#duplicates.value += countOf(batch)
+      if (!lane.producer) {
+        lane.unconfirmed = undefined
+        this.#producer ??= this.#cluster.newProducer(signal)
+        const asked = this.#producer
+        lane.producer = await asked.catch(error => {
+          if (this.#producer === asked) this.#producer = undefined
+          throw error
+        })
+        lane.sequence = 0
+      }
+    }
+    stamp(batch, lane.producer, lane.sequence, this.#cluster.client)
+  }
+
+  #renew(lane: Lane): void {
+    lane.producer = undefined
+    this.#producer = undefined
+    this.#newProducers.value++
+  }
+
+  async #produce(
+    topic: string,
+    leader: number,
+    shares: readonly Share[],
+    outcome: Outcome,
+    failure: 'hold' | 'reject',
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (leader < 0) {
+      const text = `topic ${topic}: partition ${shares[0]!.partition} has no leader now; are all brokers up?`
+      throw new DeliveryError(text, { failure: 'retry', reason: 'leader' })
+    }
+    const connection = await this.#cluster.broker(leader, signal)
+    const wasUnconfirmed = new Set(shares.filter(({ lane }) => lane.unconfirmed !== undefined))
+    for (const { lane, batch } of shares) lane.unconfirmed = batch
+    const answered = await connection
+      .produce(produceRequest(topic, shares, this.#options.acks), signal)
+      .catch(error => {
+        const { response } = error as { response?: Awaited<ReturnType<typeof connection.produce>> }
+        if (response) return response
+        signal.throwIfAborted()
+        throw this.#cluster.explainBroker(error, leader)
+      })
+    const results = new Map(
+      answered.responses.flatMap(({ partitionResponses }) => partitionResponses).map(result => [result.index, result]),
+    )
+    for (const share of shares) {
+      const { partition, indices, lane, batch } = share
+      const { errorCode = -1, errorMessage = '', recordErrors = [] } = results.get(partition) ?? {}
+      const isRepeated = wasUnconfirmed.has(share)
+      if (errorCode === 0 || (errorCode === CODES.DUPLICATE && isRepeated)) {
+        lane.unconfirmed = undefined
+        lane.sequence = (lane.sequence + countOf(batch)) & 0x7fffffff
+        continue
+      }
+      const { failure: kind, isOfTopic, isStale, isUnknown } = meaningOf(errorCode)
+      if (!isUnknown && !isRepeated) lane.unconfirmed = undefined
+      if (kind === 'session') this.#renew(lane)
+      if (isStale) this.#cluster.forget(topic)
+      const who = `topic ${topic}, partition ${partition}`
+      // Whether a topic is unknown is for its metadata to say: its leader may only not know of it yet.
+      const meant = errorCode === CODES.UNKNOWN_TOPIC ? 'retry' : failure
+      const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
+      if (kind === 'too_large') outcome.tooLarge(indices, error)
+      else if (error.failure !== 'reject') outcome.again(indices, error)
+      else if (recordErrors.length === 0) outcome.refused(indices, error)
+      else {
+        const said = new Map(recordErrors.map(one => [one.batchIndex, one.batchIndexErrorMessage]))
+        for (const [n, i] of indices.entries()) {
+          const words = said.get(n)
+          if (!said.has(n)) outcome.again([i])
+          else outcome.refused([i], words ? this.#cluster.refusal(errorCode, who, words, 'reject') : error)
+        }
+      }
+    }
+  }
+
+  /** The partition of events without a key: one for all of a request, which has a leader. */
+  #stickyOf(memory: Memory, leaders: readonly number[]): number {
+    const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
+    if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky
+    const usable = Array.from(leaders.keys()).filter(isUsable)
+    const all = usable.length > 0 ? usable : Array.from(leaders.keys())
+    memory.sticky = all.find(partition => memory.lanes.get(partition)?.unconfirmed) ?? all[randomInt(all.length)]!
+    return memory.sticky
+  }
+}
+
+/** As `check` of a definition. */
+export async function checkTopic(
+  options: KafkaOptions,
+  context: ComponentContext,
+  signal: AbortSignal,
+): Promise<string> {
+  const cluster = new KafkaCluster(options, context)
+  try {
+    await cluster.open()
+    const topics = topicsOf(options, context)
+    let name: string
+    try {
+      name = topics.areConstant ? topics.of(undefined)[0]! : topics.partitionOfDefaults()
+    } catch (error) {
+      if (!(error instanceof DeliveryError)) throw error
+      await cluster.newProducer(signal)
+      return `connects; whether topics can be written to is not checked: ${error.message}`
+    }
+    const { leaders } = await cluster.topic(name, signal, 'hold', false)
+    if ((await cluster.mayWrite(name, signal)) === false) throw cluster.refusal(CODES.TOPIC_DENIED, `topic ${name}`)
+    if (options.idempotence) await cluster.newProducer(signal)
+    const many = leaders.length === 1 ? '1 partition' : `${leaders.length} partitions`
+    return `the topic ${name} can be written to: ${many}`
+  } finally {
+    await cluster.close()
+  }
+}

@@ -1,0 +1,53 @@
+import { DeliveryError } from '../../core/errors.js'
+
+/** What became of the events of a request, partition by partition. What is not named is delivered. */
+export class Outcome {
+  readonly #events: number
+  readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
+  readonly #again: number[] = []
+  /** The errors of those in `again`. */
+  readonly #errors: DeliveryError[] = []
+
+  constructor(events: number) {
+    this.#events = events
+  }
+
+  refused(indices: readonly number[], error: DeliveryError): void {
+    for (const index of indices) this.#refused.push({ index, error })
+  }
+
+  /** Without an error, they were only beside others that are refused. */
+  again(indices: readonly number[], error?: DeliveryError): void {
+    this.#again.push(...indices)
+    if (error) this.#errors.push(error)
+  }
+
+  /** Several events are sent again in smaller requests. */
+  tooLarge(indices: readonly number[], error: DeliveryError): void {
+    if (indices.length > 1) this.again(indices, error)
+    else this.refused(indices, error)
+  }
+
+  /** What to throw; undefined: all is delivered. */
+  get error(): DeliveryError | undefined {
+    const refused = this.#refused.sort((a, b) => a.index - b.index)
+    const again = this.#again.sort((a, b) => a - b)
+    if (refused.length === 0 && again.length === 0) return undefined
+    const held = this.#errors.find(({ failure }) => failure === 'hold')
+    const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
+    const first = waiting ?? this.#errors[0] ?? refused[0]!.error
+    // All of them failed in the same way.
+    if (again.length === this.#events) return first
+    const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
+    return new DeliveryError(first.message, {
+      failure,
+      reason: first.reason,
+      status: first.status,
+      rejected: refused.map(({ index }) => index),
+      reasons: refused.map(({ error }) => error.reason),
+      messages: refused.map(({ error }) => error.message),
+      again,
+      cause: first,
+    })
+  }
+}

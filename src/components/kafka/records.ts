@@ -1,0 +1,114 @@
+import { encodedEvent } from '../../core/codecs/encode.js'
+import type { ComponentContext } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import { eventId } from '../../core/event/event-id.js'
+import { EventTime } from '../../core/event/event-time.js'
+import type { FieldPath } from '../../core/event/field-path.js'
+import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { murmur2 } from '../../lib/formats/murmur2.js'
+import type { KafkaOptions } from './destination.js'
+import { putVarint } from './record-batch.js'
+
+/** The events of a request. */
+export interface Records {
+  /** Keys, values and headers, as records have them; where that of each begins, and the end. */
+  readonly bytes: Buffer
+  readonly starts: readonly number[]
+  /** Milliseconds since the epoch. */
+  readonly times: readonly number[]
+  /** Of the key; undefined: there is none. */
+  readonly hashes: readonly (number | undefined)[]
+}
+
+/** Most bytes of a number. */
+const LONGEST_VARINT = 10
+
+interface Header {
+  readonly name: Buffer
+  /** Undefined: the id of the event. */
+  readonly value: CompiledTemplate | undefined
+}
+
+/** Encodes events as records of Kafka. Equal requests have equal bytes. */
+export class RecordEncoder {
+  readonly #options: KafkaOptions
+  readonly #key: CompiledTemplate | undefined
+  readonly #headers: readonly Header[]
+  readonly #time: EventTime
+  readonly #text = new GrowingBytes()
+
+  constructor(options: KafkaOptions, { field }: Pick<ComponentContext, 'field'>) {
+    const { key_field, headers, id_header, timestamp } = options
+    this.#options = options
+    this.#key = key_field && compileTemplate(keyTemplate(key_field), field)
+    const named = Object.entries(headers).map(([name, value]) => ({ name, value: compileTemplate(value, field) }))
+    const id = id_header === undefined ? [] : [{ name: id_header, value: undefined }]
+    this.#headers = [...named, ...id].map(({ name, value }) => ({ name: Buffer.from(name), value }))
+    this.#time = new EventTime(field(timestamp))
+  }
+
+  encode(request: readonly EventBatch[]): Records {
+    const to = new GrowingBytes()
+    const starts: number[] = []
+    const times: number[] = []
+    const hashes: (number | undefined)[] = []
+    for (const batch of request)
+      for (let i = 0; i < batch.length; i++) {
+        starts.push(to.length)
+        times.push(this.#time.msOf(batch, i))
+        hashes.push(this.#addKey(batch, i, to))
+        const { bytes, start, end } = encodedEvent(this.#options.encoding, batch, i)
+        addVarint(to, end - start)
+        to.add(bytes, start, end)
+        this.#addHeaders(batch, i, to)
+      }
+    starts.push(to.length)
+    return { bytes: to.bytes.subarray(0, to.length), starts, times, hashes }
+  }
+
+  /** The key of an event as text; undefined: it has none. */
+  keyOf(batch: EventBatch, i: number): string | undefined {
+    if (!this.#key) return undefined
+    this.#text.clear()
+    this.#key.append(batch, i, this.#text)
+    return this.#text.length === 0 ? undefined : this.#text.bytes.toString('utf8', 0, this.#text.length)
+  }
+
+  #addKey(batch: EventBatch, i: number, to: GrowingBytes): number | undefined {
+    this.#text.clear()
+    this.#key?.append(batch, i, this.#text)
+    const { bytes, length } = this.#text
+    addVarint(to, length === 0 ? -1 : length)
+    if (length === 0) return undefined
+    to.add(bytes, 0, length)
+    return murmur2(bytes, 0, length)
+  }
+
+  #addHeaders(batch: EventBatch, i: number, to: GrowingBytes): void {
+    const values: [name: Buffer, value: Buffer][] = []
+    for (const { name, value } of this.#headers) {
+      this.#text.clear()
+      if (value) value.append(batch, i, this.#text)
+      else this.#text.addText(eventId(batch, i))
+      const { bytes, length } = this.#text
+      if (length > 0) values.push([name, Buffer.from(bytes.subarray(0, length))])
+    }
+    addVarint(to, values.length)
+    for (const part of values.flat()) {
+      addVarint(to, part.length)
+      to.add(part, 0, part.length)
+    }
+  }
+}
+
+/** A field that is null has no key, as a missing one. */
+const keyTemplate = (path: FieldPath): Template => ({
+  text: '',
+  parts: [{ path, fallback: '', hasFallback: true }],
+})
+
+function addVarint(to: GrowingBytes, value: number): void {
+  to.reserve(LONGEST_VARINT)
+  to.length = putVarint(to.bytes, to.length, value)
+}

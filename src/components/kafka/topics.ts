@@ -1,0 +1,14 @@
+import type { ComponentContext } from '../../core/component.js'
+import { RequestTexts } from '../../core/partition.js'
+import type { KafkaOptions } from './destination.js'
+
+const LONGEST_TOPIC = 249
+
+/** The topics of events, as the partitions of the delivery. */
+export const topicsOf = ({ topic }: KafkaOptions, { field }: Pick<ComponentContext, 'field'>) =>
+  new RequestTexts([{ option: 'topic', template: topic, problem: topicProblem }], field)
+
+function topicProblem(topic: string): string | undefined {
+  if (topic.length > LONGEST_TOPIC) return `is longer than ${LONGEST_TOPIC} characters`
+  return /^[\w.-]+$/.test(topic) && !/^\.\.?$/.test(topic) ? undefined : `is no name of a topic: ${topic}`
+}

@@ -1,0 +1,123 @@
+import { OptionError } from '../../core/errors.js'
+
+/**
+ * The protocol of Kafka: how requests are written and answers are read, SASL, and checksums. All of it is from
+ * @platformatic/kafka. Connections, retries and sequence numbers are not: docs/decisions/delivery.md says why.
+ */
+
+/** What the functions of the client send through. */
+export interface Sender {
+  send(
+    apiKey: number,
+    version: number,
+    payload: () => Payload,
+    parse: Parse<unknown>,
+    hasTags: boolean,
+    hasAnswerTags: boolean,
+    callback: Callback<unknown>,
+  ): void
+}
+
+export interface Payload {
+  readonly buffers: readonly Buffer[]
+}
+export type Parse<T> = (correlation: number, apiKey: number, version: number, reader: object) => T
+export type Callback<T> = (error: Error | null, answer?: T) => void
+export type Api<A extends readonly unknown[], T> = (sender: Sender, ...args: [...A, Callback<T>]) => void
+
+export interface ApiVersions {
+  readonly apiKeys: readonly { readonly apiKey: number; readonly maxVersion: number }[]
+}
+
+export interface Metadata {
+  readonly brokers: readonly { readonly nodeId: number; readonly host: string; readonly port: number }[]
+  readonly topics: readonly {
+    readonly errorCode: number
+    readonly partitions: readonly { readonly partitionIndex: number; readonly leaderId: number }[]
+    readonly topicAuthorizedOperations: number
+  }[]
+}
+
+export interface Produced {
+  readonly responses: readonly {
+    readonly partitionResponses: readonly {
+      readonly index: number
+      readonly errorCode: number
+      readonly errorMessage: string | null
+      readonly recordErrors: readonly { readonly batchIndex: number; readonly batchIndexErrorMessage: string | null }[]
+    }[]
+  }[]
+}
+
+export interface Authenticated {
+  readonly authBytes: Buffer
+  readonly sessionLifetimeMs: bigint
+}
+
+type Authenticate = Api<[bytes: Buffer], Authenticated>
+type ScramCrypto = {
+  readonly hi: (definition: object, password: string, salt: Buffer, iterations: number) => Promise<Buffer>
+}
+
+export interface KafkaClient {
+  readonly apiVersionsV3: { readonly api: Api<[name: string, version: string], ApiVersions> }
+  readonly metadataV9: { readonly api: Api<[topics: string[], create: boolean, rights: boolean], Metadata> }
+  readonly initProducerIdV3: {
+    readonly api: Api<
+      [transaction: null, timeoutMs: number, id: bigint, epoch: number],
+      { readonly producerId: bigint; readonly producerEpoch: number }
+    >
+  }
+  readonly produceV9: { readonly parseResponse: Parse<Produced> }
+  readonly saslHandshakeV1: { readonly api: Api<[mechanism: string], unknown> }
+  readonly saslAuthenticateV2: { readonly api: Authenticate }
+  readonly saslPlain: {
+    authenticate(api: Authenticate, to: Sender, user: string, password: string, done: Callback<Authenticated>): void
+  }
+  readonly saslScramSha: {
+    authenticate(
+      api: Authenticate,
+      to: Sender,
+      algorithm: 'SHA-256' | 'SHA-512',
+      user: string,
+      password: string,
+      crypto: ScramCrypto,
+      done: Callback<Authenticated>,
+    ): void
+    readonly defaultCrypto: ScramCrypto
+  }
+  readonly saslOAuthBearer: {
+    authenticate(api: Authenticate, to: Sender, token: string, more: object, done: Callback<Authenticated>): void
+  }
+  readonly Reader: { from(bytes: Buffer): object }
+  readonly protocolErrorsCodesById: Readonly<Record<number, string>>
+  readonly compressionsAlgorithms: Readonly<Record<'snappy' | 'lz4', { compressSync(bytes: Buffer): Buffer }>>
+  crc32c(bytes: Buffer): number
+}
+
+const NAME = '@platformatic/kafka'
+
+/** It takes half a second and 45 MB: it is loaded where a configuration has Kafka only. Throws OptionError if it is missing. */
+export async function loadClient(): Promise<KafkaClient> {
+  try {
+    return (await import('@platformatic/kafka')) as unknown as KafkaClient
+  } catch (error) {
+    throw new OptionError('type', missing(error), error)
+  }
+}
+
+/** Why Kafka cannot be used here; undefined: it can. Nothing is loaded. */
+export function clientProblem(): string | undefined {
+  try {
+    import.meta.resolve(NAME)
+    return undefined
+  } catch (error) {
+    return missing(error)
+  }
+}
+
+function missing(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  if (code !== 'ERR_MODULE_NOT_FOUND') return `cannot load ${NAME}: ${message}`
+  return `needs the package ${NAME}, which is not installed: run "npm install ${NAME}@1.35" where sluice is installed (with -g if sluice is)`
+}

@@ -1,0 +1,351 @@
+import type { ComponentContext } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import { BoundedMap } from '../../lib/bounded-map.js'
+import { hideSecrets } from '../../lib/formats/escapes.js'
+import { printable } from '../../lib/printable.js'
+import { deadline, orAborted } from '../../lib/time.js'
+import { Dialer } from '../dialer.js'
+import { AccessKey } from '../key.js'
+import { type Api, type Authenticated, type Callback, type KafkaClient, loadClient, type Metadata } from './client.js'
+import { KafkaConnection, PRODUCE, ProtocolProblem, software } from './connection.js'
+import { type ClusterOptions, MECHANISMS } from './options.js'
+import { CODES, meaningOf, refusal } from './refusals.js'
+
+/** After this time, the partitions of a topic are looked up again: there may be more. */
+const MAX_AGE_MS = 5 * 60_000
+/** How long a topic may be unknown after its first use, because brokers are creating it. */
+const CREATION_MS = 5000
+const MOST_TOPICS = 10_000
+/** A server could keep a thread busy for hours. */
+const MOST_ITERATIONS = 1_000_000
+/** Connections are replaced after this share of the time that a broker gives them. */
+const SESSION_SHARE = 0.8
+const LONGEST_TEXT = 500
+/** The bit of the right to write, and what is said when a broker does not say. */
+const WRITE = 1 << 4
+const UNKNOWN_RIGHTS = -(2 ** 31)
+
+/** The leaders of the partitions of a topic; -1: there is none now. */
+export interface Topic {
+  readonly leaders: readonly number[]
+  readonly at: number
+}
+
+/** The brokers of a cluster: connections to them, the leaders of partitions, and ids of producers. */
+export class KafkaCluster {
+  readonly #options: ClusterOptions
+  readonly #context: ComponentContext
+  readonly #dialer: Dialer
+  readonly #key: AccessKey | undefined
+  #client: KafkaClient | undefined
+  /** By the URL of the broker. */
+  readonly #connections = new Map<string, Promise<KafkaConnection>>()
+  readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
+  readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
+  /** By id. */
+  #brokers = new Map<number, string>()
+  /** The broker that answered last. */
+  #last: string | undefined
+  #isClosed = false
+
+  constructor(options: ClusterOptions, context: ComponentContext) {
+    const { auth, connect_timeout, proxy, tls = {} } = options
+    this.#options = options
+    this.#context = context
+    this.#dialer = new Dialer({ connect_timeout, proxy, tls }, context)
+    if (auth.type === 'none') return
+    const { key, key_file, credential, exec, password, password_file } = auth
+    const source = { key: key ?? password, key_file: key_file ?? password_file, credential, exec }
+    const what = auth.type === 'oauthbearer' ? 'access key' : 'password'
+    this.#key = new AccessKey(source, context.log, context.reach, what)
+  }
+
+  get client(): KafkaClient {
+    return this.#client!
+  }
+
+  /** Reads what it needs to connect. Throws a DeliveryError. */
+  async open(): Promise<void> {
+    this.#client ??= await loadClient()
+    await this.#key?.current()
+    await this.#dialer.open(this.#url(this.#options.brokers[0]!), () => this.#retireAll())
+  }
+
+  /** Whether something changed that makes an immediate attempt worthwhile. */
+  async changed(): Promise<boolean> {
+    const [key, files] = await Promise.all([this.#key?.changed() ?? false, this.#dialer.changed()])
+    return key || files
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#dialer.close()
+    this.#retireAll(connection => connection.destroy(new Error('closing')))
+  }
+
+  /** The partitions of a topic. `mayCreate`: a broker may create it. `hold`: what it means if there is no such topic. */
+  async topic(
+    name: string,
+    signal: AbortSignal,
+    failure: 'hold' | 'reject' = 'hold',
+    mayCreate = true,
+  ): Promise<Topic> {
+    const { clock } = this.#context
+    const known = this.#topics.get(name)
+    if (known && clock.now() - known.at < MAX_AGE_MS) return known
+    const { topics } = await this.#metadata([name], mayCreate, signal)
+    const { errorCode = CODES.UNKNOWN_TOPIC, partitions = [] } = topics[0] ?? {}
+    if (errorCode === 0 && partitions.length > 0) {
+      this.#unknownSince.delete(name)
+      const leaders: number[] = Array.from({ length: partitions.length }, () => -1)
+      for (const { partitionIndex, leaderId } of partitions)
+        if (partitionIndex < leaders.length) leaders[partitionIndex] = leaderId
+      const topic = { leaders, at: clock.now() }
+      this.#topics.set(name, topic)
+      return topic
+    }
+    const since = this.#unknownSince.get(name) ?? clock.now()
+    this.#unknownSince.set(name, since)
+    const isNew = errorCode === CODES.UNKNOWN_TOPIC && mayCreate && clock.now() - since < CREATION_MS
+    throw this.refusal(errorCode, `topic ${name}`, '', isNew ? 'retry' : meaningOf(errorCode).isOfTopic && failure)
+  }
+
+  /** The partitions of a topic are looked up again before they are used. */
+  forget(topic: string): void {
+    this.#topics.delete(topic)
+  }
+
+  /** For `sluice validate --online`: whether this user may write to a topic that exists; undefined: the broker does not say. */
+  async mayWrite(topic: string, signal: AbortSignal): Promise<boolean | undefined> {
+    const { topics } = await this.#metadata([topic], false, signal, true)
+    const rights = topics[0]?.topicAuthorizedOperations ?? UNKNOWN_RIGHTS
+    return rights === UNKNOWN_RIGHTS ? undefined : (rights & WRITE) !== 0
+  }
+
+  async newProducer(signal: AbortSignal): Promise<{ readonly id: bigint; readonly epoch: number }> {
+    const [place, connection] = await this.#any(signal)
+    const asked = this.#ask(connection, place, this.client.initProducerIdV3.api, [null, 60_000, -1n, -1], signal)
+    const { producerId, producerEpoch } = await asked
+    return { id: producerId, epoch: producerEpoch }
+  }
+
+  /** A connection to a broker. */
+  async broker(id: number, signal: AbortSignal): Promise<KafkaConnection> {
+    const place = this.#brokers.get(id)
+    if (place !== undefined) return await this.#connect(place, signal)
+    throw new DeliveryError(`broker ${id} is not in the cluster`, { failure: 'retry', reason: 'leader' })
+  }
+
+  refusal(
+    code: number,
+    who: string,
+    said: string | null = '',
+    failure?: 'retry' | 'hold' | 'reject' | undefined,
+  ): DeliveryError {
+    const name = this.client.protocolErrorsCodesById[code] ?? `error ${code}`
+    const error = refusal(code, name, who, this.#shown(said ?? ''), failure)
+    if (code !== CODES.REFUSED) return error
+    const message = `${error.message}; put a new one ${this.#key?.place ?? 'in the configuration'}`
+    return new DeliveryError(message, { failure: 'hold', reason: error.reason })
+  }
+
+  /** The DeliveryError for an error of a request to a broker. */
+  explainBroker(error: unknown, id: number): DeliveryError {
+    return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
+  }
+
+  #explain(error: unknown, place: string, isUnanswered = false): DeliveryError {
+    if (error instanceof DeliveryError) return error
+    const shown = place.replace('kafka://', '')
+    const code = codeOf(error)
+    if (code !== undefined) return this.refusal(code, shown, wordsOf(error))
+    if (error instanceof ProtocolProblem)
+      return new DeliveryError(`${shown}: ${error.message}`, { failure: 'hold', reason: 'protocol', cause: error })
+    const explained = this.#dialer.explain(error, shown, this.#url(place).href)
+    const isClosed = isUnanswered && explained.reason === 'reset'
+    const advice = isClosed && `; it may expect ${this.#options.tls ? '"auth"' : '"auth", or "tls"'}`
+    const { failure, reason, message } = explained
+    return new DeliveryError(this.#shown(`${message}${advice || ''}`), { failure, reason })
+  }
+
+  async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
+    const [place, connection] = await this.#any(signal)
+    const args: [string[], boolean, boolean] = [topics, mayCreate, rights]
+    // The client throws if anything is wrong with one of the topics or their partitions.
+    const asked = connection.ask(this.client.metadataV9.api, args, signal)
+    const metadata = await asked.catch((error): Metadata => {
+      const { response } = error as { response?: Metadata }
+      if (response) return response
+      throw this.#explain(error, place)
+    })
+    this.#brokers = new Map(metadata.brokers.map(({ nodeId, host, port }) => [nodeId, urlOf(host, port)]))
+    return metadata
+  }
+
+  async #ask<A extends readonly unknown[], T>(
+    connection: KafkaConnection,
+    place: string,
+    api: Api<A, T>,
+    args: A,
+    signal: AbortSignal,
+  ): Promise<T> {
+    try {
+      return await connection.ask(api, args, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      throw this.#explain(error, place)
+    }
+  }
+
+  /** A connection to the first broker that answers. */
+  async #any(signal: AbortSignal): Promise<[place: string, connection: KafkaConnection]> {
+    const places = new Set([...(this.#last ? [this.#last] : []), ...this.#options.brokers, ...this.#brokers.values()])
+    let failed: unknown
+    for (const place of places)
+      try {
+        const connection = await this.#connect(place, signal)
+        this.#last = place
+        return [place, connection]
+      } catch (error) {
+        signal.throwIfAborted()
+        this.#last = undefined
+        // What an operator has to do comes before a broker that is down.
+        if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
+      }
+    throw failed
+  }
+
+  async #connect(place: string, signal: AbortSignal): Promise<KafkaConnection> {
+    await this.#dialer.renew(true)
+    signal.throwIfAborted()
+    const known = this.#connections.get(place)
+    const dialing = known ?? this.#open(place)
+    if (!known) {
+      this.#connections.set(place, dialing)
+      const drop = () => this.#drop(place, dialing)
+      dialing.then(connection => connection.onClose(drop), drop)
+    }
+    await orAborted(dialing, signal)
+    signal.throwIfAborted()
+    const connection = await dialing
+    if (connection.isOpen && this.#context.clock.now() < connection.expiresAt) return connection
+    connection.retire()
+    this.#drop(place, dialing)
+    if (!known) throw this.#explain(new ProtocolProblem('it closed the connection at once'), place)
+    return await this.#connect(place, signal)
+  }
+
+  #drop(place: string, dialing: Promise<KafkaConnection>): void {
+    if (this.#connections.get(place) === dialing) this.#connections.delete(place)
+  }
+
+  /** Connects and authenticates. */
+  async #open(place: string): Promise<KafkaConnection> {
+    const { reach, clock } = this.#context
+    if (reach && !this.#options.brokers.includes(place)) {
+      const text = `a published pipeline connects only to brokers in "brokers", and ${place} is another one of the cluster`
+      throw new DeliveryError(text, { failure: 'hold', reason: 'address_denied' })
+    }
+    const limit = deadline(this.#options.connect_timeout, undefined, (ms, fn) => clock.after(ms, fn))
+    let connection: KafkaConnection | undefined
+    try {
+      connection = new KafkaConnection(this.client, await this.#dialer.dial(this.#url(place)))
+      if (this.#isClosed) throw new Error('closing')
+      const { apiKeys } = await connection.ask(this.client.apiVersionsV3.api, software(), limit.signal)
+      const produce = apiKeys.find(({ apiKey }) => apiKey === PRODUCE.key)
+      if (!produce || produce.maxVersion < PRODUCE.version)
+        throw new DeliveryError(`${place}: Kafka 2.8 or newer is needed`, { failure: 'hold', reason: 'version' })
+      await this.#authenticate(connection, limit.signal)
+      return connection
+    } catch (error) {
+      connection?.destroy(new Error('closing'))
+      if (!limit.signal.aborted) throw this.#explain(error, place, connection && !connection.hasAnswered)
+      throw new DeliveryError(`${place}: no answer after connecting`, { failure: 'retry', reason: 'connect_timeout' })
+    } finally {
+      limit.clear()
+    }
+  }
+
+  async #authenticate(connection: KafkaConnection, signal: AbortSignal): Promise<void> {
+    const { type, username = '' } = this.#options.auth
+    const { name } = MECHANISMS[type]
+    if (!this.#key || name === undefined) return
+    const { saslHandshakeV1, saslAuthenticateV2, saslPlain, saslScramSha, saslOAuthBearer } = this.client
+    const key = await this.#key.current()
+    await connection.ask(saslHandshakeV1.api, [name], signal).catch(error => {
+      const offered = (error as { response?: { mechanisms: string[] } }).response?.mechanisms
+      if (!offered) throw error
+      throw this.refusal(CODES.NO_MECHANISM, name, `the broker offers ${offered.join(', ')}`)
+    })
+    const { api } = saslAuthenticateV2
+    const { defaultCrypto } = saslScramSha
+    const work = (done: Callback<Authenticated>) => {
+      if (type === 'plain') saslPlain.authenticate(api, connection, username, key, done)
+      else if (type === 'oauthbearer') saslOAuthBearer.authenticate(api, connection, key, {}, done)
+      else
+        saslScramSha.authenticate(
+          api,
+          connection,
+          type === 'scram_sha_256' ? 'SHA-256' : 'SHA-512',
+          username,
+          key,
+          {
+            ...defaultCrypto,
+            async hi(definition, password, salt, iterations) {
+              if (iterations > MOST_ITERATIONS) throw new ProtocolProblem('it asks for too many iterations of SCRAM')
+              return await defaultCrypto.hi(definition, password, salt, iterations)
+            },
+          },
+          done,
+        )
+    }
+    const { authBytes, sessionLifetimeMs } = await connection.run(work, signal)
+    // A broker refuses a token with a text, and waits for an answer to it.
+    if (type === 'oauthbearer' && authBytes.length > 0)
+      throw this.refusal(CODES.REFUSED, name, authBytes.toString('utf8', 0, LONGEST_TEXT))
+    if (sessionLifetimeMs > 0n)
+      connection.expiresAt = this.#context.clock.now() + Number(sessionLifetimeMs) * SESSION_SHARE
+  }
+
+  #retireAll(end = (connection: KafkaConnection) => connection.retire()): void {
+    for (const dialing of this.#connections.values()) dialing.then(end, () => {})
+    this.#connections.clear()
+  }
+
+  #url(place: string): URL {
+    return new URL(place.replace('kafka:', this.#options.tls ? 'tls:' : 'tcp:'))
+  }
+
+  /** What a broker says, without the password, and on one line. */
+  #shown(text: string): string {
+    return printable(hideSecrets(text, [this.#key?.last ?? '', ...this.#dialer.secrets])).slice(0, LONGEST_TEXT)
+  }
+}
+
+const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
+
+/** The first error that a broker has answered with. */
+function codeOf(error: unknown): number | undefined {
+  const { apiCode, errors = [], cause } = error as { apiCode?: number; errors?: unknown[]; cause?: unknown }
+  if (typeof apiCode === 'number') return apiCode
+  for (const inner of [...errors, cause]) {
+    const code = inner instanceof Error ? codeOf(inner) : undefined
+    if (code !== undefined) return code
+  }
+  return undefined
+}
+
+/** What a broker says about it. */
+function wordsOf(error: unknown): string {
+  const {
+    serverErrorMessage,
+    errors = [],
+    cause,
+  } = error as {
+    serverErrorMessage?: string | null
+    errors?: unknown[]
+    cause?: unknown
+  }
+  if (serverErrorMessage) return serverErrorMessage
+  return [...errors, cause].map(inner => (inner instanceof Error ? wordsOf(inner) : '')).find(Boolean) ?? ''
+}

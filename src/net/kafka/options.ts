@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import { once, refuse } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { dialOptions, tlsOptions } from '../dial-options.js'
+import { auth, checkAuth, USES } from '../key.js'
+
+/** Parses `kafka-1:9092` to a URL. */
+const broker = once(() => {
+  const schema = z.string().transform((text, context): string => {
+    const [, host, port = '9092'] = /^(\[[\da-fA-F:.]+\]|[\w.-]+)(?::(\d{1,5}))?$/.exec(text) ?? []
+    const url = `kafka://${host}:${port}`
+    if (host === undefined || !URL.canParse(url))
+      return refuse(context, 'must be HOST:PORT, as in kafka-1.example.com:9092', true)
+    return url
+  })
+  return reaches('urls', schema)
+})
+
+/** The name of a mechanism in the protocol, and what it uses. */
+export const MECHANISMS = {
+  none: { name: undefined, uses: USES.none },
+  plain: { name: 'PLAIN', uses: USES.password },
+  scram_sha_256: { name: 'SCRAM-SHA-256', uses: USES.password },
+  scram_sha_512: { name: 'SCRAM-SHA-512', uses: USES.password },
+  oauthbearer: { name: 'OAUTHBEARER', uses: USES.key },
+} as const
+
+const { key, key_file, credential, exec, username, password, password_file } = auth.shape
+const sasl = z
+  .strictObject({
+    type: z
+      .enum(['none', 'plain', 'scram_sha_256', 'scram_sha_512', 'oauthbearer'])
+      .prefault('none')
+      .describe(
+        'The SASL mechanism. plain, scram_sha_256, scram_sha_512: a user and a password. oauthbearer: a token. none: no authentication, or by the certificate in `tls`.',
+      ),
+    username: username.describe('The user.'),
+    password: password.describe('The password itself; better from the environment: ${KAFKA_PASSWORD}.'),
+    password_file: password_file.describe('File that holds the password, read again when it changes.'),
+    key: key.describe('With `oauthbearer`: the token itself.'),
+    key_file: key_file.describe('With `oauthbearer`: file that holds the token, read again when it changes.'),
+    credential: credential.describe(
+      'Name of a systemd credential (LoadCredential=) that holds the password or the token.',
+    ),
+    exec: exec.describe(
+      'Program that prints the password or the token, and its arguments. It is run without a shell, and again after it was refused, at most every 10 seconds. It may take 10 seconds.',
+    ),
+  })
+  .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))
+
+/** How brokers are reached. */
+export const clusterOptions = {
+  brokers: z
+    .array(broker())
+    .min(1)
+    .max(100)
+    .describe('Brokers that are asked for the others, as HOST:PORT. One that answers is enough.'),
+  auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),
+  connect_timeout: dialOptions.connect_timeout,
+  proxy: dialOptions.proxy.describe(
+    'A proxy between this machine and the brokers, which are reached with CONNECT. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host.',
+  ),
+  tls: tlsOptions
+    .optional()
+    .describe(
+      'Connects with TLS; `tls: {}` is enough for brokers with certificates of public authorities. Certificates are always verified. Replaced files are used without a restart. Without this option, connections are not encrypted.',
+    ),
+}
+
+export type ClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>

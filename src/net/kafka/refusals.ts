@@ -1,0 +1,148 @@
+import { DeliveryError, type Failure } from '../../core/errors.js'
+
+/** The errors of brokers by their codes: what they mean for events, and what to do about them. */
+
+interface Meaning {
+  /** `session`: the broker does not accept the producer any more; another one can send the same. */
+  readonly failure: Failure | 'session'
+  /** As a metric label. */
+  readonly reason: string
+  readonly advice: string
+  /** Whether it is about the topic alone. */
+  readonly isOfTopic?: true
+  /** Whether another broker may be the leader of the partition now. */
+  readonly isStale?: true
+  /** Whether the events may be stored nevertheless. */
+  readonly isUnknown?: true
+}
+
+const MOVED = {
+  failure: 'retry',
+  reason: 'leader',
+  advice: 'the leader of the partition is another broker',
+  isStale: true,
+} as const
+const BUSY = { failure: 'retry', reason: 'broker', advice: 'the broker cannot answer now' } as const
+const SESSION = { failure: 'session', reason: 'producer', advice: 'events are sent again by a new producer' } as const
+
+export const CODES = {
+  UNKNOWN_TOPIC: 3,
+  LEADER_NOT_AVAILABLE: 5,
+  TOO_LARGE: 10,
+  INVALID_TOPIC: 17,
+  TOPIC_DENIED: 29,
+  CLUSTER_DENIED: 31,
+  NO_MECHANISM: 33,
+  DUPLICATE: 46,
+  REFUSED: 58,
+} as const
+
+const MEANINGS: Readonly<Record<number, Meaning>> = {
+  [-1]: { ...BUSY, isUnknown: true },
+  2: { failure: 'retry', reason: 'corrupt', advice: 'the request was damaged on its way', isUnknown: true },
+  3: {
+    failure: 'hold',
+    reason: 'unknown_topic',
+    advice: 'create the topic, allow that brokers create it, or correct "topic"',
+    isOfTopic: true,
+    isStale: true,
+  },
+  5: MOVED,
+  6: MOVED,
+  7: {
+    failure: 'retry',
+    reason: 'replicas',
+    advice: 'the replicas did not confirm in time: are all brokers up?',
+    isUnknown: true,
+  },
+  8: { ...BUSY, isStale: true },
+  9: MOVED,
+  10: {
+    failure: 'too_large',
+    reason: 'too_long',
+    advice: 'raise max.message.bytes of the topic and "max_message_bytes", or shorten events before they are sent',
+  },
+  13: { ...BUSY, isUnknown: true },
+  14: BUSY,
+  15: BUSY,
+  16: BUSY,
+  17: {
+    failure: 'hold',
+    reason: 'topic_name',
+    advice: 'topics have letters, digits, ".", "_" and "-": correct "topic"',
+    isOfTopic: true,
+  },
+  18: {
+    failure: 'too_large',
+    reason: 'too_long',
+    advice: 'raise segment.bytes of the topic, or lower batch.max_bytes',
+  },
+  19: {
+    failure: 'retry',
+    reason: 'replicas',
+    advice: 'fewer replicas are in sync than min.insync.replicas of the topic: are all brokers up?',
+  },
+  20: {
+    failure: 'retry',
+    reason: 'replicas',
+    advice: 'fewer replicas are in sync than min.insync.replicas of the topic: are all brokers up?',
+    isUnknown: true,
+  },
+  29: {
+    failure: 'hold',
+    reason: 'topic_denied',
+    advice: 'the user needs the rights Write and Describe on the topic, and Create if brokers shall create it',
+    isOfTopic: true,
+  },
+  31: {
+    failure: 'hold',
+    reason: 'cluster_denied',
+    advice: 'the user needs the right IdempotentWrite on the cluster; or set idempotence: false',
+  },
+  32: {
+    failure: 'reject',
+    reason: 'timestamp',
+    advice:
+      'the time is further from that of the broker than message.timestamp.before.max.ms and .after.max.ms of the topic allow: correct "timestamp"',
+  },
+  33: { failure: 'hold', reason: 'sasl_mechanism', advice: 'correct auth.type' },
+  35: { failure: 'hold', reason: 'version', advice: 'Kafka 2.8 or newer is needed' },
+  43: { failure: 'hold', reason: 'version', advice: 'the topic has a message format from before Kafka 0.11' },
+  44: { failure: 'hold', reason: 'policy', advice: 'a policy of the cluster does not allow it' },
+  45: SESSION,
+  46: SESSION,
+  47: SESSION,
+  56: {
+    failure: 'retry',
+    reason: 'disk',
+    advice: 'the broker cannot write to its disk: see its log',
+    isStale: true,
+    isUnknown: true,
+  },
+  58: { failure: 'hold', reason: 'auth', advice: 'the user or the password was refused' },
+  59: SESSION,
+  65: { failure: 'hold', reason: 'auth', advice: 'the token is not accepted' },
+  74: MOVED,
+  75: MOVED,
+  76: { failure: 'hold', reason: 'compression', advice: 'the broker does not know it: set another "compression"' },
+  87: {
+    failure: 'reject',
+    reason: 'invalid_record',
+    advice: 'a compacted topic wants a key: set "key_field"; otherwise see the log of the broker',
+  },
+  89: { failure: 'retry', reason: 'quota', advice: 'a quota of the cluster is used up' },
+  90: SESSION,
+}
+
+/** What a code means; one that is not known may mean that nothing is stored, or that it is. */
+export const meaningOf = (code: number): Meaning =>
+  MEANINGS[code] ?? { failure: 'retry', reason: 'broker', advice: 'see the log of the broker', isUnknown: true }
+
+/** `who`: what was asked, such as a topic. `said`: the words of the broker. */
+export function refusal(code: number, name: string, who: string, said = '', failure?: Failure): DeliveryError {
+  const meaning = meaningOf(code)
+  const { reason, advice } = meaning
+  const own = meaning.failure === 'session' ? 'retry' : meaning.failure
+  const words = [name, said].filter(Boolean).join(': ')
+  return new DeliveryError(`${who}: ${words}; ${advice}`, { failure: failure ?? own, reason, status: code })
+}

@@ -1,0 +1,405 @@
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { kafka } from '../../../../src/components/kafka/destination.js'
+import { checkTopic } from '../../../../src/components/kafka/kafka-destination.js'
+import type { AckStatus } from '../../../../src/core/event/ack.js'
+import { murmur2 } from '../../../../src/lib/formats/murmur2.js'
+import { listening } from '../../../support/address.js'
+import { batchesOf } from '../../../support/batches.js'
+import { deliver, failure, json, make, never, ns, started, upTo } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import { type KafkaBroker, kafkaBroker, type Part } from '../../../support/kafka-broker.js'
+import { until } from '../../../support/until.js'
+import { valuesOf } from '../../../support/values-of.js'
+
+/** With a stand-in for a broker, which keeps to the rules of sequence numbers: test/ci/kafka.test.ts has a real one. */
+
+const batch = (lines: readonly string[]) => batchesOf(lines.map(line => `${line}\n`).join(''), json)[0]!
+const numbered = (count: number, from = 0) => upTo(count).map(n => `{"n":${n + from},"app":"a${(n + from) % 5}"}`)
+const optionsOf = (broker: KafkaBroker, more: object = {}) => ({
+  brokers: [broker.address],
+  topic: 'logs',
+  key_field: '.app',
+  ...more,
+})
+const valuesAt = (broker: KafkaBroker, topic = 'logs') =>
+  broker.stored(topic).map(messages => messages.map(({ value }) => value))
+const numbersOf = (broker: KafkaBroker, topic?: string) => ns(valuesAt(broker, topic).flat())
+const inOrder = (broker: KafkaBroker) =>
+  valuesAt(broker).every(values => ns(values).every((n, i, all) => i === 0 || n > all[i - 1]!))
+const sorted = (numbers: number[]) => numbers.sort((a, b) => a - b)
+
+t.test('the hash of keys is that of Kafka', async t => {
+  const hashOf = (text: string) => murmur2(Buffer.from(text), 0, Buffer.byteLength(text))
+  // From the tests of Kafka.
+  t.equal(hashOf('21'), -973932308)
+  t.equal(hashOf('foobar'), -790332482)
+  t.equal(hashOf('a-little-bit-long-string'), -985981536)
+  t.equal(hashOf('a-little-bit-longer-string'), -1486304829)
+  t.equal(hashOf('lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8'), -58897971)
+  t.equal(hashOf('abc'), 479470107)
+})
+
+t.test('messages: key, value, headers, time and partition', async t => {
+  const broker = await kafkaBroker(t)
+  const options = optionsOf(broker, { headers: { host: '${.host}', fixed: 'é' }, id_header: 'id' })
+  const { destination } = await started(t, options, kafka)
+  const lines = [
+    '{"app":"a","timestamp":"2026-01-02T03:04:05.678Z","host":"h"}',
+    '{"app":"a","timestamp":"2026-01-02T03:04:04Z"}',
+    '{"app":7,"timestamp":1767323045}',
+    '{"app":null}',
+  ]
+  await destination.write([batch(lines)], never)
+  const stored = broker.stored('logs').flat()
+  const of = (n: number) => stored.find(({ value }) => value === lines[n])!
+  t.match(of(0), { key: 'a', timestamp: Date.UTC(2026, 0, 2, 3, 4, 5, 678), headers: { host: 'h', fixed: 'é' } })
+  t.match(of(1), { key: 'a', timestamp: Date.UTC(2026, 0, 2, 3, 4, 4) })
+  t.same(Object.keys(of(1).headers), ['fixed', 'id'], 'an empty header is left out')
+  t.match(of(2), { key: '7', timestamp: 1767323045000 })
+  t.equal(of(3).key, null)
+  t.equal(of(3).timestamp, batch(['{}']).receivedAt)
+  t.equal(new Set(stored.map(({ headers }) => headers.id)).size, 4)
+  const [requested] = broker.requests
+  t.equal(
+    requested!.find(({ messages }) => messages[0]!.key === 'a')!.partition,
+    (murmur2(Buffer.from('a'), 0, 1) & 0x7fffffff) % 3,
+  )
+  t.equal(broker.requests.length, 1, 'one request has all partitions')
+})
+
+t.test('compressions, and encodings', async t => {
+  for (const [compression, number] of Object.entries({ none: 0, gzip: 1, snappy: 2, lz4: 3 })) {
+    const broker = await kafkaBroker(t)
+    const { destination } = await started(t, optionsOf(broker, { compression, encoding: 'json' }), kafka)
+    await destination.write([batch(numbered(500))], never)
+    t.same(new Set(broker.requests[0]!.map(part => part.compression)), new Set([number]), compression)
+    t.same(sorted(numbersOf(broker)), upTo(500))
+  }
+})
+
+/** A destination behind a delivery. */
+async function delivering(
+  t: Test,
+  broker: KafkaBroker,
+  more: object = {},
+  delivery: object = {},
+  folder = testFolder(t),
+) {
+  const made = await make(optionsOf(broker, more), kafka)
+  const behind = deliver(folder, made, { batch: { max_wait: '5ms', max_events: 100 }, ...delivery })
+  t.teardown(() => behind.delivery.stop(AbortSignal.abort()))
+  const settled: AckStatus[] = []
+  let count = 0
+  const put = (events: number, lines = numbered(events, count)) => {
+    count += events
+    behind.delivery.write(batchesOf(lines.map(line => `${line}\n`).join(''), json, status => settled.push(status))[0]!)
+  }
+  const all = async (batches: number) => await until('all is settled', () => settled.length === batches)
+  const reasons = () => Object.fromEntries([...made.counters.discards].map(([reason, { events }]) => [reason, events]))
+  const counter = (name: string) => made.counters.counter(name, '').value
+  await behind.delivery.start()
+  return { ...made, ...behind, settled, put, all, reasons, counter }
+}
+
+t.test('a partition that fails is sent again, in order, and others are not', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all, settled } = await delivering(t, broker)
+  let failing = 3
+  broker.otherwise = () => ({ code: part => (part.partition === 1 && failing-- > 0 ? 6 : 0) })
+  for (let n = 0; n < 5; n++) put(50)
+  await all(5)
+  t.same(
+    settled,
+    Array.from({ length: 5 }, () => 'delivered'),
+  )
+  t.same(sorted(numbersOf(broker)), upTo(250))
+  t.ok(inOrder(broker))
+  t.same(
+    broker.requests.slice(1, 3).map(parts => parts.map(({ partition }) => partition)),
+    [[1], [1]],
+  )
+})
+
+for (const how of ['store and cut', 'cut'] as const)
+  t.test(`without an answer (${how}) events come once, in order, by the same numbers`, async t => {
+    const broker = await kafkaBroker(t)
+    const { put, all, counter } = await delivering(t, broker)
+    broker.script.push({}, { instead: how }, { instead: how })
+    for (let n = 0; n < 4; n++) put(100)
+    await all(4)
+    t.same(sorted(numbersOf(broker)), upTo(400))
+    t.ok(inOrder(broker))
+    t.equal(broker.producers, 1n)
+    t.equal(counter('sluice_kafka_new_producers_total'), 0)
+    t.equal(counter('sluice_kafka_possible_duplicates_total'), 0)
+  })
+
+t.test('replicas that do not confirm in time: what is stored is not stored again', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all } = await delivering(t, broker)
+  broker.script.push({ code: () => 20, stored: [20] }, { code: () => 7, stored: [7] }, { code: () => 19 })
+  put(100)
+  await all(1)
+  t.same(sorted(numbersOf(broker)), upTo(100))
+})
+
+t.test('a session that the broker does not accept any more is replaced, in order and counted', async t => {
+  for (const code of [45, 47, 59, 90]) {
+    const broker = await kafkaBroker(t)
+    const { put, all, counter, settled } = await delivering(t, broker)
+    put(100)
+    await all(1)
+    let refusals = 1
+    broker.otherwise = () => ({ code: part => (part.partition === 0 && refusals-- > 0 ? code : 0) })
+    for (let n = 0; n < 3; n++) put(100)
+    await all(4)
+    t.notOk(settled.includes('rejected'))
+    t.same(sorted(numbersOf(broker)), upTo(400))
+    t.ok(inOrder(broker), String(code))
+    t.equal(counter('sluice_kafka_new_producers_total'), 1)
+    t.equal(counter('sluice_kafka_possible_duplicates_total'), 0, 'nothing was stored of what was refused')
+  }
+})
+
+t.test('a broker that forgot its producers', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all } = await delivering(t, broker)
+  put(100)
+  await all(1)
+  broker.forget()
+  put(100)
+  await all(2)
+  t.same(sorted(numbersOf(broker)), upTo(200))
+})
+
+t.test('another batch in the place of one whose outcome is not known has another producer', async t => {
+  const broker = await kafkaBroker(t)
+  broker.topic = () => ({ partitions: 1 })
+  const { destination, counters } = await started(t, optionsOf(broker), kafka)
+  broker.script.push({ instead: 'store and cut' })
+  t.match(await failure(destination.write([batch(numbered(2))], never)), { failure: 'retry', reason: 'reset' })
+  await destination.write([batch(numbered(2, 2))], never)
+  t.same(numbersOf(broker), [0, 1, 2, 3], 'the broker did not take it for the one before')
+  t.equal(counters.counter('sluice_kafka_new_producers_total', '').value, 1)
+  await destination.write([batch(numbered(2, 4))], never)
+  t.equal(broker.producers, 2n)
+})
+
+t.test('without idempotence, what may come twice is counted', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all, counter } = await delivering(t, broker, { acks: 1, idempotence: false })
+  broker.script.push({ instead: 'store and cut' })
+  put(10)
+  await all(1)
+  t.same(sorted(numbersOf(broker)), sorted([...upTo(10), ...upTo(10)]))
+  t.equal(counter('sluice_kafka_possible_duplicates_total'), 10)
+  t.equal(broker.producers, 0n)
+})
+
+t.test('refused messages are dead letters with the words of the broker, and others are sent', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all, reasons, settled, logs } = await delivering(t, broker)
+  const bad = (part: Part) =>
+    part.messages.flatMap(({ value }, n): [number, string][] =>
+      (JSON.parse(value) as { n: number }).n % 10 === 3 ? [[n, 'its time is wrong']] : [],
+    )
+  broker.otherwise = () => ({ code: part => (bad(part).length > 0 ? 32 : 0), errors: bad })
+  put(50)
+  await all(1)
+  t.same(settled, ['rejected'])
+  t.same(reasons(), { timestamp: 5 })
+  t.same(
+    sorted(numbersOf(broker)),
+    upTo(50).filter(n => n % 10 !== 3),
+  )
+  t.match(valuesOf(logs, 'error').join(), /partition \d: INVALID_TIMESTAMP: its time is wrong; .*correct "timestamp"/)
+})
+
+t.test('what is too large is divided, and an event that does not fit is rejected', async t => {
+  const broker = await kafkaBroker(t)
+  const long = 'x'.repeat(20_000)
+  const lines = upTo(40).map(n => `{"n":${n},"app":"a${n % 5}","more":"${n === 7 ? long : 'y'.repeat(900)}"}`)
+  const options = { compression: 'none', max_message_bytes: 10_000 }
+  const { put, all, reasons, settled } = await delivering(t, broker, options)
+  put(40, lines)
+  await all(1)
+  t.same(settled, ['rejected'])
+  t.same(reasons(), { too_long: 1 })
+  t.same(
+    sorted(numbersOf(broker)),
+    upTo(40).filter(n => n !== 7),
+  )
+  const sizes = broker.requests.flat().map(({ messages }) => messages.reduce((sum, { value }) => sum + value.length, 0))
+  t.ok(Math.max(...sizes) < 10_000)
+
+  const other = await kafkaBroker(t)
+  other.otherwise = () => ({ code: part => (part.messages.some(({ value }) => value === lines[7]) ? 10 : 0) })
+  const second = await delivering(t, other, { compression: 'none' })
+  second.put(40, lines)
+  await second.all(1)
+  t.same(second.reasons(), { too_long: 1 }, 'as the broker says')
+  t.equal(numbersOf(other).length, 39)
+})
+
+t.test('a topic that is missing pauses the destination, and its creation ends that', async t => {
+  const broker = await kafkaBroker(t)
+  let there = false
+  broker.topic = () => (there ? { partitions: 2 } : { code: 29 })
+  const { put, all, delivery, settled } = await delivering(t, broker)
+  put(10)
+  await until('it is paused', () => delivery.state === 'holding')
+  t.match(delivery.reason, /topic logs: TOPIC_AUTHORIZATION_FAILED; the user needs the rights Write/)
+  there = true
+  await all(1)
+  t.same(settled, ['delivered'])
+})
+
+t.test('of topics that events name, one that cannot be keeps no other waiting', async t => {
+  const broker = await kafkaBroker(t)
+  broker.topic = name => (name === 'app-a1' ? { code: 29 } : { partitions: 1 })
+  const { put, all, reasons } = await delivering(t, broker, { topic: 'app-${.app}', key_field: '.n' })
+  put(50)
+  await all(1)
+  t.same(reasons(), { topic_denied: 10 })
+  t.equal(numbersOf(broker, 'app-a0').length, 10)
+  put(2, ['{"n":1}', '{"n":2,"app":"no name!"}'])
+  await all(2)
+  t.same(reasons(), { topic_denied: 10, partition: 2 })
+})
+
+t.test('events without a key avoid partitions without a leader', async t => {
+  const broker = await kafkaBroker(t)
+  broker.topic = () => ({ partitions: 8 })
+  for (const n of [0, 1, 2, 4, 5, 6, 7]) broker.leaderless.add(n)
+  const { put, all } = await delivering(t, broker, { key_field: '.none' })
+  for (let n = 0; n < 3; n++) put(100)
+  await all(3)
+  t.equal(broker.stored('logs')[3]!.length, 300)
+  t.ok(
+    broker.requests.every(parts => parts.length === 1),
+    'those of a request go to one partition',
+  )
+})
+
+t.test('a password that is refused pauses, and a replaced one is used', async t => {
+  const folder = testFolder(t, { password: 'first-pass-1' })
+  const broker = await kafkaBroker(t)
+  const seen: string[] = []
+  broker.sasl = (mechanism, bytes) => {
+    seen.push(`${mechanism} ${bytes.toString().replaceAll('\0', '|')}`)
+    return { code: bytes.toString() === '\0me\0second-pass-2' ? 0 : 58 }
+  }
+  const auth = { type: 'plain', username: 'me', password_file: join(folder, 'password') }
+  const { put, all, delivery, logs } = await delivering(t, broker, { auth }, {}, folder)
+  put(10)
+  await until('it is paused', () => delivery.state === 'holding')
+  t.match(
+    delivery.reason,
+    /SASL_AUTHENTICATION_FAILED: refused by the stand-in; .* was refused; put a new one in .*password/,
+  )
+  writeFileSync(auth.password_file, 'second-pass-2\n')
+  await all(1)
+  t.equal(seen[0], 'PLAIN |me|first-pass-1')
+  t.notMatch(JSON.stringify(logs), /(first|second)-pass/)
+})
+
+t.test('a token; sessions that end; a mechanism that is not offered', async t => {
+  const folder = testFolder(t, { token: 'eyJ.token' })
+  const broker = await kafkaBroker(t)
+  broker.sessionMs = 1n
+  const refused = { code: 0, bytes: Buffer.from('{"status":"invalid_token"}') }
+  broker.sasl = (_, bytes) => (bytes.toString() === 'n,,\x01auth=Bearer eyJ.token\x01\x01' ? { code: 0 } : refused)
+  const options = (file: string, type = 'oauthbearer') =>
+    optionsOf(broker, {
+      auth: { type, ...(type === 'plain' ? { username: 'a', password_file: file } : { key_file: file }) },
+    })
+  const { destination } = await started(t, options(join(folder, 'token')), kafka)
+  for (let n = 0; n < 3; n++) await destination.write([batch(numbered(2, 2 * n))], never)
+  t.same(sorted(numbersOf(broker)), upTo(6))
+  t.ok(broker.connections >= 3, 'each is replaced before the broker ends it')
+  writeFileSync(join(folder, 'other'), 'eyJ.other')
+  const other = await started(t, options(join(folder, 'other')), kafka)
+  const error = await failure(other.destination.write([batch(numbered(1))], never))
+  t.match(error, { failure: 'hold', reason: 'auth', message: /invalid_token/ })
+  broker.mechanisms = ['GSSAPI']
+  const third = await started(t, options(join(folder, 'token'), 'plain'), kafka)
+  const why = await failure(third.destination.write([batch(numbered(1))], never))
+  t.match(why, { failure: 'hold', reason: 'sasl_mechanism', message: /broker offers GSSAPI; correct auth.type/ })
+})
+
+t.test('a silent broker: bounded attempts, one connection each, and a quick end', async t => {
+  const broker = await kafkaBroker(t)
+  broker.otherwise = () => ({ instead: 'hang' })
+  const { put, delivery } = await delivering(t, broker, {}, { timeout: '50ms' })
+  put(100)
+  put(100)
+  await until('it retries', () => broker.requests.length >= 4)
+  t.ok(broker.connections <= broker.requests.length + 1)
+  const left = await delivery.stop(AbortSignal.timeout(50))
+  t.equal(left.events, 200)
+})
+
+t.test('what does not speak Kafka, TLS in its place, and nothing at all', async t => {
+  const answers = async (text: string | Buffer) => {
+    const server = createServer(socket => socket.on('error', () => {}).on('data', () => socket.end(text)))
+    const port = await listening(t, server)
+    const { address } = server.address() as { address: string }
+    const { destination } = await started(t, { brokers: [`${address}:${port}`], topic: 'logs' }, kafka)
+    return await failure(destination.write([batch(numbered(1))], never))
+  }
+  t.match(await answers('HTTP/1.1 400 Bad Request\r\n\r\n'), {
+    failure: 'hold',
+    reason: 'protocol',
+    message: /see "brokers"/,
+  })
+  t.match(await answers(Buffer.from('15030300020150', 'hex')), { failure: 'hold', message: /it speaks TLS there/ })
+  t.match(await answers(''), { failure: 'retry', reason: 'reset', message: /it may expect "auth", or "tls"/ })
+  // A size within bounds, and an answer that nobody asked for.
+  t.match(await answers(Buffer.from('000000080000ffff00000000', 'hex')), { failure: 'hold', reason: 'protocol' })
+})
+
+t.test('as many brokers as are named are asked', async t => {
+  const broker = await kafkaBroker(t)
+  const gone = await kafkaBroker(t)
+  const { address } = gone
+  gone.close()
+  const { destination } = await started(t, { ...optionsOf(broker), brokers: [address, broker.address] }, kafka)
+  await destination.write([batch(numbered(3))], never)
+  t.equal(numbersOf(broker).length, 3)
+})
+
+t.test('the check connects, and sends no event', async t => {
+  const broker = await kafkaBroker(t)
+  const check = async (more: object) => {
+    const made = await make(optionsOf(broker, more), kafka)
+    return await checkTopic(kafka.options.parse(optionsOf(broker, more)), made.context, never)
+  }
+  t.equal(await check({}), 'the topic logs can be written to: 3 partitions')
+  t.match(
+    await check({ topic: '${.app}' }),
+    /^connects; whether topics can be written to is not checked: .app has no default/,
+  )
+  broker.producerCode = 31
+  t.match(await failure(check({})), { message: /CLUSTER_AUTHORIZATION_FAILED; .*idempotence: false/ })
+  t.match(await check({ idempotence: false }), /can be written to/)
+  broker.topic = () => ({ code: 3 })
+  t.match(await failure(check({})), { message: /topic logs: UNKNOWN_TOPIC_OR_PARTITION; create the topic/ })
+  t.same(broker.requests, [])
+})
+
+t.test('options that cannot work are refused', async t => {
+  const problem = (more: object) =>
+    kafka.options.safeParse({ brokers: ['127.0.0.1:9092'], topic: 'a', ...more }).error?.issues[0]?.message
+  t.equal(problem({}), undefined)
+  t.equal(problem({ brokers: ['[::1]:9092', 'kafka'] }), undefined)
+  t.match(problem({ brokers: ['http://kafka:9092'] }), /HOST:PORT/)
+  t.match(problem({ acks: 1 }), /idempotence: false/)
+  t.match(problem({ acks: 0 }), /all or 1/)
+  t.match(problem({ auth: { type: 'plain', password_file: 'a' } }), /needs username/)
+  t.match(problem({ auth: { username: 'a' } }), /no use with type: none|no use/)
+  t.match(problem({ auth: { type: 'oauthbearer', password: 'a' } }), /write type: plain or scram/)
+  t.match(problem({ id_header: 'a', headers: { a: 'b' } }), /is one of "headers"/)
+})
