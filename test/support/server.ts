@@ -1,6 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
@@ -13,6 +14,8 @@ export interface Server {
   readonly url: string
   /** With its data. */
   readonly folder: string
+  /** The first one is that of `url`. */
+  readonly ports: readonly number[]
   readonly child: ChildProcess
   /** Ends it by a signal, and waits for that. */
   kill(signal?: NodeJS.Signals): Promise<void>
@@ -27,9 +30,11 @@ interface Kind {
   readonly ports: number
   /** The arguments of its command line; it may write files into the folder. */
   args(folder: string, ports: readonly number[], limits: Limits): string[]
-  /** Answers 200, or this status, when it works. */
-  readonly ready: string
+  /** Answers 200, or `status`, when it works; undefined: it works when it takes connections. */
+  readonly ready?: string
   readonly status?: number
+  /** Runs once, before its first start. */
+  prepare?(program: string, args: readonly string[]): void
 }
 
 const KINDS = {
@@ -75,6 +80,59 @@ const KINDS = {
       }
       writeFileSync(join(folder, 'loki.yaml'), JSON.stringify(config))
       return [`-config.file=${join(folder, 'loki.yaml')}`]
+    },
+  },
+  /** Listeners without authentication, for the controller, with SASL, and with SASL over TLS: `limits.tls` is a PEM file for that. */
+  kafka: {
+    ports: 4,
+    args(folder, [plain, controller, sasl, secure], { tls, ...limits }) {
+      const listeners = [`PLAIN://${HOST}:${plain}`, `SASL://${HOST}:${sasl}`]
+      if (tls) listeners.push(`SECURE://${HOST}:${secure}`)
+      const module = 'org.apache.kafka.common.security'
+      const sasls = ['sasl', 'secure'].flatMap(name => [
+        [
+          `listener.name.${name}.plain.sasl.jaas.config`,
+          `${module}.plain.PlainLoginModule required user_sluice="plain-password";`,
+        ],
+        [`listener.name.${name}.scram-sha-256.sasl.jaas.config`, `${module}.scram.ScramLoginModule required;`],
+        [`listener.name.${name}.scram-sha-512.sasl.jaas.config`, `${module}.scram.ScramLoginModule required;`],
+      ])
+      const one = [
+        'offsets.topic.num.partitions',
+        'offsets.topic.replication.factor',
+        'num.recovery.threads.per.data.dir',
+      ]
+      const config = {
+        'process.roles': 'broker,controller',
+        'node.id': 0,
+        'controller.quorum.voters': `0@${HOST}:${controller}`,
+        'controller.listener.names': 'CONTROLLER',
+        'listener.security.protocol.map': 'CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,SECURE:SASL_SSL',
+        listeners: `${listeners.join()},CONTROLLER://${HOST}:${controller}`,
+        'advertised.listeners': listeners.join(),
+        'inter.broker.listener.name': 'PLAIN',
+        'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512',
+        'log.dirs': join(folder, 'log'),
+        'auto.create.topics.enable': false,
+        'group.initial.rebalance.delay.ms': 0,
+        'log.cleaner.enable': false,
+        'num.io.threads': 2,
+        'num.network.threads': 1,
+        ...(tls ? { 'ssl.keystore.type': 'PEM', 'ssl.keystore.location': tls } : {}),
+        ...Object.fromEntries([...one.map(name => [name, 1]), ...sasls]),
+        ...limits,
+      }
+      const lines = Object.entries(config).map(([name, value]) => `${name}=${value}\n`)
+      writeFileSync(join(folder, 'server.properties'), lines.join(''))
+      return ['kafka.Kafka', join(folder, 'server.properties')]
+    },
+    prepare(program, [, file]) {
+      const users = ['SCRAM-SHA-256', 'SCRAM-SHA-512'].flatMap(mechanism => [
+        '--add-scram',
+        `${mechanism}=[name=sluice,password=first-password]`,
+      ])
+      const args = ['kafka.tools.StorageTool', 'format', '-t', 'c2x1aWNlLXRlc3QtMDAwMA', '-c', file!, ...users]
+      execFileSync(program, args, { stdio: 'pipe' })
     },
   },
   opensearch: {
@@ -141,7 +199,7 @@ export async function startServer(
 ): Promise<Server | undefined> {
   const program = needsServer(t, name)
   if (program === undefined) return undefined
-  const { ports: count, args, ready, status: expected = 200 }: Kind = KINDS[name]
+  const { ports: count, args, ready, status: expected = 200, prepare }: Kind = KINDS[name]
   const ports: number[] = []
   while (ports.length < count) ports.push(await ownPort())
   const data = join(folder, name)
@@ -150,9 +208,11 @@ export async function startServer(
   let child: ChildProcess | undefined
   let closed: Promise<unknown> | undefined
   const hasEnded = () => child === undefined || child.exitCode !== null || child.signalCode !== null
+  prepare?.(program, args(data, ports, limits))
   const server = {
     url,
     folder: data,
+    ports,
     get child() {
       return child!
     },
@@ -165,10 +225,12 @@ export async function startServer(
           said = (said + text).slice(-2000)
         })
       const answers = () =>
-        fetch(url + ready).then(
-          ({ status, body }) => body?.cancel().then(() => status === expected),
-          () => false,
-        )
+        ready === undefined
+          ? takesConnections(ports[0]!)
+          : fetch(url + ready).then(
+              ({ status, body }) => body?.cancel().then(() => status === expected),
+              () => false,
+            )
       await until(`${name} to answer`, async () => hasEnded() || (await answers()), { every: 50, show: () => said })
       if (hasEnded()) throw new Error(`${name} ended at its start: ${said}`)
     },
@@ -180,4 +242,11 @@ export async function startServer(
   t.teardown(() => server.kill())
   await server.start()
   return server
+}
+
+function takesConnections(port: number): Promise<boolean> {
+  const socket = connect(port, HOST)
+  return new Promise<boolean>(resolve => {
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
+  }).finally(() => socket.destroy())
 }
