@@ -114,6 +114,9 @@ const KINDS = {
         'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512',
         'log.dirs': join(folder, 'log'),
         'auto.create.topics.enable': false,
+        // One that was killed is not let in again before.
+        'broker.session.timeout.ms': 1500,
+        'broker.heartbeat.interval.ms': 500,
         'group.initial.rebalance.delay.ms': 0,
         'log.cleaner.enable': false,
         'num.io.threads': 2,

@@ -8,7 +8,7 @@ import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
 import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template, templatePaths } from '../../core/template.js'
-import { clientProblem } from '../../net/kafka/client.js'
+import { clientProblem, loadClient } from '../../net/kafka/client.js'
 import { clusterOptions } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
 import { RecordEncoder } from './records.js'
@@ -141,7 +141,10 @@ export const kafka = defineDestination({
   },
   check: async (options, context, signal) =>
     (await import('./kafka-destination.js')).checkTopic(options, context, signal),
-  create: async (options, context) => new (await import('./kafka-destination.js')).KafkaDestination(options, context),
+  async create(options, context) {
+    const [client, { KafkaDestination }] = await Promise.all([loadClient(), import('./kafka-destination.js')])
+    return new KafkaDestination(options, context, client)
+  },
   explain(options, context) {
     const topics = topicsOf(options, context)
     const records = new RecordEncoder(options, context)

@@ -5,6 +5,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
 import { isConstant } from '../../core/template.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
+import { type KafkaClient, loadClient } from '../../net/kafka/client.js'
 import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
 import { CODES, meaningOf } from '../../net/kafka/refusals.js'
 import type { KafkaOptions } from './destination.js'
@@ -62,10 +63,10 @@ export class KafkaDestination implements Destination {
   /** Of partitions that have none. */
   #producer: Promise<Producer> | undefined
 
-  constructor(options: KafkaOptions, context: ComponentContext) {
+  constructor(options: KafkaOptions, context: ComponentContext, client: KafkaClient) {
     const { metrics } = context
     this.#options = options
-    this.#cluster = new KafkaCluster(options, context)
+    this.#cluster = new KafkaCluster(options, context, client)
     this.#topics = topicsOf(options, context)
     this.#encoder = new RecordEncoder(options, context)
     const renewed =
@@ -274,7 +275,7 @@ export async function checkTopic(
   context: ComponentContext,
   signal: AbortSignal,
 ): Promise<string> {
-  const cluster = new KafkaCluster(options, context)
+  const cluster = new KafkaCluster(options, context, await loadClient())
   try {
     await cluster.open()
     const topics = topicsOf(options, context)

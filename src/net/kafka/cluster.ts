@@ -6,7 +6,7 @@ import { printable } from '../../lib/printable.js'
 import { deadline, orAborted } from '../../lib/time.js'
 import { Dialer } from '../dialer.js'
 import { AccessKey } from '../key.js'
-import { type Api, type Authenticated, type Callback, type KafkaClient, loadClient, type Metadata } from './client.js'
+import type { Api, Authenticated, Callback, KafkaClient, Metadata } from './client.js'
 import { KafkaConnection, PRODUCE, ProtocolProblem, software } from './connection.js'
 import { type ClusterOptions, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
@@ -33,11 +33,11 @@ export interface Topic {
 
 /** The brokers of a cluster: connections to them, the leaders of partitions, and ids of producers. */
 export class KafkaCluster {
+  readonly client: KafkaClient
   readonly #options: ClusterOptions
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  #client: KafkaClient | undefined
   /** By the URL of the broker. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
@@ -48,10 +48,11 @@ export class KafkaCluster {
   #last: string | undefined
   #isClosed = false
 
-  constructor(options: ClusterOptions, context: ComponentContext) {
+  constructor(options: ClusterOptions, context: ComponentContext, client: KafkaClient) {
     const { auth, connect_timeout, proxy, tls = {} } = options
     this.#options = options
     this.#context = context
+    this.client = client
     this.#dialer = new Dialer({ connect_timeout, proxy, tls }, context)
     if (auth.type === 'none') return
     const { key, key_file, credential, exec, password, password_file } = auth
@@ -60,13 +61,8 @@ export class KafkaCluster {
     this.#key = new AccessKey(source, context.log, context.reach, what)
   }
 
-  get client(): KafkaClient {
-    return this.#client!
-  }
-
   /** Reads what it needs to connect. Throws a DeliveryError. */
   async open(): Promise<void> {
-    this.#client ??= await loadClient()
     await this.#key?.current()
     await this.#dialer.open(this.#url(this.#options.brokers[0]!), () => this.#retireAll())
   }
