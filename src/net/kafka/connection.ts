@@ -57,28 +57,19 @@ export class KafkaConnection implements Sender {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** The same for work of several requests. */
+  /** The same for work of several requests. Its callback is called when the connection ends, too. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      const fail = (error: unknown) => {
-        signal.removeEventListener('abort', abort)
-        this.#socket.off('close', closed)
-        reject(error)
-      }
+      if (signal.aborted) return reject(signal.reason)
       const abort = () => {
-        fail(signal.reason)
+        reject(signal.reason)
         this.destroy(coded('ECONNRESET', 'the connection was closed'))
       }
-      const closed = () => fail(coded('ECONNRESET', 'the connection was closed'))
-      if (signal.aborted) return reject(signal.reason)
       signal.addEventListener('abort', abort)
-      this.#socket.once('close', closed)
-      if (this.#socket.destroyed) return closed()
       work((error, answer) => {
-        if (error) return fail(error)
         signal.removeEventListener('abort', abort)
-        this.#socket.off('close', closed)
-        resolve(answer as T)
+        if (error) reject(error)
+        else resolve(answer as T)
       })
     })
   }

@@ -343,6 +343,23 @@ t.test('a silent broker: bounded attempts, one connection each, and a quick end'
   t.equal(left.events, 200)
 })
 
+t.test('many requests over one connection, which ends: no warning, and all of them are sent again', async t => {
+  const broker = await kafkaBroker(t)
+  const warnings: Error[] = []
+  const warned = (warning: Error) => void warnings.push(warning)
+  process.on('warning', warned)
+  t.teardown(() => process.off('warning', warned))
+  broker.otherwise = () => ({ instead: 'hang' })
+  const { put, all } = await delivering(t, broker, { topic: 'app-${.n}' }, { max_in_flight: 40 })
+  put(40)
+  await until('it is asked', () => broker.requests.length > 0)
+  broker.otherwise = () => ({})
+  broker.cut()
+  await all(1)
+  t.equal([...broker.log.values()].flat().length, 40)
+  t.same(warnings, [])
+})
+
 t.test('what does not speak Kafka, TLS in its place, and nothing at all', async t => {
   const answers = async (text: string | Buffer) => {
     const server = createServer(socket => socket.on('error', () => {}).on('data', () => socket.end(text)))
