@@ -44,6 +44,8 @@ export class KafkaBroker {
   otherwise: (parts: readonly Part[]) => Answer | Promise<Answer> = () => ({})
   /** The number of partitions of a topic, or an error. */
   topic: (name: string) => { readonly partitions: number } | { readonly code: number } = () => ({ partitions: 3 })
+  /** The other broker of the cluster, which leads the partitions with odd numbers. */
+  peer: KafkaBroker | undefined
   /** Partitions without a leader. */
   readonly leaderless = new Set<number>()
   sasl: Sasl | undefined
@@ -161,10 +163,13 @@ export class KafkaBroker {
 
   #metadata(reader: Reader, to: Writer): void {
     const names = reader.readArray(r => r.readString())
-    const { address, port } = this.#server.address() as AddressInfo
+    const brokers = [this, ...(this.peer ? [this.peer] : [])].map(broker => broker.#server.address() as AddressInfo)
     const ints = (w: Writer) => void w.appendArray([0], (w, n) => void w.appendInt32(n), true, false)
     to.appendInt32(0)
-      .appendArray([0], w => void w.appendInt32(0).appendString(address).appendInt32(port).appendString(null))
+      .appendArray(
+        brokers,
+        (w, { address, port }, id) => void w.appendInt32(id).appendString(address).appendInt32(port).appendString(null),
+      )
       .appendString('cluster')
       .appendInt32(0)
       .appendArray(names, (w, name) => {
@@ -177,7 +182,7 @@ export class KafkaBroker {
           const none = this.leaderless.has(n)
           w.appendInt16(none ? 5 : 0)
             .appendInt32(n)
-            .appendInt32(none ? -1 : 0)
+            .appendInt32(none ? -1 : n % brokers.length)
             .appendInt32(0)
           ints(w)
           ints(w)

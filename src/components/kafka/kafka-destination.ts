@@ -58,6 +58,8 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
+  /** The events of a request that an attempt has delivered before it ran out of time: it is tried again as a whole. */
+  readonly #accepted = new WeakMap<readonly EventBatch[], Set<number>>()
   readonly #memory = new BoundedMap<string, Memory>(MOST_TOPICS)
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
@@ -109,8 +111,10 @@ export class KafkaDestination implements Destination {
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     const memory = this.#memoryOf(name)
+    const accepted = this.#accepted.get(request) ?? new Set()
+    this.#accepted.set(request, accepted)
     const outcome = new Outcome(records.times.length)
-    const shares = await this.#shares(records, topic, memory, outcome, signal)
+    const shares = await this.#shares(records, topic, memory, accepted, outcome, signal)
     const byLeader = new Map<number, Share[]>()
     for (const share of shares) {
       const leader = topic.leaders[share.partition]!
@@ -118,7 +122,7 @@ export class KafkaDestination implements Destination {
     }
     await Promise.all(
       Array.from(byLeader, ([leader, own]) =>
-        this.#produce(name, leader, own, outcome, failure, signal).catch(error => {
+        this.#produce(name, leader, own, accepted, outcome, failure, signal).catch(error => {
           signal.throwIfAborted()
           this.#cluster.forget(name)
           for (const { indices } of own) outcome.again(indices, error)
@@ -145,11 +149,13 @@ export class KafkaDestination implements Destination {
     records: Records,
     { leaders }: Topic,
     memory: Memory,
+    accepted: ReadonlySet<number>,
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
     const byPartition = new Map<number, number[]>()
     for (const [i, hash] of records.hashes.entries()) {
+      if (accepted.has(i)) continue
       const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % leaders.length
       const own = byPartition.get(partition)
       if (own) own.push(i)
@@ -208,6 +214,7 @@ export class KafkaDestination implements Destination {
     topic: string,
     leader: number,
     shares: readonly Share[],
+    accepted: Set<number>,
     outcome: Outcome,
     failure: 'hold' | 'reject',
     signal: AbortSignal,
@@ -237,6 +244,7 @@ export class KafkaDestination implements Destination {
       if (errorCode === 0 || (errorCode === CODES.DUPLICATE && isRepeated)) {
         lane.unconfirmed = undefined
         lane.sequence = (lane.sequence + countOf(batch)) & 0x7fffffff
+        for (const i of indices) accepted.add(i)
         continue
       }
       const { failure: kind, isOfTopic, isStale, isUnknown } = meaningOf(errorCode)

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { kafka } from '../../../../src/components/kafka/destination.js'
 import { checkTopic } from '../../../../src/components/kafka/kafka-destination.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
+import type { Reach } from '../../../../src/core/options/reach.js'
 import { murmur2 } from '../../../../src/lib/formats/murmur2.js'
 import { listening } from '../../../support/address.js'
 import { batchesOf } from '../../../support/batches.js'
@@ -137,6 +138,18 @@ for (const how of ['store and cut', 'cut'] as const)
     t.equal(counter('sluice_kafka_new_producers_total'), 0)
     t.equal(counter('sluice_kafka_possible_duplicates_total'), 0)
   })
+
+t.test('of two brokers one is silent: what the other one has is not sent again', async t => {
+  const [broker, peer] = [await kafkaBroker(t), await kafkaBroker(t)]
+  broker.peer = peer
+  const { put, all, counter } = await delivering(t, broker, {}, { timeout: '300ms' })
+  peer.script.push({ instead: 'hang' }, { instead: 'store and cut' })
+  for (let n = 0; n < 3; n++) put(100)
+  await all(3)
+  t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(300))
+  t.ok(inOrder(broker) && inOrder(peer))
+  t.equal(counter('sluice_kafka_possible_duplicates_total'), 0)
+})
 
 t.test('replicas that do not confirm in time: what is stored is not stored again', async t => {
   const broker = await kafkaBroker(t)
@@ -387,6 +400,21 @@ t.test('as many brokers as are named are asked', async t => {
   const { destination } = await started(t, { ...optionsOf(broker), brokers: [address, broker.address] }, kafka)
   await destination.write([batch(numbered(3))], never)
   t.equal(numbersOf(broker).length, 3)
+})
+
+t.test('a published pipeline connects to no other brokers than those that it names', async t => {
+  const [broker, peer] = [await kafkaBroker(t), await kafkaBroker(t)]
+  broker.peer = peer
+  const { context } = await make(optionsOf(broker), kafka)
+  const reach = { deniedAddress: () => undefined } as unknown as Reach
+  const write = async (brokers: string[]) => {
+    const destination = await kafka.create(kafka.options.parse({ brokers, topic: 'logs' }), { ...context, reach })
+    t.teardown(() => destination.stop?.(never))
+    await destination.start?.(never)
+    for (let n = 0; n < 20; n++) await destination.write([batch(numbered(1, n))], never)
+  }
+  await write([broker.address, peer.address])
+  t.match(await failure(write([broker.address])), { failure: 'hold', reason: 'address_denied' })
 })
 
 t.test('the check connects, and sends no event', async t => {
