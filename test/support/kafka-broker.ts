@@ -133,9 +133,10 @@ export class KafkaBroker {
       to.appendInt16(this.mechanisms.includes(state.mechanism) ? 0 : 33)
       to.appendArray(this.mechanisms, (w, name) => void w.appendString(name, false), false, false)
     } else if (key === 36) {
-      const { code, bytes = Buffer.alloc(0) } = this.sasl!(state.mechanism, reader.readBytes())
+      const given = reader.readBytes()
+      const { code, bytes = Buffer.alloc(0) } = this.sasl!(state.mechanism, given)
       state.isIn = code === 0
-      to.appendInt16(code).appendString(code === 0 ? null : 'refused by the stand-in')
+      to.appendInt16(code).appendString(code === 0 ? null : `refused by the stand-in: ${given}`)
       to.appendUnsignedVarInt(bytes.length + 1)
       if (bytes.length > 0) to.append(bytes)
       to.appendInt64(this.sessionMs).appendTaggedFields()

@@ -1,9 +1,10 @@
 import type { ComponentContext } from '../../core/component.js'
-import { DeliveryError } from '../../core/errors.js'
+import { DeliveryError, errorCode } from '../../core/errors.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
 import { hideSecrets } from '../../lib/formats/escapes.js'
 import { printable } from '../../lib/printable.js'
 import { deadline, orAborted } from '../../lib/time.js'
+import { coded } from '../dial.js'
 import { Dialer } from '../dialer.js'
 import { AccessKey } from '../key.js'
 import type { Api, Authenticated, Callback, KafkaClient, Metadata } from './client.js'
@@ -21,6 +22,8 @@ const MOST_ITERATIONS = 1_000_000
 /** Connections are replaced after this share of the time that a broker gives them. */
 const SESSION_SHARE = 0.8
 const LONGEST_TEXT = 500
+/** How the client calls what goes wrong within SASL. */
+const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 /** The bit of the right to write, and what is said when a broker does not say. */
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
@@ -155,6 +158,11 @@ export class KafkaCluster {
     const shown = place.replace('kafka://', '')
     const code = codeOf(error)
     if (code !== undefined) return this.refusal(code, shown, wordsOf(error))
+    if (errorCode(error) === NOT_AUTHENTICATED) {
+      const { cause, message } = error as Error
+      if (cause) return this.#explain(cause, place, isUnanswered)
+      return new DeliveryError(this.#shown(`${shown}: ${message}`), { failure: 'hold', reason: 'auth' })
+    }
     if (error instanceof ProtocolProblem)
       return new DeliveryError(`${shown}: ${error.message}`, { failure: 'hold', reason: 'protocol', cause: error })
     const explained = this.#dialer.explain(error, shown, this.#url(place).href)
@@ -224,10 +232,10 @@ export class KafkaCluster {
     await orAborted(dialing, signal)
     signal.throwIfAborted()
     const connection = await dialing
-    if (connection.isOpen && this.#context.clock.now() < connection.expiresAt) return connection
+    if (connection.isOpen && (!known || this.#context.clock.now() < connection.expiresAt)) return connection
     connection.retire()
     this.#drop(place, dialing)
-    if (!known) throw this.#explain(new ProtocolProblem('it closed the connection at once'), place)
+    if (!known) throw this.#explain(coded('ECONNRESET', 'the broker closed the connection'), place)
     return await this.#connect(place, signal)
   }
 

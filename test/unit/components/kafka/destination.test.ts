@@ -200,6 +200,30 @@ t.test('another batch in the place of one whose outcome is not known has another
   t.equal(counters.counter('sluice_kafka_new_producers_total', '').value, 1)
   await destination.write([batch(numbered(2, 4))], never)
   t.equal(broker.producers, 2n)
+  broker.script.push({ code: () => 7, stored: [7] }, { code: () => 19 })
+  for (const code of [7, 19])
+    t.match(await failure(destination.write([batch(numbered(2, 6))], never)), { status: code })
+  await destination.write([batch(numbered(2, 8))], never)
+  t.same(numbersOf(broker), upTo(10), 'a later refusal says nothing about the first attempt')
+})
+
+t.test('a leader that moved, and a broker that says that it has the events', async t => {
+  const [broker, peer] = [await kafkaBroker(t), await kafkaBroker(t)]
+  broker.topic = peer.topic = () => ({ partitions: 2 })
+  const { destination } = await started(t, optionsOf(broker), kafka)
+  const isOdd = ({ partition }: Part) => partition === 1
+  broker.otherwise = () => ({ code: part => (isOdd(part) ? 6 : 0) })
+  const all = [batch(numbered(20))]
+  t.match(await failure(destination.write(all, never)), { failure: 'retry', reason: 'leader' })
+  broker.peer = peer
+  await destination.write(all, never)
+  t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(20))
+  peer.script.push({ instead: 'store and cut' }, { code: () => 46 })
+  const next = [batch(numbered(20, 20))]
+  await failure(destination.write(next, never))
+  broker.peer = peer
+  await destination.write(next, never)
+  t.same(sorted([...numbersOf(broker), ...numbersOf(peer)]), upTo(40))
 })
 
 t.test('without idempotence, what may come twice is counted', async t => {
@@ -312,7 +336,7 @@ t.test('a password that is refused pauses, and a replaced one is used', async t 
   await until('it is paused', () => delivery.state === 'holding')
   t.match(
     delivery.reason,
-    /SASL_AUTHENTICATION_FAILED: refused by the stand-in; .* was refused; put a new one in .*password/,
+    /SASL_AUTHENTICATION_FAILED: refused by the stand-in: .*me.*\[hidden\]; .* was refused; put a new one in .*password/,
   )
   writeFileSync(auth.password_file, 'second-pass-2\n')
   await all(1)
@@ -328,7 +352,7 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
   broker.sasl = (_, bytes) => (bytes.toString() === 'n,,\x01auth=Bearer eyJ.token\x01\x01' ? { code: 0 } : refused)
   const options = (file: string, type = 'oauthbearer') =>
     optionsOf(broker, {
-      auth: { type, ...(type === 'plain' ? { username: 'a', password_file: file } : { key_file: file }) },
+      auth: { type, ...(type !== 'oauthbearer' ? { username: 'a', password_file: file } : { key_file: file }) },
     })
   const { destination } = await started(t, options(join(folder, 'token')), kafka)
   for (let n = 0; n < 3; n++) await destination.write([batch(numbered(2, 2 * n))], never)
@@ -338,6 +362,11 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
   const other = await started(t, options(join(folder, 'other')), kafka)
   const error = await failure(other.destination.write([batch(numbered(1))], never))
   t.match(error, { failure: 'hold', reason: 'auth', message: /invalid_token/ })
+  broker.mechanisms = ['SCRAM-SHA-256']
+  broker.sasl = (_, bytes) => ({ code: 0, bytes: Buffer.from(`${/r=.*/.exec(String(bytes))}x,s=AAAA,i=2000000000`) })
+  const slow = await started(t, options(join(folder, 'token'), 'scram_sha_256'), kafka)
+  const asked = await failure(slow.destination.write([batch(numbered(1))], never))
+  t.match(asked, { message: /too many iterations/ })
   broker.mechanisms = ['GSSAPI']
   const third = await started(t, options(join(folder, 'token'), 'plain'), kafka)
   const why = await failure(third.destination.write([batch(numbered(1))], never))
