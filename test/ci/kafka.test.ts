@@ -113,7 +113,7 @@ const scraped = (daemon: Daemon, test: (scrape: Scrape) => boolean) =>
 const settled = (daemon: Daemon, events: number) =>
   scraped(daemon, scrape => scrape.events('out').sent + scrape.events('out').discarded >= events)
 
-/** Each line is there and unchanged, and those of an app are in one partition, in order; returns how many are there twice. */
+/** Each line is there, unchanged, and those of an app in one partition, in order. Returns how many are there twice. */
 function twice(t: Tap, all: readonly Message[], lines: readonly string[]): number {
   const seen = new Set<number>()
   const lastOf = new Map<string, number>()

@@ -82,7 +82,7 @@ const KINDS = {
       return [`-config.file=${join(folder, 'loki.yaml')}`]
     },
   },
-  /** Listeners without authentication, for the controller, with SASL, and with SASL over TLS: `limits.tls` is a PEM file for that. */
+  /** Listeners: open, of the controller, with SASL, and with SASL over TLS, for which `limits.tls` is a PEM file. */
   kafka: {
     ports: 4,
     args(folder, [plain, controller, sasl, secure], { tls, ...limits }) {

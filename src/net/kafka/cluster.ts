@@ -82,7 +82,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `mayCreate`: a broker may create it. `hold`: what it means if there is no such topic. */
+  /** The partitions of a topic. `failure`: what it means that there is none. `mayCreate`: a broker may create it. */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -114,7 +114,7 @@ export class KafkaCluster {
     this.#topics.delete(topic)
   }
 
-  /** For `sluice validate --online`: whether this user may write to a topic that exists; undefined: the broker does not say. */
+  /** Whether this user may write to a topic that exists; undefined: the broker does not say. */
   async mayWrite(topic: string, signal: AbortSignal): Promise<boolean | undefined> {
     const { topics } = await this.#metadata([topic], false, signal, true)
     const rights = topics[0]?.topicAuthorizedOperations ?? UNKNOWN_RIGHTS

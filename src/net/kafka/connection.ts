@@ -7,7 +7,7 @@ import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './clien
 /** The largest answer: brokers and partitions of one topic, or the result of a request. */
 const MOST_ANSWER_BYTES = 16 * 1024 * 1024
 const CLIENT_ID = Buffer.from('sluice')
-/** The first version of Produce whose answers name the records that are refused, and which Kafka 2.8 has. */
+/** In the version of Kafka 2.8: its answers name the records that are refused. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
 /** The other side does not speak the protocol of Kafka, or not this version. */
@@ -18,7 +18,7 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/** A connection to a broker. It never reconnects. Its requests are answered in order, and it is closed by whatever goes wrong. */
+/** A connection to a broker. Whatever goes wrong closes it, and it never reconnects: its user makes another one. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket
