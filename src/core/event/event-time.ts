@@ -52,7 +52,7 @@ export class EventTime {
 
   /** Milliseconds since the epoch. Without a time, or before the epoch, when it was read. */
   msOf(batch: EventBatch, i: number): number {
-    const read = this.#read(batch, i)
+    const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
     return ms >= 0 && ms <= MOST_SECONDS * 1000 ? ms : Math.floor(batch.receivedAt)
   }
