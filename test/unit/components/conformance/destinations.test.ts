@@ -62,6 +62,9 @@ function taken({ path, body }: Received): Answer {
 /** The options of an example, with what they name replaced by what is here. */
 function local({ options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, to }: Place) {
   const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
+  // Without it, it is a server that the program knows.
+  if ('endpoint' in options.shape)
+    Object.assign(own, { endpoint: to.url('/'), auth: { access_key_id: 'key', secret_access_key: 'key' } })
   const here = {
     urls: to.url('/'),
     files: join(folder, 'key'),
@@ -97,7 +100,7 @@ const numbers = (from: number, to: number) => Array.from({ length: to - from }, 
 async function delivering(t: Test, definition: AnyDefinition<'destination'>, yaml: string, more: object = {}) {
   const at = await place(t)
   const own = local(definition, yaml, at)
-  const made = await make(own, definition, at.stdout)
+  const made = await make(own, definition, at.stdout, undefined, at.folder)
   const batch = { max_wait: '5ms', ...more }
   const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
   // Whether anything arrives anywhere.
@@ -139,7 +142,7 @@ conforms('it keeps to the contract, as plugins are held to it', async (t, defini
   const open = async (): Promise<DestinationOutput> => {
     const at = await place(t)
     const options = local(definition, yaml, at)
-    const { destination, context } = await make(options, definition, at.stdout)
+    const { destination, context } = await make(options, definition, at.stdout, undefined, at.folder)
     const bytes = definition.explain!(
       definition.options.parse(options) as never,
       context,
@@ -171,10 +174,13 @@ conforms('an end in the middle gives back what is not delivered', async (t, defi
   const delivered = settled.flat().filter(status => status === 'delivered').length
   t.equal(left.events, 50 - 10 * delivered)
   t.ok(!settled.flat().includes('rejected'))
-  if (keeps) t.same(arrived().slice(0, 10 * delivered), numbers(0, 10 * delivered))
+  // What is in a spool is sent by the next run.
+  if (keeps && !definition.spools) t.same(arrived().slice(0, 10 * delivered), numbers(0, 10 * delivered))
 })
 
 conforms('a retry sends the same, and one refusal costs no other event', async (t, definition, yaml) => {
+  // A request is an object there, which is never refused for good.
+  if (definition.spools) return
   const { delivery, put, end, to, arrived, settled } = await delivering(t, definition, yaml, { max_events: 10 })
   await delivery.start()
   const from = to.requests.length
@@ -200,7 +206,8 @@ const CARRIED: Record<string, (key: string) => string> = {
   basic: key => `Basic ${Buffer.from(`sluice:${key}`).toString('base64')}`,
 }
 
-for (const definition of destinations.filter(({ options }) => 'auth' in options.shape))
+// Those of a spool sign their requests.
+for (const definition of destinations.filter(({ options, spools }) => 'auth' in options.shape && !spools))
   t.test(`${definition.type}: a key that is replaced while it runs costs no event`, async t => {
     for (const [type, carried] of Object.entries(CARRIED))
       await t.test(type, async t => {

@@ -1,0 +1,288 @@
+import { NewerFormat } from '../../../core/unreadable.js'
+import type { Amount } from '../counters.js'
+import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
+import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
+
+/**
+ * The file of an object in a spool: a title, a record with its facts, and a record for each write. The object is the
+ * content of these records, one after the other. Records have the headers of a disk buffer, whose checksums and places
+ * show where the file is damaged and how many events that costs. What follows the last whole record was never
+ * acknowledged.
+ */
+
+/** What is known of an object from its first event on. */
+export interface ObjectFacts {
+  /** Its name at the receiver. */
+  readonly key: string
+  /** The events that belong in it, as named by the destination. */
+  readonly partition: string
+  /** How its content is made. Only equal content may follow. */
+  readonly format: string
+  readonly contentType: string
+  /** Wall clock in milliseconds. */
+  readonly openedAt: number
+}
+
+/** The content of a record. */
+interface Piece {
+  readonly at: number
+  readonly size: number
+}
+
+/** What a file holds. */
+export interface Survey {
+  /** Undefined: they are damaged, so that it cannot be sent. */
+  readonly facts: ObjectFacts | undefined
+  readonly pieces: readonly Piece[]
+  /** Size of the object. */
+  readonly size: number
+  /** The end of the last whole record, and the events that were ever put in before. */
+  readonly end: number
+  readonly place: LogPosition
+  /** Its events. Those that are missing before `place` are damaged. */
+  readonly held: Amount
+}
+
+const FORMAT = 1
+const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
+const START: LogPosition = { event: 0, byte: 0 }
+const WINDOW = 64 * 1024
+const LONGEST_NOTE = 4096
+const NAME = /^[\da-f]{16}\.object$/
+
+export const nameOf = (id: string) => `${id}.object`
+export const isObject = (name: string) => NAME.test(name)
+
+/** Reads a file up to `size`, and checks every byte. */
+export async function survey(file: BufferFile, size: number): Promise<Survey> {
+  const read = async (at: number, length: number) => {
+    const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
+    return bytes.subarray(0, await file.read(bytes, at))
+  }
+  const title = (await read(0, TITLE.length)).toString('latin1')
+  const format = Number(/^sluice object (\d)\n$/.exec(title)?.[1] ?? FORMAT)
+  if (format > FORMAT) throw new NewerFormat(format, FORMAT)
+  const pieces: Piece[] = []
+  const held = { events: 0, bytes: 0 }
+  let facts: ObjectFacts | undefined
+  let place = START
+  let end = 0
+  let total = 0
+  for (let at = TITLE.length; at < size; ) {
+    const head = readHead(await read(at, HEAD_SIZE), 0)
+    const content = at + HEAD_SIZE
+    if (!head || content + head.size > size) {
+      at = await nextMark(read, at + 1, size)
+      continue
+    }
+    const record = await read(content, head.size)
+    const isFirst = at === TITLE.length
+    at = content + head.size
+    // One whose place lies behind is a repetition.
+    if (!isWhole(head, record) || head.place.event < place.event) continue
+    end = at
+    place = placeAfter(head)
+    if (isFirst) facts = JSON.parse(record.toString()) as ObjectFacts
+    else {
+      pieces.push({ at: content, size: head.size })
+      total += head.size
+      held.events += head.events
+      held.bytes += head.bytes
+    }
+  }
+  return { facts, pieces, size: total, end, place, held }
+}
+
+/** The events in a folder. */
+export async function countSpooled(folder: BufferFolder): Promise<number> {
+  let events = 0
+  for (const name of (await folder.list()).filter(isObject)) {
+    const file = await folder.open(name)
+    events += await survey(file, await file.size())
+      .then(({ held }) => held.events)
+      .finally(() => file.close())
+  }
+  return events
+}
+
+/** Where the next record may begin, from `from` on; `size`: nowhere. */
+async function nextMark(
+  read: (at: number, length: number) => Promise<Buffer>,
+  from: number,
+  size: number,
+): Promise<number> {
+  for (let at = from; at < size; at += WINDOW) {
+    const found = (await read(at, WINDOW + MARK.length - 1)).indexOf(MARK)
+    if (found >= 0) return at + found
+  }
+  return size
+}
+
+/**
+ * An object that is written, or waits to be sent. Invariants: when `append` resolves, the record and the name of the
+ * file are synced. A record for which it rejected is no part of the object; it is cut off, at the latest by `finish`.
+ */
+export class ObjectFile {
+  readonly name: string
+  readonly facts: ObjectFacts
+  /** When it was opened, on the monotonic clock. */
+  readonly openedAt: number
+  /** Size of the object so far. */
+  size = 0
+  /** Size of the file, as far as it is safe. */
+  end = 0
+  /** Events in it. */
+  held: Amount = { events: 0, bytes: 0 }
+  /** Set by a failed write: nothing may follow, since what the file has behind `end` is unknown. */
+  isBroken = false
+  /** Whether something is being appended. */
+  isBusy = false
+  /** For the one that sends it. */
+  progress: unknown
+  readonly #folder: BufferFolder
+  #place = START
+  #pieces: readonly Piece[] | undefined
+
+  constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
+    this.#folder = folder
+    this.name = name
+    this.facts = facts
+    this.openedAt = openedAt
+  }
+
+  /** One of an earlier run. Its damaged events count as its own until `finish` reports them. */
+  static found(
+    folder: BufferFolder,
+    name: string,
+    { size, end, place, facts }: Survey & { facts: ObjectFacts },
+    openedAt: number,
+  ): ObjectFile {
+    const file = new ObjectFile(folder, name, facts, openedAt)
+    file.size = size
+    file.end = end
+    file.held = { events: place.event, bytes: place.byte }
+    file.#place = place
+    // What a kill left behind the last record is cut off before anything follows.
+    file.isBroken = true
+    return file
+  }
+
+  /** Appends a record, whose content follows HEAD_SIZE free bytes in `framed`. */
+  async append(framed: Buffer, events: number, bytes: number): Promise<void> {
+    const isNew = this.end === 0
+    seal(framed, this.#place, events, bytes)
+    const parts = isNew ? [TITLE, this.#factsRecord(), framed] : [framed]
+    const file = isNew ? await this.#folder.create(this.name) : await this.#folder.open(this.name)
+    try {
+      await file.write(parts, this.end)
+      await file.sync()
+      if (isNew) await this.#folder.sync()
+    } catch (error) {
+      this.isBroken = true
+      if (isNew) await this.#folder.remove(this.name).catch(() => {})
+      else await file.truncate(this.end).catch(() => {})
+      throw error
+    } finally {
+      await file.close().catch(() => {})
+    }
+    for (const { length } of parts) this.end += length
+    this.size += framed.length - HEAD_SIZE
+    this.#place = placeAfter({ place: this.#place, events, bytes })
+    this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
+  }
+
+  /** Cuts off what follows the last whole record, so that nothing else can ever count as a part of the object. */
+  async cut(): Promise<void> {
+    const file = await this.#folder.open(this.name)
+    try {
+      if ((await file.size()) > this.end) {
+        await file.truncate(this.end)
+        await file.sync()
+      }
+      this.isBroken = false
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /**
+   * Decides what is sent: the whole records. Resolves with the events that are damaged since they were written. After
+   * it, `read` may be called.
+   */
+  async finish(): Promise<Amount> {
+    if (this.#pieces) return { events: 0, bytes: 0 }
+    if (this.isBroken) await this.cut()
+    const file = await this.#folder.open(this.name)
+    try {
+      const { pieces, size, held } = await survey(file, this.end)
+      const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }
+      this.#pieces = pieces
+      this.size = size
+      this.held = held
+      return missing
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /** The bytes of the object from `from` to `to`. */
+  async read(from: number, to: number): Promise<Buffer> {
+    const bytes = Buffer.allocUnsafe(to - from)
+    const file = await this.#folder.open(this.name)
+    try {
+      let start = 0
+      for (const { at, size } of this.#pieces!) {
+        const [first, last] = [Math.max(from, start), Math.min(to, start + size)]
+        if (first < last) {
+          const into = bytes.subarray(first - from, last - from)
+          if ((await file.read(into, at + first - start)) < into.length) throw new Error(`${this.name} became shorter`)
+        }
+        start += size
+      }
+      return bytes
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /** What the sender has noted about it; it may be lost. */
+  async readNote(): Promise<string | undefined> {
+    try {
+      const file = await this.#folder.open(this.#note)
+      try {
+        const bytes = Buffer.alloc(LONGEST_NOTE)
+        return bytes.toString('utf8', 0, await file.read(bytes, 0)) || undefined
+      } finally {
+        await file.close()
+      }
+    } catch {
+      return undefined
+    }
+  }
+
+  async writeNote(text: string): Promise<void> {
+    await this.#folder.remove(this.#note).catch(() => {})
+    try {
+      const file = await this.#folder.create(this.#note)
+      await file.write([Buffer.from(text)], 0).finally(() => file.close())
+    } catch {
+      // It only saves the receiver some work.
+    }
+  }
+
+  async remove(): Promise<void> {
+    await this.#folder.remove(this.#note).catch(() => {})
+    await this.#folder.remove(this.name)
+    await this.#folder.sync()
+  }
+
+  get #note(): string {
+    return `${this.name}.note`
+  }
+
+  #factsRecord(): Buffer {
+    const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), Buffer.from(JSON.stringify(this.facts))])
+    seal(record, START, 0, 0)
+    return record
+  }
+}
