@@ -25,6 +25,7 @@ import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
 import { redis } from './redis/source.js'
+import { s3 } from './s3/destination.js'
 import { stdout } from './stdio/destination.js'
 import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
@@ -55,6 +56,7 @@ export const components: readonly AnyDefinition[] = [
   httpDestination,
   loki,
   elasticsearch,
+  s3,
   fileDestination,
   stdout,
   blackhole,
