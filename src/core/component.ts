@@ -236,7 +236,9 @@ export interface Exemplar {
 /** Describes an accepted request. */
 export interface Receipt {
   /** The receiver's identifier of the request. */
-  readonly requestId: string | undefined
+  readonly requestId?: string | undefined
+  /** With a spool: events of the request that were in an object already, and count as sent once more. */
+  readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
 /** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */

@@ -97,17 +97,18 @@ export const s3 = defineDestination({
   type: 's3',
   summary: 'Sends events as objects to Amazon S3 or a server that speaks its protocol.',
   notes:
-    'Events are written to a spool below `data_dir` first, one file an object, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again after a kill replaces itself. Its name has the time when it was opened, a random part and the extension, as in `2026/01/31/20260131T120000Z-5f0c9b1d2e3a4b5c.ndjson.gz`.\n\nA compressed object is several gzip members, or zstd frames, one after the other. Tools that read these formats read them as one; objects have no `Content-Encoding`, since some HTTP clients read the first member only. Objects of more than 8 MiB are sent in parts; add a rule to the bucket that aborts incomplete multipart uploads. Parquet is not written.\n\nA refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool. Objects of an earlier configuration keep their names, and go to the bucket that is configured now.',
+    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
     guarantee: 'At least once. Events are safe in the spool when they count as received, and sent with their object.',
     order: 'As read within an object. Objects are sent two at a time.',
     duplicates:
-      'No object comes twice. Events that were spooled and not in the checkpoint at a kill are in a second object, too.',
+      'None: a repeated object replaces itself, and events that are read again after a kill are known by their ids.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0. KMS, EC2, containers and web identities: servers that answer as documented.',
   },
   options,
   spools: true,
+  usesIds: true,
   examples: [
     {
       title: 'A folder for each day and app',

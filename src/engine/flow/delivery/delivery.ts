@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics, Destination, Observer, Spool } from '../../../core/component.js'
+import type { ComponentMetrics, Destination, Observer, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
@@ -77,6 +77,8 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
+  /** Whether what the spool had at the start is counted. */
+  #hasFound = false
   /** Whether open objects of the spool are left to the next run. */
   #isResting = false
   /** Whether it has ended by `leave`, so that what it has goes to its successor. */
@@ -197,7 +199,7 @@ export class Delivery extends BatchQueue {
     for (const { parts } of this.#unsettled) {
       for (const part of parts) add(amount, part.length, part.bytes)
     }
-    const { events = 0, bytes = 0 } = this.#destination.spool?.held ?? {}
+    const { events = 0, bytes = 0 } = (this.#hasFound && this.#destination.spool?.held) || {}
     add(amount, events, bytes)
     return add(amount, this.givenBack.events, this.givenBack.bytes)
   }
@@ -214,7 +216,8 @@ export class Delivery extends BatchQueue {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
       const result = await this.#attempts.persist({ attempt, classify: classifyStart, kind: 'start' })
       const found = this.#destination.spool?.held
-      if (found && found.events > 0) this.#context.counters.found?.(found.events, found.bytes)
+      if (found && !this.#hasFound) this.#context.counters.found?.(found.events, found.bytes)
+      this.#hasFound = true
       if (this.isOver || result === LEFT) return
       this.#started = true
       this.advance()
@@ -284,6 +287,7 @@ export class Delivery extends BatchQueue {
       if (this.closed || this.isOver || deadline.aborted) done()
     })
     this.giveUp()
+    await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
     return this.givenBack
   }
@@ -381,7 +385,10 @@ export class Delivery extends BatchQueue {
       }
       const refused: [Request, DeliveryError][] = []
       let lastDivided: DeliveryError | undefined
-      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal, partition?.name)
+      let receipt: Receipt | undefined
+      const attempt = async (signal: AbortSignal) => {
+        receipt = await this.#write(request.parts, signal, partition?.name)
+      }
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
@@ -405,7 +412,7 @@ export class Delivery extends BatchQueue {
       if (this.isOver) return
       if (!error) {
         outcome.accepted = Math.max(outcome.accepted, size)
-        this.#accepted(request)
+        this.#accepted(request, receipt)
       } else if (error === lastDivided) {
         // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
@@ -438,7 +445,11 @@ export class Delivery extends BatchQueue {
     return { refused: pairs.filter(([{ events }]) => events > 0), again: again! }
   }
 
-  async #write(parts: readonly EventBatch[], signal: AbortSignal, partition: string | undefined): Promise<void> {
+  async #write(
+    parts: readonly EventBatch[],
+    signal: AbortSignal,
+    partition: string | undefined,
+  ): Promise<Receipt | undefined> {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
@@ -447,6 +458,7 @@ export class Delivery extends BatchQueue {
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
       if (accepted) requestId = accepted.requestId
+      return accepted ?? undefined
     } catch (error) {
       if (error instanceof DeliveryError) requestId = error.requestId
       throw error
@@ -497,8 +509,9 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  #accepted(request: Request): void {
+  #accepted(request: Request, receipt: Receipt | undefined): void {
     this.#refusals.accepted()
+    if (receipt?.repeated) this.#context.counters.sent(receipt.repeated.events, receipt.repeated.bytes)
     this.#settle(request, undefined)
   }
 

@@ -13,7 +13,7 @@ export class Uploads {
   readonly spool: Spool
   readonly attempts: Attempts
   readonly #ended: () => void
-  #running = 0
+  readonly #running = new Set<Promise<void>>()
   #hasEnded = false
 
   /** `ended` is called when an object has ended. */
@@ -24,7 +24,7 @@ export class Uploads {
   }
 
   get idle(): boolean {
-    return this.#running === 0
+    return this.#running.size === 0
   }
 
   /** Whether no object is left that this run has to send. `all`: every object has to be sent. */
@@ -34,14 +34,14 @@ export class Uploads {
 
   /** Begins to send what is due. */
   advance(all: boolean): void {
-    while (!this.#hasEnded && this.#running < AT_ONCE) {
+    while (!this.#hasEnded && this.#running.size < AT_ONCE) {
       const object = this.spool.next(all)
       if (!object) return
-      this.#running++
-      void this.#carry(object).finally(() => {
-        this.#running--
+      const carried = this.#carry(object).finally(() => {
+        this.#running.delete(carried)
         this.#ended()
       })
+      this.#running.add(carried)
     }
   }
 
@@ -66,6 +66,11 @@ export class Uploads {
   close(): void {
     this.#hasEnded = true
     this.attempts.close()
+  }
+
+  /** Resolves when no object is under way, after `leave` or `close`. */
+  async ended(): Promise<void> {
+    await Promise.allSettled(this.#running)
   }
 }
 

@@ -1,11 +1,13 @@
+import { errorCode } from '../../../core/errors.js'
 import { NewerFormat } from '../../../core/unreadable.js'
 import type { Amount } from '../counters.js'
 import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
 
 /**
- * The file of an object in a spool: a title, a record with its facts, and a record for each write. The object is the
- * content of these records, one after the other. Records have the headers of a disk buffer, whose checksums and places
+ * The file of an object in a spool: a title, a record with its facts, and a record for each write, which has the length
+ * of ids (4 bytes), the ids of its events, and content. The object is the content of these records, one after the other.
+ * Records have the headers of a disk buffer, whose checksums and places
  * show where the file is damaged and how many events that costs. What follows the last whole record was never
  * acknowledged.
  */
@@ -23,7 +25,7 @@ export interface ObjectFacts {
   readonly openedAt: number
 }
 
-/** The content of a record. */
+/** Where the content of a record is. */
 interface Piece {
   readonly at: number
   readonly size: number
@@ -45,16 +47,26 @@ export interface Survey {
 
 const FORMAT = 1
 const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
+const NOTHING = Buffer.alloc(0)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
+/** Bytes of the length of ids. */
+const LENGTH = 4
 const NAME = /^[\da-f]{16}\.object$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
 
-/** Reads a file up to `size`, and checks every byte. */
-export async function survey(file: BufferFile, size: number): Promise<Survey> {
+/** A record to be written, with free bytes for its header. */
+export function framed(ids: Buffer, content: Buffer): Buffer {
+  const length = Buffer.alloc(HEAD_SIZE + LENGTH)
+  length.writeUInt32LE(ids.length, HEAD_SIZE)
+  return Buffer.concat([length, ids, content])
+}
+
+/** Reads a file up to `size`, and checks every byte. `onIds` gets the ids of each record. */
+export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
   const read = async (at: number, length: number) => {
     const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
     return bytes.subarray(0, await file.read(bytes, at))
@@ -84,8 +96,10 @@ export async function survey(file: BufferFile, size: number): Promise<Survey> {
     place = placeAfter(head)
     if (isFirst) facts = JSON.parse(record.toString()) as ObjectFacts
     else {
-      pieces.push({ at: content, size: head.size })
-      total += head.size
+      const before = LENGTH + record.readUInt32LE(0)
+      onIds(record.subarray(LENGTH, before))
+      pieces.push({ at: content + before, size: head.size - before })
+      total += head.size - before
       held.events += head.events
       held.bytes += head.bytes
     }
@@ -103,6 +117,45 @@ export async function countSpooled(folder: BufferFolder): Promise<number> {
       .finally(() => file.close())
   }
   return events
+}
+
+/** Writes ids into a file of their own. */
+export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
+  const record = Buffer.concat([
+    Buffer.alloc(HEAD_SIZE),
+    ...ids.flatMap(one => framed(one, NOTHING).subarray(HEAD_SIZE)),
+  ])
+  seal(record, START, 0, 0)
+  await folder.remove(name).catch(() => {})
+  const file = await folder.create(name)
+  try {
+    await file.write([record], 0)
+    await file.sync()
+  } finally {
+    await file.close().catch(() => {})
+  }
+  await folder.sync()
+}
+
+/** Reads them; none if they are damaged. */
+export async function readIds(folder: BufferFolder, name: string): Promise<Buffer[]> {
+  const file = await folder.open(name)
+  try {
+    const bytes = Buffer.alloc(await file.size())
+    await file.read(bytes, 0)
+    const head = readHead(bytes, 0)
+    const record = bytes.subarray(HEAD_SIZE)
+    const all: Buffer[] = []
+    if (!head || !isWhole(head, record)) return all
+    for (let at = 0; at < record.length; ) {
+      const from = at + LENGTH
+      at = from + record.readUInt32LE(at)
+      all.push(record.subarray(from, at))
+    }
+    return all
+  } finally {
+    await file.close().catch(() => {})
+  }
 }
 
 /** Where the next record may begin, from `from` on; `size`: nowhere. */
@@ -139,6 +192,8 @@ export class ObjectFile {
   isBusy = false
   /** For the one that sends it. */
   progress: unknown
+  /** Of its records, after `finish`. */
+  ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
@@ -167,12 +222,16 @@ export class ObjectFile {
     return file
   }
 
-  /** Appends a record, whose content follows HEAD_SIZE free bytes in `framed`. */
+  /** Appends a record, a result of `framed`. */
   async append(framed: Buffer, events: number, bytes: number): Promise<void> {
     const isNew = this.end === 0
     seal(framed, this.#place, events, bytes)
     const parts = isNew ? [TITLE, this.#factsRecord(), framed] : [framed]
-    const file = isNew ? await this.#folder.create(this.name) : await this.#folder.open(this.name)
+    const file = await (isNew ? this.#folder.create(this.name) : this.#folder.open(this.name)).catch(error => {
+      // Somebody has removed it.
+      if (!isNew && errorCode(error) === 'ENOENT') this.isBroken = true
+      throw error
+    })
     try {
       await file.write(parts, this.end)
       await file.sync()
@@ -186,7 +245,7 @@ export class ObjectFile {
       await file.close().catch(() => {})
     }
     for (const { length } of parts) this.end += length
-    this.size += framed.length - HEAD_SIZE
+    this.size += framed.length - HEAD_SIZE - LENGTH - framed.readUInt32LE(HEAD_SIZE)
     this.#place = placeAfter({ place: this.#place, events, bytes })
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
@@ -214,9 +273,11 @@ export class ObjectFile {
     if (this.isBroken) await this.cut()
     const file = await this.#folder.open(this.name)
     try {
-      const { pieces, size, held } = await survey(file, this.end)
+      const ids: Buffer[] = []
+      const { pieces, size, held } = await survey(file, this.end, one => ids.push(one))
       const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }
       this.#pieces = pieces
+      this.ids = ids
       this.size = size
       this.held = held
       return missing

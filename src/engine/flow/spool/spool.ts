@@ -1,13 +1,25 @@
 import type { Spool, SpooledObject, StateFolder } from '../../../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
 import { newReading } from '../../../core/event/event-id.js'
 import { NewerFormat, StateUnreadable } from '../../../core/unreadable.js'
 import type { TimerClock } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
 import { type Amount, add } from '../counters.js'
 import { type BufferFolder, retried } from '../disk-buffer/files.js'
-import { isObject, nameOf, type ObjectFacts, ObjectFile, survey } from './object-file.js'
+import { KnownIds, writtenAt } from './ids.js'
+import { isObject, nameOf, type ObjectFacts, ObjectFile, readIds, survey, writeIds } from './object-file.js'
 import type { SpoolReport } from './spool-report.js'
+
+/**
+ * How long ids are kept after their events were written. The positions of sources are saved much sooner, unless the disk
+ * or another destination keeps them from it.
+ */
+const KEEP_IDS_MS = 60_000
+/** How long after the start events may be read again. */
+const READ_AGAIN_MS = 600_000
+/** Ids of objects that were sent a short time ago. */
+const SENT = /\.sent$/
 
 /** Open objects. For a further one, the object that was not written to for the longest time is closed. */
 const MOST_OPEN = 500
@@ -34,6 +46,7 @@ export interface SpoolOptions {
  * - Events are taken over when their record is synced.
  * - Nothing is appended to an object once `next` has returned it, so its name and its bytes never change from then on,
  *   also after a kill.
+ * - Events that a source reads again soon after a kill are known by their ids, in the files of objects and beside them.
  * - Its file is removed when the receiver has taken it. If that does not happen, the object is sent once more.
  */
 export class ObjectSpool implements Spool {
@@ -47,7 +60,11 @@ export class ObjectSpool implements Spool {
   #writing = 0
   readonly #appends = new Set<Promise<void>>()
   #cancelTimer: (() => void) | undefined
+  #cancelKnown: (() => void) | undefined
   #isRecovered = false
+  #known = new KnownIds([])
+  /** Files with ids, and when they are not needed any more, on the monotonic clock. */
+  #sent: { readonly name: string; readonly until: number }[] = []
   #hasFolder = false
   #hasEnded = false
   changed: () => void = () => {}
@@ -62,8 +79,10 @@ export class ObjectSpool implements Spool {
     if (this.#isRecovered) return
     const { folder, clock, report, format } = this.#options
     const found: ObjectFile[] = []
-    for (const name of (await folder.list()).filter(isObject)) {
-      const file = await this.#found(name).catch(error => {
+    const names = await folder.list()
+    const ids: Buffer[] = []
+    for (const name of names.filter(isObject)) {
+      const file = await this.#found(name, ids).catch(error => {
         throw new StateUnreadable(`${folder.path}/${name}`, error)
       })
       if (file) found.push(file)
@@ -73,16 +92,35 @@ export class ObjectSpool implements Spool {
       if (file.isBroken || file.facts.format !== format || file.facts.openedAt > clock.wall()) this.#closed.push(file)
       else this.#put(file)
     }
+    for (const name of names.filter(name => SENT.test(name))) {
+      ids.push(...(await readIds(folder, name).catch(() => [])))
+      this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
+    }
+    const last = Math.max(...ids.map(writtenAt))
+    this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
+    if (!this.#known.isEmpty)
+      this.#cancelKnown = clock.after(READ_AGAIN_MS, () => {
+        this.#known = new KnownIds([])
+      })
     this.#isRecovered = true
     report.found(this.held, found.length)
     this.#setTimer()
   }
 
-  async #found(name: string): Promise<ObjectFile | undefined> {
+  async #found(name: string, ids: Buffer[]): Promise<ObjectFile | undefined> {
     const { folder, clock, report } = this.#options
     const file = await folder.open(name)
     try {
-      const found = await retried(async () => await survey(file, await file.size()))
+      const last: Buffer[] = []
+      const found = await retried(async () => {
+        last.length = 0
+        // A long outage leaves more than can be kept.
+        return await survey(file, await file.size(), one => {
+          last.push(Buffer.from(one))
+          while (writtenAt(last[0]!) < writtenAt(one) - KEEP_IDS_MS) last.shift()
+        })
+      })
+      ids.push(...last)
       const { facts } = found
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
       if (facts && found.pieces.length > 0)
@@ -97,6 +135,16 @@ export class ObjectSpool implements Spool {
     } finally {
       await file.close().catch(() => {})
     }
+  }
+
+  /** Whether an event is in an object since an earlier run, so that its source has read it again. */
+  isKnown(batch: EventBatch, i: number): boolean {
+    return this.#known.has(batch, i)
+  }
+
+  /** Whether events may be known. */
+  get knows(): boolean {
+    return !this.#known.isEmpty
   }
 
   get held(): Amount {
@@ -237,7 +285,16 @@ export class ObjectSpool implements Spool {
     })
   }
 
+  /** Removes the ids that are not needed any more. */
+  #forget(): void {
+    const now = this.#options.clock.now()
+    const isOld = ({ until }: { readonly until: number }) => until <= now
+    for (const { name } of this.#sent.filter(isOld)) void this.#options.folder.remove(name).catch(() => {})
+    this.#sent = this.#sent.filter(one => !isOld(one))
+  }
+
   next(all: boolean): SpooledObject | undefined {
+    this.#forget()
     for (const file of this.#idle) if (all || this.#isDue(file)) this.#close(file)
     const file = this.#closed.shift()
     if (!file) return undefined
@@ -258,8 +315,9 @@ export class ObjectSpool implements Spool {
       report.missing(await file.finish(), file.name)
     } catch (error) {
       if (errorCode(error) === 'ENOENT') {
-        report.missing(file.held, file.name)
+        const lost = file.held
         file.held = { events: 0, bytes: 0 }
+        report.missing(lost, file.name)
         return true
       }
       const message = `cannot read ${folder.path}/${file.name}: ${errorText(error)}`
@@ -270,10 +328,14 @@ export class ObjectSpool implements Spool {
   }
 
   async #delivered(file: ObjectFile): Promise<void> {
-    const { report } = this.#options
+    const { folder, clock, report } = this.#options
     this.#sending.delete(file)
     report.delivered(file.held)
     try {
+      const recent = file.ids.filter(ids => writtenAt(ids) > clock.wall() - KEEP_IDS_MS)
+      const name = `${file.name}.sent`
+      if (recent.length > 0) await writeIds(folder, name, recent)
+      if (recent.length > 0) this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
       await file.remove()
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') report.notRemoved(file.name, error)
@@ -284,6 +346,7 @@ export class ObjectSpool implements Spool {
   async close(): Promise<void> {
     this.#hasEnded = true
     this.#cancelTimer?.()
+    this.#cancelKnown?.()
     await Promise.allSettled(this.#appends)
     const { bytes } = this
     this.#options.state.count(() => bytes, true)

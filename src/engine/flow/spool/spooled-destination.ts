@@ -1,12 +1,13 @@
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import { type Encoding, encodeAlone, releaseCopies } from '../../../core/codecs/encode.js'
-import type { Destination, DestinationContext, HandoverState, Spool } from '../../../core/component.js'
+import type { Destination, DestinationContext, HandoverState, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
-import { HEAD_SIZE } from '../disk-buffer/segments.js'
-import type { ObjectFile } from './object-file.js'
+import { encodeIds } from './ids.js'
+import { framed, type ObjectFile } from './object-file.js'
 import { ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
@@ -72,6 +73,7 @@ export class SpooledDestination implements Destination {
   readonly #format: ObjectFormat
   readonly #store: ObjectStore
   readonly #context: DestinationContext
+  readonly #repeated: { value: number }
 
   constructor(format: ObjectFormat, names: ObjectNames, store: ObjectStore, context: DestinationContext) {
     const { state, clock, metrics } = context
@@ -96,6 +98,8 @@ export class SpooledDestination implements Destination {
     metrics.gauge('sluice_spool_events', 'Events in the spool.', () => spool.held.events)
     metrics.gauge('sluice_spool_bytes', 'Size of the spool on disk, in bytes.', () => spool.bytes)
     metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)
+    const repeated = 'Events that were read again after a kill, and were in an object already.'
+    this.#repeated = metrics.counter('sluice_spool_repeated_events_total', repeated)
     const objects = 'Objects in the spool: open ones grow, closed ones are sent or wait for that.'
     for (const state of ['open', 'closed'] as const)
       metrics.gauge('sluice_spool_objects', objects, () => spool.objects[state], { state })
@@ -109,8 +113,19 @@ export class SpooledDestination implements Destination {
     await this.#store.open(signal)
   }
 
-  async write(request: readonly EventBatch[], signal: AbortSignal, partition = ''): Promise<void> {
+  async write(all: readonly EventBatch[], signal: AbortSignal, partition = ''): Promise<Receipt> {
+    const request = this.#spool.knows ? this.#unknown(all) : all
+    const repeated = { events: 0, bytes: 0 }
+    for (const { length, bytes } of all) add(repeated, length, bytes)
+    for (const { length, bytes } of request) add(repeated, -length, -bytes)
+    if (request.length > 0) await this.#append(request, signal, partition)
+    this.#repeated.value += repeated.events
+    return { repeated }
+  }
+
+  async #append(request: readonly EventBatch[], signal: AbortSignal, partition: string): Promise<void> {
     const { encoding, compression } = this.#format
+    const ids = encodeIds(request, this.#context.clock.wall())
     const encoded = encodeAlone(encoding, request)
     const last = encoded.parts.at(-1)
     // Another object of the same name must not continue the line of this one.
@@ -120,12 +135,8 @@ export class SpooledDestination implements Destination {
     const content = await compress(plain, compression)
     // What is written from here on counts as delivered, however long it takes.
     signal.throwIfAborted()
-    const framed = Buffer.concat([Buffer.alloc(HEAD_SIZE), content])
     const amount = { events: 0, bytes: 0 }
-    for (const { length, bytes } of request) {
-      amount.events += length
-      amount.bytes += bytes
-    }
+    for (const { length, bytes } of request) add(amount, length, bytes)
     const openedAt = this.#context.clock.wall()
     const factsOf = (id: string) => ({
       key: objectKey(partition, this.#format, openedAt, id),
@@ -134,7 +145,16 @@ export class SpooledDestination implements Destination {
       contentType: typeOf(this.#format),
       openedAt,
     })
-    await this.#spool.append(partition, factsOf, framed, amount)
+    await this.#spool.append(partition, factsOf, framed(ids, content), amount)
+  }
+
+  /** The events of a request that are in no object yet. */
+  #unknown(request: readonly EventBatch[]): EventBatch[] {
+    return request.flatMap(batch => {
+      const rest = batch.snapshot()
+      rest.retain(i => !this.#spool.isKnown(batch, i))
+      return rest.length > 0 ? [rest] : []
+    })
   }
 
   changed(): Promise<boolean> {

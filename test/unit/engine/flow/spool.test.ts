@@ -3,8 +3,7 @@ import { DeliveryError } from '../../../../src/core/errors.js'
 import { silentLog } from '../../../../src/core/silent-log.js'
 import { StateUnreadable } from '../../../../src/core/unreadable.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { HEAD_SIZE } from '../../../../src/engine/flow/disk-buffer/segments.js'
-import type { ObjectFile } from '../../../../src/engine/flow/spool/object-file.js'
+import { framed, type ObjectFile } from '../../../../src/engine/flow/spool/object-file.js'
 import { ObjectSpool } from '../../../../src/engine/flow/spool/spool.js'
 import { SpoolReport } from '../../../../src/engine/flow/spool/spool-report.js'
 import { failure } from '../../../support/destination.js'
@@ -62,8 +61,8 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
       contentType: '',
       openedAt: time.wall(),
     })
-    const framed = Buffer.concat([Buffer.alloc(HEAD_SIZE), content])
-    return spool.append(partition, factsOf, framed, { events: numbers.length, bytes: content.length })
+    const record = framed(Buffer.alloc(8), content)
+    return spool.append(partition, factsOf, record, { events: numbers.length, bytes: content.length })
   }
   /** Sends what is due; an attempt that fails is not made again. */
   const sendDue = async (all = false) => {
@@ -153,7 +152,7 @@ t.test('the next run appends to open objects of the same format, and their age g
 t.test('a full spool closes its largest objects, and takes nothing until there is room', async t => {
   const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
   let hasRoom = true
-  const options = { maxObjectBytes: 1e6, maxBytes: 2200, hasRoom: () => hasRoom }
+  const options = { maxObjectBytes: 1e6, maxBytes: 2400, hasRoom: () => hasRoom }
   const { spool, put, sendDue } = opened(disk, uploaded, new ManualTime(), options)
   await spool.recover()
   const many = Array.from({ length: 40 }, (_, n) => n)
@@ -162,7 +161,7 @@ t.test('a full spool closes its largest objects, and takes nothing until there i
   await put('large', many)
   await put('large', many)
   await put('small', [1])
-  t.same(spool.objects, { open: 2, closed: 1 })
+  t.same(spool.objects, { open: 1, closed: 1 })
   const full = async () => await put('other', many)
   await put('other', many)
   t.match(await failure(full()), { reason: 'spool_full', failure: 'retry' })
@@ -186,6 +185,20 @@ t.test('a full disk costs nothing, and leaves no part of a record', async t => {
   await put('b', [2])
   await sendDue(true)
   t.same(numbersOf(uploaded).sort(), [0, 1, 2])
+})
+
+t.test('a file that somebody removes costs its events, which are counted, and no others', async t => {
+  const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
+  const { spool, put, sendDue, counters } = opened(disk, uploaded)
+  await spool.recover()
+  await put('a', [0, 1])
+  for (const name of disk.names()) await disk.folder().remove(name)
+  t.match(await failure(put('a', [2])), { reason: 'spool_enoent', failure: 'retry' })
+  await put('a', [2])
+  await sendDue(true)
+  t.same(numbersOf(uploaded), [2])
+  t.same(counters.discards.get('spool_corrupt'), { events: 2, bytes: 16 })
+  t.same(spool.held, { events: 0, bytes: 0 })
 })
 
 t.test('damage costs the events of its records, which are counted', async t => {
