@@ -29,6 +29,9 @@ interface Kind {
   readonly ready: string
 }
 
+/** Of versitygw. */
+export const S3_KEYS = { access_key_id: 'test', secret_access_key: 'first-s3-secret' }
+
 const KINDS = {
   loki: {
     ports: 2,
@@ -93,6 +96,16 @@ const KINDS = {
       writeFileSync(join(folder, 'config/opensearch.yml'), JSON.stringify(config))
       writeFileSync(join(folder, 'config/log4j2.properties'), 'rootLogger.level = warn\n')
       return [folder]
+    },
+  },
+  versitygw: {
+    ports: 1,
+    ready: '/health',
+    args(folder, [http]) {
+      mkdirSync(join(folder, 'root'), { recursive: true })
+      const keys = ['--access', S3_KEYS.access_key_id, '--secret', S3_KEYS.secret_access_key]
+      const server = ['--port', `${HOST}:${http}`, '--region', 'us-east-1', '--health', '/health']
+      return [...keys, ...server, 'posix', join(folder, 'root')]
     },
   },
   victorialogs: {
