@@ -163,15 +163,14 @@ t.test('an upload that was aborted elsewhere, and an error behind the status 200
       server.uploads.clear()
       return server.answer(received)
     },
-    server.answer,
-    server.answer,
-    server.answer,
+    // The rest of the upload is aborted, and another one begins.
+    ...Array.from({ length: 4 }, () => server.answer),
     { body: refusal(200, 'InternalError').body! },
   )
   await run.end()
   t.equal(server.objects.size, 1)
   t.equal([...server.objects.values()][0]!.length, 1)
-  t.match(run.logs, [{ reason: 'no_such_upload' }])
+  t.match(run.logs, [{ reason: 'no_such_upload' }, { reason: 'internal_error' }])
 })
 
 t.test('an upload that a kill has left behind is aborted', async t => {
