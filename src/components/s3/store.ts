@@ -112,7 +112,8 @@ export class S3Store implements ObjectStore {
 
   async #abort(key: string, id: string, signal: AbortSignal): Promise<void> {
     await this.#ask({ method: 'DELETE', key, query: { uploadId: id } }, signal).catch(error => {
-      if (!(error instanceof Refusal) || error.failure === 'retry') throw error
+      const isGone = error instanceof Refusal && (error.awsCode === NO_UPLOAD || error.failure !== 'retry')
+      if (!isGone) throw error
     })
   }
 
