@@ -53,10 +53,12 @@ const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
 /** Bytes of the length of ids. */
 const LENGTH = 4
-const NAME = /^[\da-f]{16}\.object$/
+const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
+/** Whether it may have been sent, so that nothing may follow. */
+export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
 export function framed(ids: Buffer, content: Buffer): Buffer {
@@ -176,7 +178,7 @@ async function nextMark(
  * file are synced. A record for which it rejected is no part of the object; it is cut off, at the latest by `finish`.
  */
 export class ObjectFile {
-  readonly name: string
+  name: string
   readonly facts: ObjectFacts
   /** When it was opened, on the monotonic clock. */
   readonly openedAt: number
@@ -197,6 +199,8 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
+  /** Whether its name says so, also after a power failure. */
+  #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
     this.#folder = folder
@@ -271,6 +275,7 @@ export class ObjectFile {
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
     if (this.isBroken) await this.cut()
+    if (!this.#isClosed) await this.#close()
     const file = await this.#folder.open(this.name)
     try {
       const ids: Buffer[] = []
@@ -284,6 +289,16 @@ export class ObjectFile {
     } finally {
       await file.close().catch(() => {})
     }
+  }
+
+  async #close(): Promise<void> {
+    if (!isClosed(this.name)) {
+      const closed = this.name.replace(/\w+$/, 'closed')
+      await this.#folder.rename(this.name, closed)
+      this.name = closed
+    }
+    await this.#folder.sync()
+    this.#isClosed = true
   }
 
   /** The bytes of the object from `from` to `to`. */

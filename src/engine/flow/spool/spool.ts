@@ -8,7 +8,7 @@ import { formatSize } from '../../../lib/units.js'
 import { type Amount, add } from '../counters.js'
 import { type BufferFolder, retried } from '../disk-buffer/files.js'
 import { KnownIds, writtenAt } from './ids.js'
-import { isObject, nameOf, type ObjectFacts, ObjectFile, readIds, survey, writeIds } from './object-file.js'
+import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, survey, writeIds } from './object-file.js'
 import type { SpoolReport } from './spool-report.js'
 
 /**
@@ -89,8 +89,9 @@ export class ObjectSpool implements Spool {
     }
     for (const file of found.sort((a, b) => a.facts.openedAt - b.facts.openedAt)) {
       await file.cut().catch(error => report.notWritten(error))
-      if (file.isBroken || file.facts.format !== format || file.facts.openedAt > clock.wall()) this.#closed.push(file)
-      else this.#put(file)
+      const mayGrow = !isClosed(file.name) && !file.isBroken && file.facts.format === format
+      if (mayGrow && file.facts.openedAt <= clock.wall()) this.#put(file)
+      else this.#closed.push(file)
     }
     for (const name of names.filter(name => SENT.test(name))) {
       ids.push(...(await readIds(folder, name).catch(() => [])))

@@ -150,7 +150,7 @@ t.test('a large object in parts: an attempt that fails repeats one request, a ki
       'POST ?uploadId=upload-1',
     ],
   )
-  await until('the file is removed', () => !readdirSync(spool).some(name => name.endsWith('.object')))
+  await until('the file is removed', () => !readdirSync(spool).some(name => /(object|closed)$/.test(name)))
 })
 
 t.test('an upload that was aborted elsewhere, and an error behind the status 200', async t => {

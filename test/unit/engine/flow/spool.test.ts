@@ -149,6 +149,24 @@ t.test('the next run appends to open objects of the same format, and their age g
   t.same(numbersOf(uploaded).sort(), [0, 1, 2, 3, 4])
 })
 
+t.test('nothing is appended to an object that may have been sent, also by the next run', async t => {
+  const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
+  const first = opened(disk, uploaded, undefined, { answers: () => false })
+  await first.spool.recover()
+  await first.put('a', [0])
+  await first.sendDue(true)
+  t.same(numbersOf(uploaded), [0])
+  await first.spool.close()
+  disk.powerFailed(() => 0)
+
+  const second = opened(disk, uploaded)
+  await second.spool.recover()
+  await second.put('a', [1])
+  await second.sendDue(true)
+  t.same(numbersOf(uploaded).sort(), [0, 1])
+  t.equal(uploaded.size, 2)
+})
+
 t.test('a full spool closes its largest objects, and takes nothing until there is room', async t => {
   const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
   let hasRoom = true
