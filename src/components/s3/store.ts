@@ -16,6 +16,7 @@ import { NO_UPLOAD, Refusal, refusalOf } from './refusal.js'
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
+const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
 /** An upload of several parts. */
 interface Multipart {
@@ -71,8 +72,8 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      // It was aborted elsewhere, such as by a rule of the bucket.
-      if (error instanceof Refusal && error.awsCode === NO_UPLOAD) object.progress = undefined
+      // It was aborted elsewhere, such as by a rule of the bucket, or the receiver does not know a part any more.
+      if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
       throw error
     }
     return false

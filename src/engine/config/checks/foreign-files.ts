@@ -64,7 +64,7 @@ function componentsIn(root: MapNode, section: string): ConfigNode[] {
 
 /** Destinations that people ask for and that there are not. */
 const WANTED = new Set(
-  'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
+  'loki elasticsearch opensearch otlp opentelemetry gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
     ' ',
   ),
 )

@@ -97,7 +97,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    const last = Math.max(...ids.map(writtenAt))
+    const last = ids.reduce((latest, one) => Math.max(latest, writtenAt(one)), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
     if (!this.#known.isEmpty)
       this.#cancelKnown = clock.after(READ_AGAIN_MS, () => {
@@ -166,8 +166,9 @@ export class ObjectSpool implements Spool {
   }
 
   get oldestAt(): number | undefined {
-    const oldest = Math.min(...Array.from(this.#all(), ({ facts }) => facts.openedAt))
-    return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
+    let oldest: number | undefined
+    for (const { facts } of this.#all()) oldest = Math.min(oldest ?? facts.openedAt, facts.openedAt)
+    return oldest
   }
 
   /** Appends a record to the object of a partition. A partition has one append at a time. */
@@ -332,11 +333,14 @@ export class ObjectSpool implements Spool {
     const { folder, clock, report } = this.#options
     this.#sending.delete(file)
     report.delivered(file.held)
-    try {
-      const recent = file.ids.filter(ids => writtenAt(ids) > clock.wall() - KEEP_IDS_MS)
+    const recent = file.ids.filter(ids => writtenAt(ids) > clock.wall() - KEEP_IDS_MS)
+    if (recent.length > 0) {
       const name = `${file.name}.sent`
-      if (recent.length > 0) await writeIds(folder, name, recent)
-      if (recent.length > 0) this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
+      this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
+      // A full disk has room again when the object is removed.
+      await writeIds(folder, name, recent).catch(error => report.notWritten(error))
+    }
+    try {
       await file.remove()
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') report.notRemoved(file.name, error)

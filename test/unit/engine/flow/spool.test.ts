@@ -7,7 +7,7 @@ import { framed, type ObjectFile } from '../../../../src/engine/flow/spool/objec
 import { ObjectSpool } from '../../../../src/engine/flow/spool/spool.js'
 import { SpoolReport } from '../../../../src/engine/flow/spool/spool-report.js'
 import { failure } from '../../../support/destination.js'
-import { ManualTime } from '../../../support/manual-time.js'
+import { ManualTime, settle } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../../support/simulated-disk.js'
 
@@ -61,7 +61,9 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
       contentType: '',
       openedAt: time.wall(),
     })
-    const record = framed(Buffer.alloc(8), content)
+    const ids = Buffer.alloc(8)
+    ids.writeDoubleLE(time.wall())
+    const record = framed(ids, content)
     return spool.append(partition, factsOf, record, { events: numbers.length, bytes: content.length })
   }
   /** Sends what is due; an attempt that fails is not made again. */
@@ -114,8 +116,12 @@ t.test('objects are closed by size and by age, one is open for each partition', 
     Array.from({ length: 30 }, (_, n) => n),
   )
   t.same(spool.held, { events: 0, bytes: 0 })
-  t.same(disk.names(), [])
+  t.match(disk.names(), [/\.sent$/, /\.sent$/, /\.sent$/])
   t.equal(spool.oldestAt, undefined)
+  await time.advance(60_000)
+  spool.next(false)
+  await settle()
+  t.same(disk.names(), [], 'ids are kept for a minute')
 })
 
 t.test('the next run appends to open objects of the same format, and their age goes on', async t => {
@@ -201,8 +207,14 @@ t.test('a full disk costs nothing, and leaves no part of a record', async t => {
   disk.fault = () => undefined
   await put('a', [1])
   await put('b', [2])
+  disk.capacity = 0
   await sendDue(true)
   t.same(numbersOf(uploaded).sort(), [0, 1, 2])
+  t.same(
+    disk.names().filter(name => !name.endsWith('.sent')),
+    [],
+    'what is sent makes room',
+  )
 })
 
 t.test('a file that somebody removes costs its events, which are counted, and no others', async t => {
@@ -244,7 +256,10 @@ t.test('damage costs the events of its records, which are counted', async t => {
   await next.sendDue(true)
   t.same(numbersOf(uploaded), [0, 2, 3])
   t.same(next.counters.discards.get('spool_corrupt'), { events: 1, bytes: 8 })
-  t.match(disk.names(), [/\.object\.damaged$/])
+  t.match(
+    disk.names().filter(name => !name.endsWith('.sent')),
+    [/\.object\.damaged$/],
+  )
 })
 
 /** Two runs with appends to two partitions, sends, and answers that do not come. */
