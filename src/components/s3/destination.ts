@@ -102,7 +102,7 @@ export const s3 = defineDestination({
     guarantee: 'At least once. Events are safe in the spool when they count as received, and sent with their object.',
     order: 'As read within an object. Objects are sent two at a time.',
     duplicates:
-      'None: a repeated object replaces itself, and events that are read again after a kill are known by their ids.',
+      'A repeated object replaces itself. Events that are read again within a minute after a kill are known by their ids.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0. KMS, EC2, containers and web identities: servers that answer as documented.',
   },

@@ -29,7 +29,7 @@ export interface ObjectFormat {
   readonly spool: { readonly max_bytes: number }
 }
 
-/** How objects begin, by the events in them. */
+/** The names of objects, by the events in them. */
 export interface ObjectNames {
   /** The beginning of the name of the object of an event. Throws a DeliveryError for one that can be in none. */
   prefixOf(batch: EventBatch, i: number): string
@@ -128,7 +128,7 @@ export class SpooledDestination implements Destination {
     const ids = encodeIds(request, this.#context.clock.wall())
     const encoded = encodeAlone(encoding, request)
     const last = encoded.parts.at(-1)
-    // Another object of the same name must not continue the line of this one.
+    // The next write must not continue its last line.
     const isOpen = encoding === 'raw' && last !== undefined && last.at(-1) !== LF
     const plain = Buffer.concat(isOpen ? [...encoded.parts, NEWLINE] : encoded.parts)
     releaseCopies(encoded)
