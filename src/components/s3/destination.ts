@@ -95,7 +95,7 @@ export type S3Options = z.output<typeof options>
 
 export const s3 = defineDestination({
   type: 's3',
-  summary: 'Sends events as objects to Amazon S3 or a server that speaks its protocol.',
+  summary: 'Sends events as objects to Amazon S3 or a server like it.',
   notes:
     '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
