@@ -25,7 +25,7 @@ const options = z.strictObject({
     })
     .prefault('%Y/%m/%d/')
     .describe(
-      'How the names of objects begin. They may have values of fields, as in `${.app:-none}`, and the time of the event in UTC: `%Y`, `%m`, `%d`, `%H` and `%M`. The time when the object was opened, a random part and the extension follow.',
+      'How the names of objects begin. They may have values of fields, as in `${.app:-none}`, whose other characters are encoded as in a URL, and the time of the event in UTC: `%Y`, `%m`, `%d`, `%H` and `%M`. The time when the object was opened, a random part and the extension follow.',
     ),
   region: text(/^[a-z0-9-]+$/, 'must be the name of a region, such as eu-central-1')
     .optional()

@@ -238,6 +238,19 @@ t.test('the compressed pieces of an object can be read as one', async t => {
   t.equal(content, `${line(0)}\n${line(1)}\n`)
 })
 
+t.test('an answer without a tag comes from somebody else', async t => {
+  const { server, start, to } = await started(t)
+  const run = await start()
+  await run.put([line(0)])
+  to.script.push(200)
+  await run.end()
+  t.equal(server.objects.size, 1)
+  t.match(
+    run.logs.map(({ error }) => error),
+    [/502 from PUT .*there is no ETag/],
+  )
+})
+
 t.test('check writes nothing, and says what is wrong', async t => {
   const { server, to, options } = await started(t)
   const check = async () => {
