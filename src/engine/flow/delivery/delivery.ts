@@ -323,9 +323,8 @@ export class Delivery extends BatchQueue {
     if (!batcher.full) this.letIn()
     if (!this.#started) return
     const isOver = this.isEnding && batcher.empty && this.#slots.idle
-    const sendsAll = isOver && !this.#isResting
-    this.#uploads?.advance(sendsAll)
-    if (isOver && (this.#uploads?.isDone(sendsAll) ?? true)) this.finish()
+    this.#uploads?.advance(isOver && !this.#isResting)
+    if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
   /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */

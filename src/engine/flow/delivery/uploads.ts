@@ -27,12 +27,7 @@ export class Uploads {
     return this.#running.size === 0
   }
 
-  /** Whether no object is left that this run has to send. `all`: every object has to be sent. */
-  isDone(all: boolean): boolean {
-    return this.idle && (this.#hasEnded || !all || this.spool.held.events === 0)
-  }
-
-  /** Begins to send what is due. */
+  /** Begins to send what is due. `all`: every object is, since no more events come. */
   advance(all: boolean): void {
     while (!this.#hasEnded && this.#running.size < AT_ONCE) {
       const object = this.spool.next(all)
