@@ -18,8 +18,13 @@ const server = await startServer(t, 'versitygw', testFolder(t))
 const EVENTS = 100_000
 const KEYS = { accessKeyId: S3_KEYS.access_key_id, secretAccessKey: S3_KEYS.secret_access_key }
 
-async function ask(method: string, path: string, query: Record<string, string> = {}): Promise<Buffer> {
-  const url = new URL(server!.url)
+async function ask(
+  method: string,
+  path: string,
+  query: Record<string, string> = {},
+  at = server!.url,
+): Promise<Buffer> {
+  const url = new URL(at)
   const signable = { method, host: url.host, path, query, headers: {}, body: Buffer.alloc(0) }
   const headers = sign(signable, KEYS, { region: 'us-east-1', service: 's3' }, Date.now())
   const response = await fetch(`${url.origin}${path}?${queryText(query)}`, { method, headers })
@@ -32,28 +37,28 @@ const texts = (xml: Buffer, name: string) =>
   Array.from(xml.toString().matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g')), ([, text = '']) => text)
 
 /** The names of all objects, by pages. */
-async function listed(bucket: string): Promise<string[]> {
+async function listed(bucket: string, at?: string): Promise<string[]> {
   const all: string[] = []
   for (let token: string | undefined; ; ) {
     const more = token === undefined ? {} : { 'continuation-token': token }
-    const page = await ask('GET', `/${bucket}`, { 'list-type': '2', ...more })
+    const page = await ask('GET', `/${bucket}`, { 'list-type': '2', ...more }, at)
     all.push(...texts(page, 'Key'))
     ;[token] = texts(page, 'NextContinuationToken')
     if (token === undefined) return all
   }
 }
 
-async function objectAt(bucket: string, key: string): Promise<string> {
-  const body = await ask('GET', `/${bucket}/${key.split('/').map(encodeUri).join('/')}`)
+async function objectAt(bucket: string, key: string, at?: string): Promise<string> {
+  const body = await ask('GET', `/${bucket}/${key.split('/').map(encodeUri).join('/')}`, {}, at)
   return (key.endsWith('.gz') ? gunzipSync(body) : body).toString()
 }
 
 const linesOf = (content: string) => content.split('\n').slice(0, -1)
 
 /** The lines of all objects. */
-async function stored(bucket: string): Promise<string[]> {
+async function stored(bucket: string, at?: string): Promise<string[]> {
   const lines: string[] = []
-  for (const key of await listed(bucket)) lines.push(...linesOf(await objectAt(bucket, key)))
+  for (const key of await listed(bucket, at)) lines.push(...linesOf(await objectAt(bucket, key, at)))
   return lines
 }
 
@@ -147,8 +152,8 @@ t.test('kills of both sides and silence: every line arrives unchanged, no object
 
 t.test('a large object in parts: kills of both sides leave one object, and no parts', { skip: !server }, async t => {
   const folder = await room(t, 'large')
-  const COUNT = 60_000
-  const lines = range(COUNT).map(n => `${lineOf(n).slice(0, -1)},"more":"${'x'.repeat(80)}"}`)
+  const COUNT = 6000
+  const lines = range(COUNT).map(n => `${lineOf(n).slice(0, -1)},"more":"${'x'.repeat(1800)}"}`)
   inbox(folder, lines)
   const more = "key: ''\n    encoding: raw\n    compression: none\n    object: { max_bytes: 100MB, max_age: 3s }"
   const config = configOf('large', more)
@@ -221,6 +226,29 @@ t.test('refusals of one object and of all, and keys that are replaced: nothing i
   t.same((await daemon.stop(t)).discarded, {})
   t.notMatch(daemon.stderr, /(wrong|first)-s3-secret/)
   t.same((await stored('later')).sort(), range(6000).map(lineOf).sort())
+})
+
+t.test('MinIO: an object in parts, names with other characters, a storage class that it does not know', async t => {
+  const folder = testFolder(t, { secret: S3_KEYS.secret_access_key })
+  const minio = await startServer(t, 'minio', folder)
+  if (!minio) return
+  await ask('PUT', '/logs', {}, minio.url)
+  const lines = range(6000).map(
+    n => `${lineOf(n).slice(0, -1)},"dir":"${n === 7 ? 'é + b/c=%' : 'a'}","x":"${'x'.repeat(1800)}"}`,
+  )
+  inbox(folder, lines)
+  const more = "key: 'app (1)/${.dir:-none}/'\n    encoding: raw\n    compression: none\n    object: { max_age: 2s }"
+  const wrong = await startDaemon(t, folder, configOf('logs', `${more}\n    storage_class: COLD`, minio.url))
+  await wrong.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1)
+  const online = async () => await command(['validate', '--online', wrong.configPath], { cwd: folder })
+  t.match(await online(), { code: 1, stderr: /InvalidStorageClass/ })
+  await wrong.stop(t)
+  const daemon = await startDaemon(t, folder, configOf('logs', more, minio.url))
+  t.match(await online(), { code: 0, stdout: /may write objects/ })
+  await sent(daemon, 6000)
+  await daemon.stop(t)
+  t.same((await stored('logs', minio.url)).sort(), [...lines].sort())
+  t.same(texts(await ask('GET', '/logs', { uploads: '' }, minio.url), 'UploadId'), [])
 })
 
 t.test('the example runs as it is', { skip: !server }, async t => {

@@ -25,11 +25,12 @@ interface Kind {
   readonly ports: number
   /** The arguments of its command line; it may write files into the folder. */
   args(folder: string, ports: readonly number[], limits: Limits): string[]
+  readonly env?: Readonly<Record<string, string>>
   /** Answers 200 when it works. */
   readonly ready: string
 }
 
-/** Of versitygw. */
+/** Of versitygw and MinIO. */
 export const S3_KEYS = { access_key_id: 'test', secret_access_key: 'first-s3-secret' }
 
 const KINDS = {
@@ -98,6 +99,18 @@ const KINDS = {
       return [folder]
     },
   },
+  minio: {
+    ports: 1,
+    ready: '/minio/health/ready',
+    env: {
+      MINIO_ROOT_USER: S3_KEYS.access_key_id,
+      MINIO_ROOT_PASSWORD: S3_KEYS.secret_access_key,
+      MINIO_BROWSER: 'off',
+      MINIO_CI_CD: '1',
+      MINIO_UPDATE: 'off',
+    },
+    args: (folder, [http]) => ['server', '--address', `${HOST}:${http}`, join(folder, 'store')],
+  },
   versitygw: {
     ports: 1,
     ready: '/health',
@@ -131,7 +144,7 @@ export async function startServer(
 ): Promise<Server | undefined> {
   const program = needsServer(t, name)
   if (program === undefined) return undefined
-  const { ports: count, args, ready }: Kind = KINDS[name]
+  const { ports: count, args, ready, env }: Kind = KINDS[name]
   const ports: number[] = []
   while (ports.length < count) ports.push(await ownPort())
   const data = join(folder, name)
@@ -146,7 +159,11 @@ export async function startServer(
       return child!
     },
     async start(limitsNow = limits) {
-      child = spawn(...bound(program, args(data, ports, limitsNow)), { cwd: data, stdio: ['ignore', 'pipe', 'pipe'] })
+      child = spawn(...bound(program, args(data, ports, limitsNow)), {
+        cwd: data,
+        env: { ...process.env, ...env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
       closed = once(child, 'close')
       let said = ''
       for (const stream of [child.stdout!, child.stderr!])

@@ -104,7 +104,8 @@ export const s3 = defineDestination({
     duplicates:
       'A repeated object replaces itself. Events that are read again within a minute after a kill are known by their ids.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
-    tested: 'versitygw 1.8.0. KMS, EC2, containers and web identities: servers that answer as documented.',
+    tested:
+      'versitygw 1.8.0; MinIO of 2026-02-12 for objects in parts. KMS, EC2, containers, web identities: servers that answer as documented.',
   },
   options,
   spools: true,
