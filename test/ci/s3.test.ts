@@ -232,7 +232,13 @@ t.test('MinIO: an object in parts, names with other characters, a storage class 
   const folder = testFolder(t, { secret: S3_KEYS.secret_access_key })
   const minio = await startServer(t, 'minio', folder)
   if (!minio) return
-  await ask('PUT', '/logs', {}, minio.url)
+  // It says that it is ready before it takes requests.
+  const made = () =>
+    ask('PUT', '/logs', {}, minio.url).then(
+      () => true,
+      () => false,
+    )
+  await until('the bucket', made, { every: 100 })
   const lines = range(6000).map(
     n => `${lineOf(n).slice(0, -1)},"dir":"${n === 7 ? 'é + b/c=%' : 'a'}","x":"${'x'.repeat(1800)}"}`,
   )
