@@ -27,6 +27,7 @@ import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
 import { redis } from './redis/source.js'
+import { s3 } from './s3/destination.js'
 import { stdout } from './stdio/destination.js'
 import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
@@ -58,6 +59,7 @@ export const components: readonly AnyDefinition[] = [
   loki,
   elasticsearch,
   otlp,
+  s3,
   kafka,
   fileDestination,
   stdout,

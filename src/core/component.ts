@@ -198,6 +198,32 @@ export interface Destination extends Lifecycle {
   readonly keepsBatches?: boolean
   /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
+  /** Set if `write` only stores events on disk, and objects of them are delivered later. It is usable after `start`. */
+  readonly spool?: Spool
+}
+
+/** Events that a destination has taken over, and the objects that they become. */
+export interface Spool {
+  /** The events that it holds. They count as sent when their object is delivered, by `sent` of the metrics. */
+  readonly held: { readonly events: number; readonly bytes: number }
+  /** Objects that still grow, and those that are sent or wait for that. */
+  readonly objects: { readonly open: number; readonly closed: number }
+  /** When its oldest object was opened, wall clock in milliseconds; undefined if there is none. */
+  readonly oldestAt: number | undefined
+  /** Takes an object that is due. `all`: no more events come, so that all of them are. */
+  next(all: boolean): SpooledObject | undefined
+  /** Called when an object may be due; set by the engine. */
+  changed: () => void
+}
+
+/** An object on its way. */
+export interface SpooledObject {
+  /** Makes one attempt at its next request. Resolves with true when the receiver has taken the whole object. */
+  send(signal: AbortSignal): Promise<boolean>
+  /** It is delivered. */
+  delivered(): Promise<void>
+  /** It is not sent any more in this run. */
+  release(): void
 }
 
 /** The request that last changed a counter, as an OpenMetrics exemplar. */
@@ -210,7 +236,9 @@ export interface Exemplar {
 /** Describes an accepted request. */
 export interface Receipt {
   /** The receiver's identifier of the request. */
-  readonly requestId: string | undefined
+  readonly requestId?: string | undefined
+  /** With a spool: events of the request that were in an object already, and count as sent once more. */
+  readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
 /** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */
@@ -315,6 +343,8 @@ export interface SourceContext extends ComponentContext {
 }
 
 export interface DestinationContext extends ComponentContext {
+  /** Where a spool is kept; undefined: nowhere, as in a test of a configuration. */
+  readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
   /** Which file systems respond; default: those of the process. */
@@ -379,6 +409,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly single?: string
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
+  /** Destinations only: whether it has a `spool` below `data_dir`. */
+  readonly spools?: true
   /** Destinations only: whether it uses the ids or the places of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import type { Test } from 'tap'
@@ -30,19 +31,25 @@ export interface Made {
   context: DestinationContext
 }
 
-/** A destination, of http where no other is given. Events that reach it have the origin `json`, or share its `wanted`. */
+/**
+ * A destination, of http where no other is given. Events that reach it have the origin `json`, or share its `wanted`.
+ * `folder`: where a spool is.
+ */
 export async function make(
   options: Record<string, unknown>,
   definition: AnyDefinition<'destination'> = http,
   stdout: NodeJS.WritableStream = new PassThrough(),
   inherited?: unknown,
+  folder = '',
 ): Promise<Made> {
   const logs: Log[] = []
   const counters = new ComponentCounters('out', 'destination', definition.type)
   const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
   const field = (path: FieldPath) => new FieldReader(path, json.wanted)
   const metrics = counters
-  const context: DestinationContext = { id: 'out', log, clock: systemClock, metrics, field, stdout, inherited }
+  const state = { path: join(folder, 'spool'), hasRoom: () => true, count: () => {} }
+  const all = { id: 'out', log, clock: systemClock, metrics, field, stdout, inherited }
+  const context: DestinationContext = folder ? { ...all, state } : all
   const destination: Destination = await definition.create(definition.options.parse(options) as never, context)
   return { destination, logs, counters, context }
 }
@@ -84,18 +91,28 @@ export function deliver(
   const retry = { initial: '5ms', max: '20ms' }
   const settled: AckStatus[] = []
   const letters = new DeadLetterFile({ ...context, dataDir, destination: 'out' })
-  const delivery = new Delivery(destination, deliveryOptions.parse({ retry, ...options }) as DeliveryOptions, {
-    ...context,
-    random: () => 1,
-    deadLetter: letters,
-    counters: {
-      received: (events, bytes) => counters.arrived(events, bytes),
-      sent: (events, bytes) => counters.sent(events, bytes),
-      discarded: (reason, events, bytes) => counters.discarded(reason, events, bytes),
-      failed: kind => counters.failed(kind),
+  const came = (events: number, bytes: number) => {
+    counters.arrived(events, bytes)
+    counters.took(events, bytes)
+  }
+  counters.holds = () => delivery.inFlight()
+  const delivery: Delivery = new Delivery(
+    destination,
+    deliveryOptions.parse({ retry, ...options }) as DeliveryOptions,
+    {
+      ...context,
+      random: () => 1,
+      deadLetter: letters,
+      counters: {
+        received: came,
+        found: came,
+        sent: (events, bytes) => counters.sent(events, bytes),
+        discarded: (reason, events, bytes) => counters.discarded(reason, events, bytes),
+        failed: kind => counters.failed(kind),
+      },
+      metrics: counters,
     },
-    metrics: counters,
-  })
+  )
   const put = (count: number, from: number) => {
     const text = Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join('')
     delivery.write(batchesOf(text, json, status => settled.push(status))[0]!)

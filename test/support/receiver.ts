@@ -119,7 +119,10 @@ export class Receiver {
         .end(step.body, () => socket.destroy())
       return
     }
-    received.body = unpack(await bodyOf(request), headers['content-encoding']).toString()
+    received.body = unpack(
+      await bodyOf(request),
+      headers['content-encoding'] ?? PACKED[headers['content-type'] ?? ''],
+    ).toString()
     if (typeof step === 'function') step = step(received)
     const answer: Answer = typeof step === 'number' ? { status: step } : step
     if (answer.delayMs !== undefined) await new Promise(resolve => setTimeout(resolve, answer.delayMs))
@@ -149,6 +152,9 @@ async function bodyOf(request: http.IncomingMessage): Promise<Buffer> {
   for await (const chunk of request) chunks.push(chunk as Buffer)
   return Buffer.concat(chunks)
 }
+
+/** Of objects, whose type says how they are compressed. */
+const PACKED: Readonly<Record<string, string>> = { 'application/gzip': 'gzip', 'application/zstd': 'zstd' }
 
 function unpack(body: Buffer, encoding: string | undefined): Buffer {
   if (encoding === 'gzip') return zlib.gunzipSync(body)

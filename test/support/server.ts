@@ -30,12 +30,16 @@ interface Kind {
   readonly ports: number
   /** The arguments of its command line; it may write files into the folder. */
   args(folder: string, ports: readonly number[], limits: Limits): string[]
+  readonly env?: Readonly<Record<string, string>>
   /** Answers 200, or `status`, when it works; undefined: it works when it takes connections. */
   readonly ready?: string
   readonly status?: number
   /** Runs once, before its first start. */
   prepare?(program: string, args: readonly string[]): void
 }
+
+/** Of versitygw and MinIO. */
+export const S3_KEYS = { access_key_id: 'test', secret_access_key: 'first-s3-secret' }
 
 const KINDS = {
   loki: {
@@ -179,6 +183,28 @@ const KINDS = {
       return ['--config', join(folder, 'otelcol.yaml')]
     },
   },
+  minio: {
+    ports: 1,
+    ready: '/minio/health/ready',
+    env: {
+      MINIO_ROOT_USER: S3_KEYS.access_key_id,
+      MINIO_ROOT_PASSWORD: S3_KEYS.secret_access_key,
+      MINIO_BROWSER: 'off',
+      MINIO_CI_CD: '1',
+      MINIO_UPDATE: 'off',
+    },
+    args: (folder, [http]) => ['server', '--address', `${HOST}:${http}`, join(folder, 'store')],
+  },
+  versitygw: {
+    ports: 1,
+    ready: '/health',
+    args(folder, [http]) {
+      mkdirSync(join(folder, 'root'), { recursive: true })
+      const keys = ['--access', S3_KEYS.access_key_id, '--secret', S3_KEYS.secret_access_key]
+      const server = ['--port', `${HOST}:${http}`, '--region', 'us-east-1', '--health', '/health']
+      return [...keys, ...server, 'posix', join(folder, 'root')]
+    },
+  },
   victorialogs: {
     ports: 1,
     ready: '/health',
@@ -202,7 +228,7 @@ export async function startServer(
 ): Promise<Server | undefined> {
   const program = needsServer(t, name)
   if (program === undefined) return undefined
-  const { ports: count, args, ready, status: expected = 200, prepare }: Kind = KINDS[name]
+  const { ports: count, args, ready, status: expected = 200, prepare, env }: Kind = KINDS[name]
   const ports: number[] = []
   while (ports.length < count) ports.push(await ownPort())
   const data = join(folder, name)
@@ -220,7 +246,11 @@ export async function startServer(
       return child!
     },
     async start(limitsNow = limits) {
-      child = spawn(...bound(program, args(data, ports, limitsNow)), { cwd: data, stdio: ['ignore', 'pipe', 'pipe'] })
+      child = spawn(...bound(program, args(data, ports, limitsNow)), {
+        cwd: data,
+        env: { ...process.env, ...env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
       closed = once(child, 'close')
       let said = ''
       for (const stream of [child.stdout!, child.stderr!])

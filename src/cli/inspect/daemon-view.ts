@@ -85,7 +85,7 @@ export function rateOf(before: DaemonView, now: DaemonView, name: string, labels
 export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
-  const buffered = series.sum('sluice_buffer_events', labels)
+  const buffered = series.sum('sluice_buffer_events', labels) + series.sum('sluice_spool_events', labels)
   if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
   const unread = series.sum('sluice_file_unread_bytes', labels)
   if (series.all('sluice_files_watched', labels).length > 0)

@@ -28,12 +28,16 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
  * event has it.
  */
 export function eventId(batch: EventBatch, i: number): string {
-  const content = batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i)
   id.fill(0, 0, READING)
   id.write(batch.reading, 'hex')
   id.writeUIntBE(batch.place(i), READING, PLACE)
-  id.writeUInt32BE(crc32(content), READING + PLACE)
+  id.writeUInt32BE(eventSum(batch, i), READING + PLACE)
   return id.toString('base64url')
+}
+
+/** A checksum of event `i` as it is now. */
+export function eventSum(batch: EventBatch, i: number): number {
+  return crc32(batch.texts?.has(i) ? batch.texts.text(i) : batch.line(i))
 }
 
 let lastReading = ''

@@ -273,15 +273,18 @@ function balanceProblems({ series }: Observed): Problem[] {
 const FULL_SHARE = 0.8
 
 function fullBufferProblems({ series }: Observed): Problem[] {
-  return series.all('sluice_buffer_bytes').flatMap(({ labels, value }) => {
-    const id = labels.component_id!
-    const most = series.sum('sluice_buffer_max_bytes', { component_id: id })
-    if (!(most > 0 && value >= most * FULL_SHARE)) return []
-    return {
-      what: `${id}: its buffer is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
-      todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
-    }
-  })
+  const drops = { buffer: ' (or drops, with when_full: drop_newest)', spool: '' }
+  return (['buffer', 'spool'] as const).flatMap(kind =>
+    series.all(`sluice_${kind}_bytes`).flatMap(({ labels, value }) => {
+      const id = labels.component_id!
+      const most = series.sum(`sluice_${kind}_max_bytes`, { component_id: id })
+      if (!(most > 0 && value >= most * FULL_SHARE)) return []
+      return {
+        what: `${id}: its ${kind} is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
+        todo: `Full, it makes its sources wait${drops[kind]}. Raise ${kind}.max_bytes or help the receiver.`,
+      }
+    }),
+  )
 }
 
 function nothingToRead({ series }: Observed): Problem[] {
@@ -329,6 +332,7 @@ const LEFT: Readonly<Record<DataKind, (events: number) => string>> = {
   checkpoint: () => 'saved positions',
   buckets: () => 'saved buckets',
   buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
+  spool: events => (events > 0 ? `a spool with ${counted(events, 'event')}` : 'a spool that cannot be read now'),
   dead_letters: events => counted(events, 'dead letter'),
 }
 
@@ -379,6 +383,7 @@ const LOST_FOR: Readonly<Record<string, string>> = {
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
   no_backend: 'The server of the cluster limit could not be asked; on_backend_failure says what to do then.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
+  spool_corrupt: 'They are lost: files of the spool were damaged. The log names them.',
   [UNROUTED]:
     'They are lost: nothing reads the output that they went to. `sluice validate` names it; a blackhole that reads it says that this is intended.',
   [PROCESSING_FAILED]: 'They are lost: they could not be processed, and on_error is discard. The log says why.',

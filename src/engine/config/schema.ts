@@ -93,7 +93,7 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, the saved buckets of a throttle, the disk buffer of a destination, and dead letters. On reload, a processor with the same options also takes over what the one of that id keeps in memory. The option may remain set afterwards.',
+      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, the saved buckets of a throttle, the disk buffer or the spool of a destination, and dead letters. On reload, a processor with the same options also takes over what the one of that id keeps in memory. The option may remain set afterwards.',
     ),
 })
 const processing = renamed.extend({

@@ -80,6 +80,10 @@ export class DestinationRun {
     const counters = {
       received: (events: number, bytes: number) =>
         buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes),
+      found: (events: number, bytes: number) => {
+        metrics.arrived(events, bytes)
+        metrics.took(events, bytes)
+      },
       sent: (events: number, bytes: number) => metrics.sent(events, bytes),
       discarded: (reason: string, events: number, bytes: number) => metrics.discarded(reason, events, bytes),
       failed: (kind: string) => metrics.failed(kind),
@@ -202,7 +206,7 @@ const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting'
 
 /** The state of a destination and of its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
-  const { state, reason, outage, oldestAt, limit } = delivery
+  const { state, reason, outage, oldestAt, limit, spooled } = delivery
   const now = clock.now()
   const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
   const failures = FAILING.includes(state) ? outage.failures : undefined
@@ -212,6 +216,7 @@ export function destinationState(id: string, delivery: Delivery, clock: Clock): 
     state,
     reason,
     ...(limit && { requests: { in_flight: limit.inFlight, allowed: limit.allowed } }),
+    ...(spooled && { spool: spooled }),
     ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
     ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
     ...(past && {

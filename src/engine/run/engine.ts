@@ -38,7 +38,7 @@ import type { Comparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { type Fate, Stages } from './stages.js'
 import { CheckpointStore } from './state/checkpoints.js'
-import { pathOf } from './state/inventory.js'
+import { type DataKind, pathOf } from './state/inventory.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
@@ -166,6 +166,7 @@ export class Engine {
     const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#runtime.stdout,
+      ...(config.definition.spools && { state: stateFolder(this.#config.dataDir, 'spool', id, this.#runtime) }),
       isAlone: isAlone(config, this.#config),
       writes: stats => this.#outputs.writes(id, stats),
     }
@@ -202,7 +203,11 @@ export class Engine {
     const { id } = config
     const { EventEditor } = await import('../../core/event/event-editor.js')
     const editor = () => new EventEditor(this.#wanted)
-    const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime), editor }
+    const context = {
+      ...this.#context(config),
+      state: stateFolder(this.#config.dataDir, 'buckets', id, this.#runtime),
+      editor,
+    }
     const processor = await createComponent<'processor'>(config, context)
     // If anything else fails, it is released.
     this.#lasting.set(id, processor)
@@ -368,7 +373,10 @@ export class Engine {
     this.#endSources()
     this.#stages.giveBack()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
-    for (const { buffer } of this.#destinations.values()) buffer?.restAfter(timeoutMs / 2)
+    for (const { buffer, delivery } of this.#destinations.values()) {
+      buffer?.restAfter(timeoutMs / 2)
+      delivery.rest()
+    }
     this.#abortAt(deadline)
   }
 
@@ -396,11 +404,12 @@ export class Engine {
     }
     this.#endSources(REPLACED)
     this.#stages.leave({ same, succeeded }, this.#config, next, this.#left, this.#leftDestinations)
-    for (const [id, { buffer }] of this.#endingDestinations()) if (!emptied(id)) buffer?.restAfter(0)
-    this.#hasSuccessor = id =>
-      this.#destinations.get(id)!.buffer
-        ? !emptied(id)
-        : next.destinations.some(to => [to.id, to.renamedFrom].includes(id))
+    const isSucceeded = (id: string) => next.destinations.some(to => [to.id, to.renamedFrom].includes(id))
+    for (const [id, { buffer, delivery }] of this.#endingDestinations()) {
+      if (!emptied(id)) buffer?.restAfter(0)
+      if (isSucceeded(id)) delivery.rest()
+    }
+    this.#hasSuccessor = id => (this.#destinations.get(id)!.buffer ? !emptied(id) : isSucceeded(id))
     this.leaveFailing()
     this.#abortAt(deadline)
   }
@@ -530,10 +539,15 @@ function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig):
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
 
-/** Where a processor saves its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
-function stateFolder(dataDir: string, id: string, { disk, processorClock }: Runtime): StateFolder | undefined {
+/** Where a component saves its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
+function stateFolder(
+  dataDir: string,
+  kind: DataKind,
+  id: string,
+  { disk, processorClock }: Runtime,
+): StateFolder | undefined {
   if (processorClock) return undefined
-  const path = pathOf(dataDir, 'buckets', id)
+  const path = pathOf(dataDir, kind, id)
   return {
     path,
     hasRoom: bytes => disk?.hasRoom(bytes) ?? true,

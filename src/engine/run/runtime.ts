@@ -43,6 +43,13 @@ export interface DestinationState {
   readonly reason: string | undefined
   /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
   readonly requests?: { readonly in_flight: number; readonly allowed: number }
+  /** With a spool: the events in it, and objects that still grow or wait to be sent. */
+  readonly spool?: {
+    readonly events: number
+    readonly bytes: number
+    readonly open: number
+    readonly closed: number
+  }
   /** While attempts fail: when that began, their number, and when the last and the next one are. ISO 8601. */
   readonly since?: string
   readonly failures?: number

@@ -1,3 +1,7 @@
+import { mkdtempSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { loadCodecs } from '../../core/codec.js'
 import type { AnyDefinition, Destination, DestinationContext } from '../../core/component.js'
@@ -66,6 +70,8 @@ class Opened {
   readonly #wanted = new WantedNames()
   readonly settled: AckStatus[][] = []
   readonly #made: Destination[] = []
+  /** Where a spool is. */
+  readonly #folder = mkdtempSync(join(tmpdir(), 'sluice-check-'))
   #count = 0
 
   constructor(definition: DestinationDefinition, output: DestinationOutput) {
@@ -82,6 +88,7 @@ class Opened {
       field: path => new FieldReader(path, this.#wanted),
       stdout: this.output.stdout ?? new PassThrough().resume(),
       inherited,
+      state: { path: join(this.#folder, 'spool'), hasRoom: () => true, count: () => {} },
     }
     const options = this.#definition.options.parse(this.output.options) as never
     loadCodecs(options, undefined)
@@ -128,6 +135,7 @@ class Opened {
   async close(): Promise<void> {
     for (const destination of this.#made) await destination.stop?.(AbortSignal.timeout(1000))
     await this.output.close?.()
+    await rm(this.#folder, { recursive: true, force: true })
   }
 
   /** Compares the numbers of the events that have arrived, each once. */
@@ -201,7 +209,8 @@ async function endsInTheMiddle(opened: Opened, found: Findings): Promise<void> {
   found.ok(!said.includes('rejected'), 'events were rejected')
   const delivered = said.filter(status => status === 'delivered').length
   found.same(left.events, 50 - 10 * delivered, 'what is left undelivered')
-  const missing = await opened.missing(numbers(0, 10 * delivered))
+  // What is in a spool is sent by the next run.
+  const missing = delivery.spooled ? [] : await opened.missing(numbers(0, 10 * delivered))
   found.same(missing, [], 'events that were acknowledged and did not arrive')
 }
 

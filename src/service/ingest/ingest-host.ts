@@ -368,7 +368,7 @@ export class IngestHost {
   }
 
   #hasBuffer(id: string): boolean {
-    return existsSync(join(this.#options.folder, id, 'state', 'buffer'))
+    return ['buffer', 'spool'].some(kind => existsSync(join(this.#options.folder, id, 'state', kind)))
   }
 
   #end(hosted: RunningPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {

@@ -39,7 +39,7 @@ export class LastRevisions {
     const last = await this.#read(published.id)
     if (last === undefined || last === published.revision) return undefined
     try {
-      const left = await leftBehind(read(published), log, ['buffer'])
+      const left = await leftBehind(read(published), log, ['buffer', 'spool'])
       return left.length > 0 ? await revision(published, last) : undefined
     } catch {
       // What is published cannot run here, and its start says so.

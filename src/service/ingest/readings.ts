@@ -39,7 +39,7 @@ export class Readings {
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.#read(id, document)
-      const left = await leftBehind(config, this.#options.log, ['buffer'])
+      const left = await leftBehind(config, this.#options.log, ['buffer', 'spool'])
       return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
     } catch (error) {
       if (!(error instanceof NotHosted)) throw error

@@ -138,7 +138,7 @@ function withoutPace(one: Component): Component {
 function ours(id: string, one: Component, receiver: string): Component {
   if (one.type === 'file') return { ...one, path: `out/${id}-${basename(String(one.path))}` }
   // The base does not have them.
-  if (['loki', 'elasticsearch', 'kafka'].includes(one.type))
+  if (['loki', 'elasticsearch', 's3', 'kafka'].includes(String(one.type)))
     return { type: 'http', inputs: one.inputs!, url: `${receiver}/${id}`, max_in_flight: 1 }
   if (one.type !== 'http') return one
   const { tls, proxy, validate, auth, ...rest } = one

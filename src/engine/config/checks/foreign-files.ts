@@ -64,16 +64,30 @@ function componentsIn(root: MapNode, section: string): ConfigNode[] {
 
 /** Destinations that people ask for. */
 const WANTED = new Set(
-  'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
+  'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
     ' ',
   ),
 )
+/** Those that there are: with another spelling, the check of types says which one is meant. */
+const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
+/** What others call them. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ['opensearch', 'elasticsearch', 'elastic', 'es'].map(name => [
+      name,
+      'elasticsearch, which sends to OpenSearch, too',
+    ]),
+  ),
+  opentelemetry: 'otlp',
+  otel: 'otlp',
+  awss3: 's3',
+  gcs: 's3, with the endpoint of Google',
+}
 
 /** What to use in the place of a destination that other programs have. */
 export function insteadOf(type: string): string | undefined {
   const name = type.toLowerCase().replaceAll(/[-_]/g, '')
-  if (['opensearch', 'elasticsearch', 'elastic', 'es'].includes(name))
-    return 'use elasticsearch, which sends to OpenSearch, too'
-  if (name === 'loki' || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
+  if (Object.hasOwn(INSTEAD, name)) return `use ${INSTEAD[name]}`
+  if (KNOWN.has(name) || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
   return `there is no destination ${type} yet: use http to a program that takes lines of JSON and sends them on, such as the OpenTelemetry Collector`
 }

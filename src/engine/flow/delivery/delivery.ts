@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics, Destination, Observer } from '../../../core/component.js'
+import type { ComponentMetrics, Destination, Observer, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type DeliveryOptions, mostInFlight } from '../../../core/options/delivery-options.js'
@@ -17,18 +17,22 @@ import { type Partition, Partitions } from './partitions.js'
 import { isDivided, Refusals, rejectsAll } from './refusals.js'
 import { type RequestPool, RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
+import { Uploads } from './uploads.js'
 
 /**
  * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests
  * until its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
  * permanently rejected and the dead letter is safe (or discarding is configured), `errored` when the time is over.
  * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
+ * Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
 /** Counters of requests and batches. */
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
   /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
+  /** Counts events that an earlier run has left in the spool. */
+  found?(events: number, bytes: number): void
 }
 
 export interface DeliveryContext {
@@ -63,6 +67,7 @@ export class Delivery extends BatchQueue {
   readonly #batcher: Batcher | Partitions
   readonly #partitions: Partitions | undefined
   readonly #attempts: Attempts
+  readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -72,6 +77,10 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
+  /** Whether what the spool had at the start is counted. */
+  #hasFound = false
+  /** Whether open objects of the spool are left to the next run. */
+  #isResting = false
   /** Whether it has ended by `leave`, so that what it has goes to its successor. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
@@ -97,18 +106,30 @@ export class Delivery extends BatchQueue {
     const { clock, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Failed attempts that are retried.'
-    this.#attempts = new Attempts({
-      ...context,
+    const attempts = {
+      log: context.log,
+      clock,
+      random: context.random,
+      ...(context.after && { after: context.after }),
       timeout: options.timeout,
-      retry: options.retry,
-      limit,
-      yielded: () => this.advance(),
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
-      failed: kind => counters.failed(kind),
-      retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
-    })
+      failed: (kind: string) => counters.failed(kind),
+      retried: (reason: string) => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
+    }
+    const { spool } = destination
+    const { outage } = context
+    const own = spool ? {} : { outage }
+    this.#attempts = new Attempts({ ...attempts, ...own, retry: options.retry, limit, yielded: () => this.advance() })
+    if (spool) {
+      // An object is never given up.
+      const { initial, max } = options.retry
+      const uploads = new Attempts({ ...attempts, outage, retry: { initial, max } })
+      this.#uploads = new Uploads(spool, uploads, () => this.advance())
+      spool.changed = () => this.advance()
+    }
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
-    this.#attempts.show(metrics)
+    const shown = this.#uploads?.attempts ?? this.#attempts
+    shown.show(metrics)
     const oldest = 'Age of the oldest unsettled event; 0 if there is none.'
     metrics.gauge(
       'sluice_delivery_oldest_event_age_seconds',
@@ -122,23 +143,36 @@ export class Delivery extends BatchQueue {
 
   get state(): DeliveryState {
     if (this.isOver || this.writableFinished) return 'stopped'
-    if (this.#attempts.holding) return 'holding'
+    const attempts = this.#shown
+    if (attempts.holding) return 'holding'
     if (!this.#started) return 'starting'
-    if (this.#attempts.failing) return 'failing'
-    if (this.#attempts.retrying) return 'retrying'
+    if (attempts.failing) return 'failing'
+    if (attempts.retrying) return 'retrying'
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
   /** Why it is on hold or retries, for operators. */
   get reason(): string | undefined {
-    const message = this.#attempts.error ?? this.#refusals.most?.message
-    const { pausedUntil } = this.#attempts
+    const { error, pausedUntil } = this.#shown
+    const message = error ?? this.#refusals.most?.message
     return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 
   /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
-    return this.#attempts.outage
+    return this.#shown.outage
+  }
+
+  /** The attempts that operators see: those of a spool, unless it cannot be written. */
+  get #shown(): Attempts {
+    const own = this.#attempts
+    return this.#uploads && !own.holding && !own.retrying ? this.#uploads.attempts : own
+  }
+
+  /** The objects of a destination that has a spool, and the events in them. */
+  get spooled(): (Amount & Spool['objects']) | undefined {
+    const { held, objects } = this.#destination.spool ?? {}
+    return held && objects && { ...held, ...objects }
   }
 
   /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
@@ -148,7 +182,7 @@ export class Delivery extends BatchQueue {
 
   /** When the oldest unsettled event was received, wall clock in milliseconds; undefined if there is none. */
   get oldestAt(): number | undefined {
-    let oldest = this.#batcher.oldestAt
+    let oldest = Math.min(this.#batcher.oldestAt, this.#destination.spool?.oldestAt ?? Number.POSITIVE_INFINITY)
     for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
@@ -165,6 +199,8 @@ export class Delivery extends BatchQueue {
     for (const { parts } of this.#unsettled) {
       for (const part of parts) add(amount, part.length, part.bytes)
     }
+    const { events = 0, bytes = 0 } = (this.#hasFound && this.#destination.spool?.held) || {}
+    add(amount, events, bytes)
     return add(amount, this.givenBack.events, this.givenBack.bytes)
   }
 
@@ -179,6 +215,9 @@ export class Delivery extends BatchQueue {
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
       const result = await this.#attempts.persist({ attempt, classify: classifyStart, kind: 'start' })
+      const found = this.#destination.spool?.held
+      if (found && !this.#hasFound) this.#context.counters.found?.(found.events, found.bytes)
+      this.#hasFound = true
       if (this.isOver || result === LEFT) return
       this.#started = true
       this.advance()
@@ -195,6 +234,7 @@ export class Delivery extends BatchQueue {
     if (this.#isLeaving || this.isOver) return
     this.#isLeaving = true
     this.#attempts.leave()
+    this.#uploads?.leave()
     this.advance()
   }
 
@@ -204,7 +244,17 @@ export class Delivery extends BatchQueue {
 
   /** Ends the attempts that are under way in one that leaves. Returns whether there are any. */
   cut(): boolean {
-    return this.#isLeaving && this.#attempts.cut()
+    if (!this.#isLeaving) return false
+    const uploads = this.#uploads?.attempts.cut() ?? false
+    return this.#attempts.cut() || uploads
+  }
+
+  /** Leaves the objects of the spool to the next run. */
+  rest(): void {
+    if (!this.#uploads) return
+    this.#isResting = true
+    this.#uploads.leave()
+    this.advance()
   }
 
   /** After the end of one that leaves: the batches that it has, in order. They stay in flight until they arrive again. */
@@ -237,6 +287,7 @@ export class Delivery extends BatchQueue {
       if (this.closed || this.isOver || deadline.aborted) done()
     })
     this.giveUp()
+    await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
     return this.givenBack
   }
@@ -257,7 +308,7 @@ export class Delivery extends BatchQueue {
     }
     if (this.#isLeaving) {
       this.letIn()
-      if (!this.isEnding || !this.#slots.idle) return
+      if (!this.isEnding || !this.#slots.idle || this.#uploads?.idle === false) return
       this.#hasLeft = true
       this.finish()
       return
@@ -270,7 +321,10 @@ export class Delivery extends BatchQueue {
       if (dueAt < Number.POSITIVE_INFINITY && this.#slots.freeOrWait()) this.#wakeAfter(dueAt - now)
     }
     if (!batcher.full) this.letIn()
-    if (this.isEnding && this.#started && batcher.empty && this.#slots.idle) this.finish()
+    if (!this.#started) return
+    const isOver = this.isEnding && batcher.empty && this.#slots.idle
+    this.#uploads?.advance(isOver && !this.#isResting)
+    if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
   /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
@@ -330,7 +384,10 @@ export class Delivery extends BatchQueue {
       }
       const refused: [Request, DeliveryError][] = []
       let lastDivided: DeliveryError | undefined
-      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal, partition?.name)
+      let receipt: Receipt | undefined
+      const attempt = async (signal: AbortSignal) => {
+        receipt = await this.#write(request.parts, signal, partition?.name)
+      }
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
         if (groupsOf(error) > 1) return error
@@ -358,7 +415,7 @@ export class Delivery extends BatchQueue {
       if (this.isOver) return
       if (!error) {
         outcome.accepted = Math.max(outcome.accepted, size)
-        this.#accepted(request)
+        this.#accepted(request, receipt)
       } else if (error === lastDivided) {
         // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
@@ -391,7 +448,11 @@ export class Delivery extends BatchQueue {
     return { refused: pairs.filter(([{ events }]) => events > 0), again: again! }
   }
 
-  async #write(parts: readonly EventBatch[], signal: AbortSignal, partition: string | undefined): Promise<void> {
+  async #write(
+    parts: readonly EventBatch[],
+    signal: AbortSignal,
+    partition: string | undefined,
+  ): Promise<Receipt | undefined> {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
@@ -400,6 +461,7 @@ export class Delivery extends BatchQueue {
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
       if (accepted) requestId = accepted.requestId
+      return accepted ?? undefined
     } catch (error) {
       if (error instanceof DeliveryError) requestId = error.requestId
       throw error
@@ -463,8 +525,9 @@ export class Delivery extends BatchQueue {
     this.#settle(left!, reason)
   }
 
-  #accepted(request: Request): void {
+  #accepted(request: Request, receipt: Receipt | undefined): void {
     this.#refusals.accepted()
+    if (receipt?.repeated) this.#context.counters.sent(receipt.repeated.events, receipt.repeated.bytes)
     this.#settle(request, undefined)
   }
 
@@ -473,14 +536,15 @@ export class Delivery extends BatchQueue {
     const { counters } = this.#context
     const { parts, events, bytes } = request
     this.#unsettled.delete(request)
-    if (refused === undefined) counters.sent(events, bytes)
-    else counters.discarded(refused, events, bytes)
+    if (refused !== undefined) counters.discarded(refused, events, bytes)
+    else if (!this.#uploads) counters.sent(events, bytes)
     for (const part of parts) part.ack.settle(refused === undefined ? 'delivered' : 'rejected')
   }
 
   protected override abandon(): void {
     this.#cancelTimer?.()
     this.#attempts.close()
+    this.#uploads?.close()
     if (this.#hasLeft) return
     for (const { parts } of this.#unsettled) for (const part of parts) this.giveBack(part)
     this.#unsettled.clear()

@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs'
-import { link, open, rename, rm, unlink } from 'node:fs/promises'
+import { link, open, readdir, rename, rm, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
@@ -92,6 +92,7 @@ export async function resendFile(path: string, context: ResendContext): Promise<
     }
   } finally {
     for (const { id } of partFrom(context).destinations) {
+      await giveBackSpool(folder, context.config.dataDir, id)
       const scratch = join(folder, encodeURIComponent(id))
       const own = pathOf(context.config.dataDir, 'dead_letters', id)
       if (id !== context.target.id) await giveBack(own, folder, id, scratch)
@@ -193,6 +194,16 @@ async function readProgress(folder: string): Promise<number> {
   } catch (error) {
     throw new ResendError(`no event was sent, because some may have been sent before: ${errorText(error)}`)
   }
+}
+
+/** Gives the objects that a stop has left to the next run of the destination. Their names are in no other spool. */
+async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
+  const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
+  const names = (await readdir(from).catch(ignoreMissing)) ?? []
+  if (names.length === 0) return
+  await makeFolder(to, 0o700)
+  for (const name of names) await rename(join(from, name), join(to, name))
+  await syncFolder(to)
 }
 
 /** Returns events that were rejected again to the file. */

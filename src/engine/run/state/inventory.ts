@@ -14,13 +14,14 @@ import { DeadLetterStock } from '../dead-letter/stock.js'
  * (`renamed_from`) or the configuration deletes it (`discard_orphans`).
  */
 
-export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'dead_letters'
+export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
 
 /** The folder of a kind in data_dir, what follows the id in a name there, and the name of the data in messages. */
 const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
   checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
   buffer: { folder: 'buffer', suffix: '', what: 'buffer' },
+  spool: { folder: 'spool', suffix: '', what: 'spool' },
   dead_letters: { folder: 'dead-letter', suffix: '.ndjson', what: 'dead letters' },
 }
 const ALL = Object.keys(KINDS) as DataKind[]
@@ -52,12 +53,13 @@ export function pathOf(dataDir: string, kind: DataKind, id: string): string {
 export const nameOf = (kind: DataKind) => KINDS[kind].what
 
 /** The kinds of data that a component uses. */
-export function kindsOf({ kind, options, onError, delivery }: ComponentConfig): DataKind[] {
+export function kindsOf({ kind, options, onError, delivery, definition }: ComponentConfig): DataKind[] {
   const { persist } = options as { persist?: boolean }
   return ALL.filter(data => {
     if (data === 'checkpoint') return kind === 'source'
     if (data === 'buckets') return kind === 'processor' && persist === true
     if (data === 'buffer') return delivery?.buffer.type === 'disk'
+    if (data === 'spool') return definition.spools === true
     return kind === 'destination' || onError === 'dead_letter'
   })
 }
@@ -115,6 +117,11 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
       await stock.refresh()
       return { ...stored, events: stock.events, bytes, changedAt }
     }
+    if (kind === 'spool') {
+      const { countSpooled } = await import('../../flow/spool/object-file.js')
+      const events = await countSpooled(folderOnDisk(path))
+      return events > 0 ? { ...stored, events, bytes, changedAt } : undefined
+    }
     if (kind !== 'buffer') return { ...stored, events: undefined, bytes, changedAt }
     const { recover } = await import('../../flow/disk-buffer/recovery.js')
     const { unsettled } = await import('../../flow/disk-buffer/segments.js')
@@ -145,6 +152,8 @@ export function adviceFor({ kind, id, path }: Stored): string {
       return `Its windows are not used. If the throttle has another name now, set "renamed_from: ${id}" there; if it lost "persist: true", give it back; ${orDiscard}`
     case 'buffer':
       return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
+    case 'spool':
+      return `Its objects are not sent. If the destination has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
     case 'dead_letters':
       return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend --config FILE --destination ID ${path}"; ${orDiscard}`
   }

@@ -7,24 +7,29 @@ import { renamesOf } from './renames.js'
 
 /** Reasons not to run a configuration with the data in data_dir: events would be repeated, skipped, or not delivered. */
 
-/** A configuration has no destination for events in disk buffers, so they would not be delivered. */
+/** A configuration has no destination for events in disk buffers and spools, so they would not be delivered. */
 export class EventsLeftBehind extends Error {
   readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'
 
-  constructor(buffers: readonly Pick<Orphan, 'id'>[]) {
+  constructor(buffers: readonly (Pick<Orphan, 'id'> & Partial<Pick<Orphan, 'kind'>>)[]) {
+    const { kind } = buffers[0]!
     const ids = buffers.map(({ id }) => id).join(', ')
     super(
-      `the disk buffer of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The configuration is tried again`,
+      `the ${kind === 'spool' ? 'spool' : 'disk buffer'} of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The configuration is tried again`,
     )
   }
 }
 
-/** The disk buffers of destinations of `before` whose events have no destination in `next`. */
+/** The disk buffers and spools of destinations of `before` whose events have no destination in `next`. */
 export async function buffersLeftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
-  const buffered = ({ destinations }: Config) => destinations.filter(one => kindsOf(one).includes('buffer'))
-  const kept = new Set(buffered(next).map(({ id }) => id))
-  const ids = buffered(before).flatMap(({ id }) => (kept.has(id) ? [] : [id]))
-  return ids.length === 0 ? [] : (await leftBehind(next, log, ['buffer'])).filter(({ id }) => ids.includes(id))
+  const keeping = ({ destinations }: Config) =>
+    destinations.flatMap(one =>
+      kindsOf(one).flatMap(kind => (kind === 'buffer' || kind === 'spool' ? [`${kind} ${one.id}`] : [])),
+    )
+  const kept = new Set(keeping(next))
+  const gone = new Set(keeping(before).filter(one => !kept.has(one)))
+  if (gone.size === 0) return []
+  return (await leftBehind(next, log, ['buffer', 'spool'])).filter(({ kind, id }) => gone.has(`${kind} ${id}`))
 }
 
 /** Orphans that a configuration neither takes over nor discards. */

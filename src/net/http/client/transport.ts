@@ -1,20 +1,23 @@
 import type { ComponentContext, HandoverState } from '../../../core/component.js'
 import type { DeliveryError } from '../../../core/errors.js'
+import type { DialOptions } from '../../dial-options.js'
 import { Dialer } from '../../dialer.js'
 import type { Via } from '../../proxy.js'
 import { withoutQuery } from '../../urls.js'
 import type { Answer, HttpClient, Sent } from './http-client.js'
-import type { ClientOptions } from './options.js'
+
+/** Where it connects first, and how. */
+export type TransportOptions = DialOptions & { readonly url: string }
 
 /** The connections of a destination. */
 export class Transport {
-  readonly #options: ClientOptions
+  readonly #options: TransportOptions
   readonly #dialer: Dialer
   #client: HttpClient | undefined
   /** The connections of the predecessor with the same options. */
   #inherited: HttpClient | undefined
 
-  constructor(options: ClientOptions, context: ComponentContext) {
+  constructor(options: TransportOptions, context: ComponentContext) {
     this.#options = options
     this.#inherited = context.inherited as HttpClient | undefined
     this.#dialer = new Dialer(options, context)

@@ -65,7 +65,7 @@ async function place(t: Test): Promise<Place> {
 /** How a receiver says that it has taken all events of a request. */
 function taken({ path, body }: Received): Answer {
   if (path.includes('/loki/')) return { status: 204 }
-  if (!path.includes('/_bulk?')) return { status: 200 }
+  if (!path.includes('/_bulk?')) return { status: 200, headers: { etag: '"tag"' } }
   const items = Array.from({ length: body.split('\n').length >> 1 }, () => ({ create: { status: 201 } }))
   return { status: 200, body: JSON.stringify({ errors: false, items }) }
 }
@@ -88,6 +88,9 @@ function answerOf(to: Receiver, parts: readonly Part[]): KafkaAnswer {
 function local({ type, options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, broker, to }: Place) {
   const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
   if (type === 'kafka') Object.assign(own, { brokers: [broker], auth: {} })
+  // Without it, it is a server that the program knows.
+  if ('endpoint' in options.shape)
+    Object.assign(own, { endpoint: to.url('/'), auth: { access_key_id: 'key', secret_access_key: 'key' } })
   const here = {
     urls: to.url('/'),
     files: join(folder, 'key'),
@@ -123,7 +126,7 @@ const numbers = (from: number, to: number) => Array.from({ length: to - from }, 
 async function delivering(t: Test, definition: AnyDefinition<'destination'>, yaml: string, more: object = {}) {
   const at = await place(t)
   const own = local(definition, yaml, at)
-  const made = await make(own, definition, at.stdout)
+  const made = await make(own, definition, at.stdout, undefined, at.folder)
   const batch = { max_wait: '5ms', ...more }
   const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
   // Whether anything arrives anywhere.
@@ -165,7 +168,7 @@ conforms('it keeps to the contract, as plugins are held to it', async (t, defini
   const open = async (): Promise<DestinationOutput> => {
     const at = await place(t)
     const options = local(definition, yaml, at)
-    const { destination, context } = await make(options, definition, at.stdout)
+    const { destination, context } = await make(options, definition, at.stdout, undefined, at.folder)
     const bytes = definition.explain!(
       definition.options.parse(options) as never,
       context,
@@ -197,10 +200,13 @@ conforms('an end in the middle gives back what is not delivered', async (t, defi
   const delivered = settled.flat().filter(status => status === 'delivered').length
   t.equal(left.events, 50 - 10 * delivered)
   t.ok(!settled.flat().includes('rejected'))
-  if (keeps) t.same(arrived().slice(0, 10 * delivered), numbers(0, 10 * delivered))
+  // What is in a spool is sent by the next run.
+  if (keeps && !definition.spools) t.same(arrived().slice(0, 10 * delivered), numbers(0, 10 * delivered))
 })
 
 conforms('a retry sends the same, and one refusal costs no other event', async (t, definition, yaml) => {
+  // A request is an object there, which is never refused for good.
+  if (definition.spools) return
   const { delivery, put, end, to, arrived, settled } = await delivering(t, definition, yaml, { max_events: 10 })
   await delivery.start()
   const from = to.requests.length

@@ -708,7 +708,9 @@ t.test('buffers without a destination are found and kept', async t => {
         dataDir,
         sources: [],
         processors: [],
-        destinations: [{ id, kind: 'destination', options: {}, delivery: { buffer: { type: 'disk' } } }],
+        destinations: [
+          { id, kind: 'destination', options: {}, definition: {}, delivery: { buffer: { type: 'disk' } } },
+        ],
         discardOrphans: [],
       } as unknown as OrphanConfig,
       log,

@@ -335,7 +335,7 @@ t.test('data is orphaned unless a component uses it, and left behind unless it i
     ['dead_letters', 'out', 2, 6],
   ]
   t.same(await seen(findOrphans(none, log)), all)
-  const throttle = { id: 'limit', kind: 'processor', options: { persist: true } }
+  const throttle = { id: 'limit', kind: 'processor', options: { persist: true }, definition: {} }
   const config = (processor: object) => ({ ...none, processors: [processor] }) as unknown as OrphanConfig
   t.same(await seen(findOrphans(config(throttle), log)), [...all.slice(0, 2), ...all.slice(3)])
   t.same(await seen(findOrphans(config({ ...throttle, options: {} }), log)), all)

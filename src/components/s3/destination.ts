@@ -1,0 +1,168 @@
+import zlib from 'node:zlib'
+import { z } from 'zod'
+import { encodeAlone } from '../../core/codecs/encode.js'
+import { encodingOption } from '../../core/codecs/options.js'
+import { defineDestination } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import { written } from '../../core/explain.js'
+import { byteSize, duration, fieldPath, refuse } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { template } from '../../core/template.js'
+import { awsAuth } from '../../net/aws/auth-options.js'
+import { dialOptions } from '../../net/dial-options.js'
+import { httpUrl } from '../../net/proxy.js'
+import { KeyPrefixes, keyProblem } from './names.js'
+
+const DAY_MS = 86_400_000
+const text = (pattern: RegExp, error: string) => reaches('nothing', z.string().regex(pattern, { error }))
+
+const options = z.strictObject({
+  bucket: text(/^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$/, 'must be the name of a bucket').describe('The bucket.'),
+  key: template()
+    .superRefine((key, context) => {
+      const problem = keyProblem(key)
+      if (problem) refuse(context, problem)
+    })
+    .prefault('%Y/%m/%d/')
+    .describe(
+      'How the names of objects begin. They may have values of fields, as in `${.app:-none}`, whose other characters are encoded as in a URL, and the time of the event in UTC: `%Y`, `%m`, `%d`, `%H` and `%M`. The time when the object was opened, a random part and the extension follow.',
+    ),
+  region: text(/^[a-z0-9-]+$/, 'must be the name of a region, such as eu-central-1')
+    .optional()
+    .describe('The region of the bucket. Default: that of AWS_REGION or AWS_DEFAULT_REGION, or us-east-1.'),
+  endpoint: httpUrl()
+    .optional()
+    .describe('The address of another server that speaks S3. Default: that of AWS in the region.'),
+  path_style: z
+    .boolean()
+    .optional()
+    .describe('Whether the bucket is in the path of the URL, not in its host. Default: with `endpoint` it is.'),
+  object: z
+    .strictObject({
+      max_bytes: byteSize(1, 5 * 1024 ** 3)
+        .prefault('64MB')
+        .describe('An object is sent when it has this size, as it is sent. It is larger by one request at most.'),
+      max_age: duration(1000)
+        .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
+        .prefault('5 Minutes')
+        .describe('An object is sent this long after its first event.'),
+    })
+    .prefault({})
+    .describe('When an object is complete.'),
+  spool: z
+    .strictObject({
+      max_bytes: byteSize(1_000_000)
+        .prefault('2GB')
+        .describe('Maximum size of its files. When it is reached, the sources wait.'),
+    })
+    .prefault({})
+    .describe('The folder below `data_dir` in which events wait until their object is sent.'),
+  encoding: encodingOption('json'),
+  compression: z
+    .enum(['gzip', 'zstd', 'none'])
+    .prefault('gzip')
+    .superRefine((compression, context) => {
+      if (compression === 'zstd' && !('zstdCompress' in zlib))
+        refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
+    })
+    .describe('How objects are compressed. zstd requires a Node.js version that has it.'),
+  timestamp: fieldPath()
+    .prefault('.timestamp')
+    .describe('The field with the time in `key`. For events without it, it is when they were read.'),
+  storage_class: text(/^[A-Z0-9_]+$/, 'must be a storage class, such as STANDARD_IA')
+    .optional()
+    .describe('The storage class of objects. Default: that of the bucket.'),
+  sse: z
+    .strictObject({
+      type: z.enum(['AES256', 'aws:kms', 'aws:kms:dsse']).describe('With which keys objects are encrypted.'),
+      kms_key_id: reaches('nothing', z.string().min(1)).optional().describe('With KMS: the key, or its ARN.'),
+      bucket_key: z.boolean().optional().describe('With KMS: whether a key of the bucket is used, which costs less.'),
+    })
+    .superRefine(({ type, kms_key_id, bucket_key }, context) => {
+      if (type === 'AES256' && (kms_key_id !== undefined || bucket_key !== undefined))
+        refuse(context, 'kms_key_id and bucket_key need type: aws:kms')
+    })
+    .optional()
+    .describe('How the server encrypts objects. Default: as the bucket says.'),
+  auth: awsAuth
+    .prefault({})
+    .describe(
+      'Where the keys come from. Without it, as AWS does: the environment, a web identity, the shared credentials file, the endpoint of a container, the metadata service of EC2.',
+    ),
+  ...dialOptions,
+})
+export type S3Options = z.output<typeof options>
+
+export const s3 = defineDestination({
+  type: 's3',
+  summary: 'Sends events as objects to Amazon S3 or a server like it.',
+  notes:
+    '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
+  promises: {
+    guarantee: 'At least once. Events are safe in the spool when they count as received, and sent with their object.',
+    order: 'As read within an object. Objects are sent two at a time.',
+    duplicates:
+      'A repeated object replaces itself. Events that are read again within a minute after a kill are known by their ids.',
+    limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
+    tested:
+      'versitygw 1.8.0; MinIO of 2026-02-12 for objects in parts. KMS, EC2, containers, web identities: servers that answer as documented.',
+  },
+  options,
+  spools: true,
+  usesIds: () => true,
+  examples: [
+    {
+      title: 'A folder for each day and app',
+      yaml: "bucket: logs\nregion: eu-central-1\nkey: 'app/%Y/%m/%d/${.app:-none}/'\n",
+    },
+    {
+      title: 'Another server, with keys from files',
+      yaml: "bucket: logs\nendpoint: https://s3.example.com\nauth: { access_key_id: sluice, secret_access_key_file: /etc/sluice/s3-secret }\nkey: 'logs/%Y/%m/%d/'\nobject: { max_bytes: 128MB, max_age: 15 Minutes }\n",
+    },
+  ],
+  delivery: {
+    max_events: 50_000,
+    max_bytes: '4MB',
+    bytes: 'Maximum bytes of events per write to the spool, as read.',
+    max_wait: '1 Seconds',
+    max_in_flight: 4,
+  },
+  usesFields: ({ key, timestamp }) => [
+    ...key.parts.flatMap(part => {
+      if (typeof part === 'string') return []
+      const { path, fallback } = part
+      return { option: 'key', path, ...(fallback === '' && { without: 'every event is rejected' }) }
+    }),
+    { option: 'timestamp', path: timestamp },
+  ],
+  async create(options, context) {
+    const [{ SpooledDestination }, { S3Store }] = await Promise.all([
+      import('../../engine/flow/spool/spooled-destination.js'),
+      import('./store.js'),
+    ])
+    const names = new KeyPrefixes(options.key, options.timestamp, context)
+    return new SpooledDestination(options, names, new S3Store(options, context), context)
+  },
+  explain(options, context) {
+    const names = new KeyPrefixes(options.key, options.timestamp, context)
+    return batch => {
+      try {
+        const findings = [{ text: `to an object s3://${options.bucket}/${names.prefixOf(batch, 0)}…` }]
+        return { outcome: 'delivered', findings, bytes: written(encodeAlone(options.encoding, [batch])) }
+      } catch (error) {
+        if (!(error instanceof DeliveryError)) throw error
+        return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
+      }
+    }
+  },
+  async check(options, context, signal) {
+    const { S3Store } = await import('./store.js')
+    const store = new S3Store(options, context)
+    try {
+      const names = new KeyPrefixes(options.key, options.timestamp, context)
+      return await store.check(`${names.ofDefaults(context.clock.wall())}sluice-check`, signal)
+    } finally {
+      await store.stop()
+    }
+  },
+})

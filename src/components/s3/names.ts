@@ -1,0 +1,66 @@
+import type { ComponentContext } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import { EventTime } from '../../core/event/event-time.js'
+import type { FieldPath } from '../../core/event/field-path.js'
+import { RequestTexts } from '../../core/partition.js'
+import type { Template } from '../../core/template.js'
+import type { ObjectNames } from '../../engine/flow/spool/spooled-destination.js'
+import { isDotSegment } from '../../net/urls.js'
+
+/** Where the parts of the time are in `2026-01-31T23:59:59Z`. */
+const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
+  Y: [0, 4],
+  m: [5, 7],
+  d: [8, 10],
+  H: [11, 13],
+  M: [14, 16],
+}
+/** Values of fields are encoded, so that `%` is followed by hexadecimal digits in them. */
+const TIME = /%([YmdHM])/g
+/** S3 takes 1,024 bytes. The rest is for what follows. */
+const LONGEST = 900
+
+/** Why the text of `key` cannot be used; undefined: it can. */
+export function keyProblem({ parts }: Template): string | undefined {
+  const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
+  if (/%(?![YmdHM])/.test(text)) return 'has a % that is none of %Y, %m, %d, %H and %M'
+  return prefixProblem(text)
+}
+
+function prefixProblem(text: string): string | undefined {
+  if (text.startsWith('/')) return 'must not begin with "/"'
+  if (text.split('/').some(isDotSegment)) return 'must not have a step that is "." or ".."'
+  return Buffer.byteLength(text) > LONGEST ? `is longer than ${LONGEST} bytes` : undefined
+}
+
+/** The beginnings of the names of objects: a template, with the time of the event in UTC. */
+export class KeyPrefixes implements ObjectNames {
+  readonly #texts: RequestTexts
+  readonly #time: EventTime
+  readonly #hasTime: boolean
+  /** Consecutive events mostly have the same. */
+  #last = { text: '', minute: '', prefix: '' }
+
+  constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {
+    const text = { option: 'key', template: key, encode: encodeURIComponent, problem: prefixProblem }
+    this.#texts = new RequestTexts([text], field)
+    this.#time = new EventTime(field(timestamp))
+    this.#hasTime = key.parts.some(part => typeof part === 'string' && part.search(TIME) >= 0)
+  }
+
+  prefixOf(batch: EventBatch, i: number): string {
+    const text = this.#texts.partitionOf(batch, i)
+    if (!this.#hasTime) return text
+    const minute = this.#time.isoOf(batch, i).slice(0, 16)
+    if (text !== this.#last.text || minute !== this.#last.minute)
+      this.#last = { text, minute, prefix: withTime(text, minute) }
+    return this.#last.prefix
+  }
+
+  /** For events without fields, at a time. Throws a DeliveryError if a field has no default. */
+  ofDefaults(ms: number): string {
+    return withTime(this.#texts.partitionOfDefaults(), new Date(ms).toISOString())
+  }
+}
+
+const withTime = (text: string, time: string) => text.replace(TIME, (_, part: string) => time.slice(...PARTS[part]!))

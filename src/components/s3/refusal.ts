@@ -1,0 +1,92 @@
+import { DeliveryError, type Failure } from '../../core/errors.js'
+import { failureOf } from '../../net/http/client/answers/statuses.js'
+
+/** What a code of S3 means, and what to do about it. What is missing, the status says. */
+interface Known {
+  readonly failure?: Failure
+  readonly advice: string
+}
+
+/** The receiver does not know the upload of several parts any more. */
+export const NO_UPLOAD = 'NoSuchUpload'
+const RIGHT = 'the key needs s3:PutObject for the objects, and s3:AbortMultipartUpload'
+const KMS: Known = {
+  failure: 'hold',
+  advice:
+    'the key needs kms:GenerateDataKey and kms:Decrypt for sse.kms_key_id, which must be enabled and in the region of the bucket',
+}
+const KNOWN: Readonly<Record<string, Known>> = {
+  NoSuchBucket: { failure: 'hold', advice: 'make the bucket, or correct "bucket"' },
+  AccessDenied: { failure: 'hold', advice: RIGHT },
+  AllAccessDisabled: { failure: 'hold', advice: 'the bucket or its account is disabled' },
+  SignatureDoesNotMatch: { failure: 'hold', advice: 'the secret access key does not belong to the access key ID' },
+  InvalidAccessKeyId: { failure: 'hold', advice: 'the receiver does not know the access key ID' },
+  ExpiredToken: { failure: 'hold', advice: 'the credentials have expired' },
+  InvalidToken: { failure: 'hold', advice: 'the session token is wrong or has expired' },
+  RequestTimeTooSkewed: {
+    failure: 'retry',
+    advice: 'the clock of this machine or of the receiver is wrong by more than 15 minutes: synchronize it',
+  },
+  PermanentRedirect: { failure: 'hold', advice: 'the bucket is elsewhere: correct "region" and "endpoint"' },
+  TemporaryRedirect: { failure: 'retry', advice: 'the bucket is new, and its name is not known everywhere yet' },
+  AuthorizationHeaderMalformed: { failure: 'hold', advice: 'the bucket is in another region: correct "region"' },
+  IllegalLocationConstraintException: { failure: 'hold', advice: 'the bucket is in another region: correct "region"' },
+  [NO_UPLOAD]: { failure: 'retry', advice: 'it was aborted; the object is sent from its beginning' },
+  InvalidPart: { failure: 'retry', advice: 'the object is sent from its beginning' },
+  InvalidPartOrder: { failure: 'retry', advice: 'the object is sent from its beginning' },
+  OperationAborted: { failure: 'retry', advice: 'something else changes the bucket at the moment' },
+  IncompleteBody: { failure: 'retry', advice: 'a part of the request was lost on its way' },
+  SlowDown: { failure: 'retry', advice: 'the receiver wants fewer requests: use fewer or larger objects' },
+  RequestTimeout: { failure: 'retry', advice: 'the request took too long: raise "timeout", or check the network' },
+  EntityTooLarge: { failure: 'hold', advice: 'lower object.max_bytes' },
+  EntityTooSmall: { failure: 'hold', advice: 'the receiver wants larger parts than 8 MiB' },
+  InvalidStorageClass: { failure: 'hold', advice: 'correct "storage_class"' },
+  KeyTooLongError: { failure: 'hold', advice: 'shorten "key"' },
+  QuotaExceeded: { failure: 'hold', advice: 'the bucket is full' },
+  InvalidObjectState: { failure: 'hold', advice: 'an object of this name is archived' },
+  ObjectLockConfigurationNotFoundError: { failure: 'hold', advice: 'check the object lock of the bucket' },
+  NotImplemented: { failure: 'hold', advice: 'the receiver does not know an option: remove "sse" or "storage_class"' },
+}
+
+/** An error of S3, by its code. */
+export class Refusal extends DeliveryError {
+  readonly awsCode: string | undefined
+
+  constructor(message: string, awsCode: string | undefined, options: ConstructorParameters<typeof DeliveryError>[1]) {
+    super(message, options)
+    this.awsCode = awsCode
+  }
+}
+
+/** The error for an answer. `text`: its body as one line. */
+export function refusalOf(
+  status: number,
+  text: string,
+  place: string,
+  more: { readonly requestId?: string | undefined; readonly retryAfterMs?: number | undefined },
+): Refusal {
+  const of = (name: string) => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1]
+  const code = of('Code')
+  const { failure = failureOf(status), advice } =
+    KNOWN[code ?? ''] ?? (code?.startsWith('KMS.') ? KMS : byStatus(status))
+  const region = of('Region')
+  const said = code ? `${code}: ${of('Message') ?? ''}` : text
+  const where = region && failure === 'hold' ? ` (the receiver names the region ${region})` : ''
+  const message = [`${status} from ${place}`, said && `: ${said.slice(0, 300)}`, advice && `; ${advice}`, where].join(
+    '',
+  )
+  const reason = code
+    ? code
+        .replace(/[a-z](?=[A-Z])/g, '$&_')
+        .replace(/\W/g, '_')
+        .toLowerCase()
+    : `status_${status}`
+  return new Refusal(message, code, { failure, reason, status, ...more })
+}
+
+/** Answers to HEAD have no body. */
+function byStatus(status: number): Partial<Known> {
+  if (status === 301) return KNOWN.PermanentRedirect!
+  if (status === 403) return KNOWN.AccessDenied!
+  return status === 404 ? { failure: 'hold', advice: 'correct "bucket" and "endpoint"' } : {}
+}

@@ -1,0 +1,215 @@
+import type { ComponentContext, HandoverState } from '../../core/component.js'
+import type { ObjectFile } from '../../engine/flow/spool/object-file.js'
+import type { ObjectStore } from '../../engine/flow/spool/spooled-destination.js'
+import { hideSecrets } from '../../lib/formats/escapes.js'
+import { packageVersion } from '../../lib/version.js'
+import { AwsCredentials } from '../../net/aws/credentials.js'
+import { encodeUri, queryText, sign } from '../../net/aws/sign.js'
+import { bodyText, drain } from '../../net/http/client/answers/read-answer.js'
+import { isSuccess, retryAfterMs } from '../../net/http/client/answers/statuses.js'
+import { withoutSlash } from '../../net/http/client/options.js'
+import { Transport } from '../../net/http/client/transport.js'
+import type { S3Options } from './destination.js'
+import { NO_UPLOAD, Refusal, refusalOf } from './refusal.js'
+
+/** A larger object is sent in parts of this size, each of which is in memory while it is sent. */
+const PART_BYTES = 8 * 1024 * 1024
+const USER_AGENT = `sluice/${packageVersion()}`
+const NOTHING = Buffer.alloc(0)
+const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
+
+/** An upload of several parts. */
+interface Multipart {
+  readonly id: string
+  /** Of the parts that the receiver has, in order. */
+  readonly tags: string[]
+}
+
+interface Asked {
+  readonly method: 'PUT' | 'POST' | 'DELETE'
+  readonly key: string
+  readonly query?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: Buffer
+}
+
+/** Sends objects to a bucket. */
+export class S3Store implements ObjectStore {
+  readonly #options: S3Options
+  readonly #context: ComponentContext
+  readonly #region: string
+  /** Of the bucket, without a slash at its end. */
+  readonly #url: string
+  readonly #credentials: AwsCredentials
+  readonly #transport: Transport
+
+  constructor(options: S3Options, context: ComponentContext) {
+    this.#options = options
+    this.#context = context
+    this.#region = regionOf(options, context)
+    this.#url = bucketUrl(options, this.#region)
+    this.#credentials = new AwsCredentials(options.auth, options, this.#region, context)
+    this.#transport = new Transport({ ...options, url: this.#url }, context)
+  }
+
+  async open(signal: AbortSignal): Promise<void> {
+    await this.#transport.open()
+    // Objects are sent later: who watches the start should know now.
+    void this.#credentials.current(signal).catch(error => {
+      this.#context.log.warn({ error: error.message }, 'there are no credentials yet; events wait in the spool')
+    })
+  }
+
+  async send(object: ObjectFile, signal: AbortSignal): Promise<boolean> {
+    const { key } = object.facts
+    if (object.size <= PART_BYTES) {
+      const body = await object.read(0, object.size)
+      await this.#ask({ method: 'PUT', key, headers: this.#headers(object.facts.contentType), body }, signal)
+      return true
+    }
+    const upload = object.progress as Multipart | undefined
+    try {
+      if (!upload) await this.#begin(object, signal)
+      else return await this.#continue(object, upload, signal)
+    } catch (error) {
+      // It was aborted elsewhere, such as by a rule of the bucket, or the receiver does not know a part any more.
+      if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
+      throw error
+    }
+    return false
+  }
+
+  async #begin(object: ObjectFile, signal: AbortSignal): Promise<void> {
+    const { key, contentType } = object.facts
+    // One that a kill has left behind costs money as long as it is there.
+    const left = await object.readNote()
+    if (left !== undefined) await this.#abort(key, left, signal)
+    const headers = this.#headers(contentType)
+    const said = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
+    const id = /<UploadId>([^<]+)<\/UploadId>/.exec(said.text)?.[1]
+    if (id === undefined) throw refusalOf(502, 'there is no UploadId in the answer', `POST ${this.#url}`, {})
+    await object.writeNote(id)
+    object.progress = { id, tags: [] } satisfies Multipart
+  }
+
+  async #continue(object: ObjectFile, { id, tags }: Multipart, signal: AbortSignal): Promise<boolean> {
+    const { key } = object.facts
+    const from = tags.length * PART_BYTES
+    if (from < object.size) {
+      const body = await object.read(from, Math.min(object.size, from + PART_BYTES))
+      const query = { partNumber: String(tags.length + 1), uploadId: id }
+      const { etag } = await this.#ask({ method: 'PUT', key, query, body }, signal)
+      tags.push(etag!)
+      return false
+    }
+    const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
+    const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
+    const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
+    // It may answer 200 first, and fail then.
+    if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
+    return true
+  }
+
+  async #abort(key: string, id: string, signal: AbortSignal): Promise<void> {
+    await this.#ask({ method: 'DELETE', key, query: { uploadId: id } }, signal).catch(error => {
+      const isGone = error instanceof Refusal && (error.awsCode === NO_UPLOAD || error.failure !== 'retry')
+      if (!isGone) throw error
+    })
+  }
+
+  /** As `check` of a definition: begins an object of several parts and aborts it, which stores nothing. */
+  async check(key: string, signal: AbortSignal): Promise<string> {
+    await this.#transport.open()
+    const headers = this.#headers('application/octet-stream')
+    const { text } = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
+    const id = /<UploadId>([^<]+)<\/UploadId>/.exec(text)?.[1]
+    if (id === undefined) throw refusalOf(502, text, `POST ${this.#url}`, {})
+    await this.#ask({ method: 'DELETE', key, query: { uploadId: id } }, signal)
+    return 'may write objects'
+  }
+
+  async changed(): Promise<boolean> {
+    const [credentials, files] = await Promise.all([this.#credentials.changed(), this.#transport.changed()])
+    return credentials || files
+  }
+
+  handOver(): HandoverState | undefined {
+    return this.#transport.handOver()
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#transport.stop(), this.#credentials.stop()])
+  }
+
+  #headers(contentType: string): Record<string, string> {
+    const { storage_class, sse } = this.#options
+    return {
+      'content-type': contentType,
+      ...(storage_class && { 'x-amz-storage-class': storage_class }),
+      ...(sse && { 'x-amz-server-side-encryption': sse.type }),
+      ...(sse?.kms_key_id && { 'x-amz-server-side-encryption-aws-kms-key-id': sse.kms_key_id }),
+      ...(sse?.bucket_key && { 'x-amz-server-side-encryption-bucket-key-enabled': 'true' }),
+    }
+  }
+
+  async #ask(
+    { method, key, query = {}, headers = {}, body = NOTHING }: Asked,
+    signal: AbortSignal,
+  ): Promise<{ text: string; etag: string | undefined }> {
+    const { clock } = this.#context
+    const { host, origin, pathname } = new URL(this.#url)
+    const path = `${pathname === '/' ? '' : pathname}/${key.split('/').map(encodeUri).join('/')}`
+    const credentials = await this.#credentials.current(signal)
+    const scope = { region: this.#region, service: 's3' }
+    const signed = sign({ method, host, path, query, headers, body }, credentials, scope, clock.wall())
+    const search = queryText(query)
+    const sent = {
+      target: new URL(origin),
+      path: search ? `${path}?${search}` : path,
+      method,
+      headers: { 'user-agent': USER_AGENT, ...signed },
+      body: { parts: body.length > 0 ? [body] : [], bytes: body.length },
+    }
+    const answer = await this.#transport.request(sent, this.#url, signal)
+    const { statusCode: status, headers: said } = answer
+    const etag = said.etag
+    this.#count(status)
+    if (isSuccess(status) && method === 'PUT') {
+      await drain(answer.body)
+      await answer.sent
+      // A proxy may have answered, and the object would be nowhere.
+      if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', `PUT ${this.#url}`, {})
+      return { text: '', etag }
+    }
+    const text = hideSecrets(await bodyText(answer.body), [...this.#credentials.secrets])
+    if (isSuccess(status)) return { text, etag }
+    throw refusalOf(status, text, `${method} ${this.#url}`, {
+      requestId: one(said['x-amz-request-id']),
+      retryAfterMs: retryAfterMs(one(said['retry-after']), clock.wall()),
+    })
+  }
+
+  #count(status: number): void {
+    const help = 'Requests by the status of the response, or by why there was none.'
+    this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
+  }
+}
+
+const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
+
+/** What the host has in its environment is not for the configurations of others. */
+export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
+  const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
+  return region ?? AWS_REGION ?? AWS_DEFAULT_REGION ?? 'us-east-1'
+}
+
+/** The URL of the bucket, without a slash at its end. */
+export function bucketUrl({ bucket, endpoint, path_style }: S3Options, region: string): string {
+  const domain = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com'
+  const base = new URL(endpoint ?? `https://s3.${region}.${domain}`)
+  // The certificate of AWS is for names without further dots.
+  const isPath = path_style ?? (endpoint !== undefined || bucket.includes('.'))
+  if (isPath) return `${withoutSlash(base.href)}/${bucket}`
+  base.hostname = `${bucket}.${base.hostname}`
+  return withoutSlash(base.href)
+}

@@ -1,0 +1,79 @@
+import type { Spool, SpooledObject } from '../../../core/component.js'
+import { DeliveryError, errorText } from '../../../core/errors.js'
+import type { Attempts } from './attempts.js'
+
+/** Objects that are sent at the same time. */
+const AT_ONCE = 2
+
+/**
+ * Delivers the objects of a spool, each by as many requests as it needs. No object is ever given up: what a retry cannot
+ * fix pauses all of them, and they stay on disk.
+ */
+export class Uploads {
+  readonly spool: Spool
+  readonly attempts: Attempts
+  readonly #ended: () => void
+  readonly #running = new Set<Promise<void>>()
+  #hasEnded = false
+
+  /** `ended` is called when an object has ended. */
+  constructor(spool: Spool, attempts: Attempts, ended: () => void) {
+    this.spool = spool
+    this.attempts = attempts
+    this.#ended = ended
+  }
+
+  get idle(): boolean {
+    return this.#running.size === 0
+  }
+
+  /** Begins to send what is due. `all`: every object is, since no more events come. */
+  advance(all: boolean): void {
+    while (!this.#hasEnded && this.#running.size < AT_ONCE) {
+      const object = this.spool.next(all)
+      if (!object) return
+      const carried = this.#carry(object).finally(() => {
+        this.#running.delete(carried)
+        this.#ended()
+      })
+      this.#running.add(carried)
+    }
+  }
+
+  async #carry(object: SpooledObject): Promise<void> {
+    let isDelivered = false
+    const attempt = async (signal: AbortSignal) => {
+      isDelivered = await object.send(signal)
+    }
+    do await this.attempts.persist({ attempt, classify, kind: 'events' })
+    while (!isDelivered && !this.#hasEnded)
+    if (isDelivered) await object.delivered()
+    else object.release()
+  }
+
+  /** Begins nothing any more. The requests under way come to their end. */
+  leave(): void {
+    this.#hasEnded = true
+    this.attempts.leave()
+  }
+
+  /** Ends the requests under way. */
+  close(): void {
+    this.#hasEnded = true
+    this.attempts.close()
+  }
+
+  /** Resolves when no object is under way, after `leave` or `close`. */
+  async ended(): Promise<void> {
+    await Promise.allSettled(this.#running)
+  }
+}
+
+/** An object is no single event that a receiver could refuse: an operator has to see to it. */
+function classify(error: unknown): DeliveryError {
+  if (!(error instanceof DeliveryError))
+    return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
+  if (error.failure === 'retry' || error.failure === 'hold') return error
+  const { message, reason, status, requestId, cause } = error
+  return new DeliveryError(message, { failure: 'hold', reason, status, requestId, cause })
+}

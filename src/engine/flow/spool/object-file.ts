@@ -1,0 +1,364 @@
+import { errorCode } from '../../../core/errors.js'
+import { NewerFormat } from '../../../core/unreadable.js'
+import type { Amount } from '../counters.js'
+import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
+import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
+
+/**
+ * The file of an object in a spool: a title, a record with its facts, and a record for each write, which has the length
+ * of ids (4 bytes), the ids of its events, and content. The object is the content of these records, one after the other.
+ * Records have the headers of a disk buffer, whose checksums and places
+ * show where the file is damaged and how many events that costs. What follows the last whole record was never
+ * acknowledged.
+ */
+
+/** What is known of an object from its first event on. */
+export interface ObjectFacts {
+  /** Its name at the receiver. */
+  readonly key: string
+  /** The events that belong in it, as named by the destination. */
+  readonly partition: string
+  /** How its content is made. Only equal content may follow. */
+  readonly format: string
+  readonly contentType: string
+  /** Wall clock in milliseconds. */
+  readonly openedAt: number
+}
+
+/** Where the content of a record is. */
+interface Piece {
+  readonly at: number
+  readonly size: number
+}
+
+/** What a file holds. */
+export interface Survey {
+  /** Undefined: they are damaged, so that it cannot be sent. */
+  readonly facts: ObjectFacts | undefined
+  readonly pieces: readonly Piece[]
+  /** Size of the object. */
+  readonly size: number
+  /** The end of the last whole record, and the events that were ever put in before. */
+  readonly end: number
+  readonly place: LogPosition
+  /** Its events. Those that are missing before `place` are damaged. */
+  readonly held: Amount
+}
+
+const FORMAT = 1
+const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
+const NOTHING = Buffer.alloc(0)
+const START: LogPosition = { event: 0, byte: 0 }
+const WINDOW = 64 * 1024
+const LONGEST_NOTE = 4096
+/** Bytes of the length of ids. */
+const LENGTH = 4
+const NAME = /^[\da-f]{16}\.(object|closed)$/
+
+export const nameOf = (id: string) => `${id}.object`
+export const isObject = (name: string) => NAME.test(name)
+/** Whether it may have been sent, so that nothing may follow. */
+export const isClosed = (name: string) => name.endsWith('.closed')
+
+/** A record to be written, with free bytes for its header. */
+export function framed(ids: Buffer, content: Buffer): Buffer {
+  const length = Buffer.alloc(HEAD_SIZE + LENGTH)
+  length.writeUInt32LE(ids.length, HEAD_SIZE)
+  return Buffer.concat([length, ids, content])
+}
+
+/** Reads a file up to `size`, and checks every byte. `onIds` gets the ids of each record. */
+export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
+  const read = async (at: number, length: number) => {
+    const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
+    return bytes.subarray(0, await file.read(bytes, at))
+  }
+  const title = (await read(0, TITLE.length)).toString('latin1')
+  const format = Number(/^sluice object (\d)\n$/.exec(title)?.[1] ?? FORMAT)
+  if (format > FORMAT) throw new NewerFormat(format, FORMAT)
+  const pieces: Piece[] = []
+  const held = { events: 0, bytes: 0 }
+  let facts: ObjectFacts | undefined
+  let place = START
+  let end = 0
+  let total = 0
+  for (let at = TITLE.length; at < size; ) {
+    const head = readHead(await read(at, HEAD_SIZE), 0)
+    const content = at + HEAD_SIZE
+    if (!head || content + head.size > size) {
+      at = await nextMark(read, at + 1, size)
+      continue
+    }
+    const record = await read(content, head.size)
+    const isFirst = at === TITLE.length
+    at = content + head.size
+    // One whose place lies behind is a repetition.
+    if (!isWhole(head, record) || head.place.event < place.event) continue
+    end = at
+    place = placeAfter(head)
+    if (isFirst) facts = JSON.parse(record.toString()) as ObjectFacts
+    else {
+      const before = LENGTH + record.readUInt32LE(0)
+      onIds(record.subarray(LENGTH, before))
+      pieces.push({ at: content + before, size: head.size - before })
+      total += head.size - before
+      held.events += head.events
+      held.bytes += head.bytes
+    }
+  }
+  return { facts, pieces, size: total, end, place, held }
+}
+
+/** The events in a folder. */
+export async function countSpooled(folder: BufferFolder): Promise<number> {
+  let events = 0
+  for (const name of (await folder.list()).filter(isObject)) {
+    const file = await folder.open(name)
+    events += await survey(file, await file.size())
+      .then(({ held }) => held.events)
+      .finally(() => file.close())
+  }
+  return events
+}
+
+/** Writes ids into a file of their own. */
+export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
+  const record = Buffer.concat([
+    Buffer.alloc(HEAD_SIZE),
+    ...ids.flatMap(one => framed(one, NOTHING).subarray(HEAD_SIZE)),
+  ])
+  seal(record, START, 0, 0)
+  await folder.remove(name).catch(() => {})
+  const file = await folder.create(name)
+  try {
+    await file.write([record], 0)
+    await file.sync()
+  } finally {
+    await file.close().catch(() => {})
+  }
+  await folder.sync()
+}
+
+/** Reads them; none if they are damaged. */
+export async function readIds(folder: BufferFolder, name: string): Promise<Buffer[]> {
+  const file = await folder.open(name)
+  try {
+    const bytes = Buffer.alloc(await file.size())
+    await file.read(bytes, 0)
+    const head = readHead(bytes, 0)
+    const record = bytes.subarray(HEAD_SIZE)
+    const all: Buffer[] = []
+    if (!head || !isWhole(head, record)) return all
+    for (let at = 0; at < record.length; ) {
+      const from = at + LENGTH
+      at = from + record.readUInt32LE(at)
+      all.push(record.subarray(from, at))
+    }
+    return all
+  } finally {
+    await file.close().catch(() => {})
+  }
+}
+
+/** Where the next record may begin, from `from` on; `size`: nowhere. */
+async function nextMark(
+  read: (at: number, length: number) => Promise<Buffer>,
+  from: number,
+  size: number,
+): Promise<number> {
+  for (let at = from; at < size; at += WINDOW) {
+    const found = (await read(at, WINDOW + MARK.length - 1)).indexOf(MARK)
+    if (found >= 0) return at + found
+  }
+  return size
+}
+
+/**
+ * An object that is written, or waits to be sent. Invariants: when `append` resolves, the record and the name of the
+ * file are synced. A record for which it rejected is no part of the object; it is cut off, at the latest by `finish`.
+ */
+export class ObjectFile {
+  name: string
+  readonly facts: ObjectFacts
+  /** When it was opened, on the monotonic clock. */
+  readonly openedAt: number
+  /** Size of the object so far. */
+  size = 0
+  /** Size of the file, as far as it is safe. */
+  end = 0
+  /** Events in it. */
+  held: Amount = { events: 0, bytes: 0 }
+  /** Set by a failed write: nothing may follow, since what the file has behind `end` is unknown. */
+  isBroken = false
+  /** Whether something is being appended. */
+  isBusy = false
+  /** For the one that sends it. */
+  progress: unknown
+  /** Of its records, after `finish`. */
+  ids: readonly Buffer[] = []
+  readonly #folder: BufferFolder
+  #place = START
+  #pieces: readonly Piece[] | undefined
+  /** Whether its name says so, also after a power failure. */
+  #isClosed = false
+
+  constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
+    this.#folder = folder
+    this.name = name
+    this.facts = facts
+    this.openedAt = openedAt
+  }
+
+  /** One of an earlier run. Its damaged events count as its own until `finish` reports them. */
+  static found(
+    folder: BufferFolder,
+    name: string,
+    { size, end, place, facts }: Survey & { facts: ObjectFacts },
+    openedAt: number,
+  ): ObjectFile {
+    const file = new ObjectFile(folder, name, facts, openedAt)
+    file.size = size
+    file.end = end
+    file.held = { events: place.event, bytes: place.byte }
+    file.#place = place
+    // What a kill left behind the last record is cut off before anything follows.
+    file.isBroken = true
+    return file
+  }
+
+  /** Appends a record, a result of `framed`. */
+  async append(framed: Buffer, events: number, bytes: number): Promise<void> {
+    const isNew = this.end === 0
+    seal(framed, this.#place, events, bytes)
+    const parts = isNew ? [TITLE, this.#factsRecord(), framed] : [framed]
+    const file = await (isNew ? this.#folder.create(this.name) : this.#folder.open(this.name)).catch(error => {
+      // Somebody has removed it.
+      if (!isNew && errorCode(error) === 'ENOENT') this.isBroken = true
+      throw error
+    })
+    try {
+      await file.write(parts, this.end)
+      await file.sync()
+      if (isNew) await this.#folder.sync()
+    } catch (error) {
+      this.isBroken = true
+      if (isNew) await this.#folder.remove(this.name).catch(() => {})
+      else await file.truncate(this.end).catch(() => {})
+      throw error
+    } finally {
+      await file.close().catch(() => {})
+    }
+    for (const { length } of parts) this.end += length
+    this.size += framed.length - HEAD_SIZE - LENGTH - framed.readUInt32LE(HEAD_SIZE)
+    this.#place = placeAfter({ place: this.#place, events, bytes })
+    this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
+  }
+
+  /** Cuts off what follows the last whole record, so that nothing else can ever count as a part of the object. */
+  async cut(): Promise<void> {
+    const file = await this.#folder.open(this.name)
+    try {
+      if ((await file.size()) > this.end) {
+        await file.truncate(this.end)
+        await file.sync()
+      }
+      this.isBroken = false
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /**
+   * Decides what is sent: the whole records. Resolves with the events that are damaged since they were written. After
+   * it, `read` may be called.
+   */
+  async finish(): Promise<Amount> {
+    if (this.#pieces) return { events: 0, bytes: 0 }
+    if (this.isBroken) await this.cut()
+    if (!this.#isClosed) await this.#close()
+    const file = await this.#folder.open(this.name)
+    try {
+      const ids: Buffer[] = []
+      const { pieces, size, held } = await survey(file, this.end, one => ids.push(one))
+      const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }
+      this.#pieces = pieces
+      this.ids = ids
+      this.size = size
+      this.held = held
+      return missing
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  async #close(): Promise<void> {
+    if (!isClosed(this.name)) {
+      const closed = this.name.replace(/\w+$/, 'closed')
+      await this.#folder.rename(this.name, closed)
+      this.name = closed
+    }
+    await this.#folder.sync()
+    this.#isClosed = true
+  }
+
+  /** The bytes of the object from `from` to `to`. */
+  async read(from: number, to: number): Promise<Buffer> {
+    const bytes = Buffer.allocUnsafe(to - from)
+    const file = await this.#folder.open(this.name)
+    try {
+      let start = 0
+      for (const { at, size } of this.#pieces!) {
+        const [first, last] = [Math.max(from, start), Math.min(to, start + size)]
+        if (first < last) {
+          const into = bytes.subarray(first - from, last - from)
+          if ((await file.read(into, at + first - start)) < into.length) throw new Error(`${this.name} became shorter`)
+        }
+        start += size
+      }
+      return bytes
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /** What the sender has noted about it; it may be lost. */
+  async readNote(): Promise<string | undefined> {
+    try {
+      const file = await this.#folder.open(this.#note)
+      try {
+        const bytes = Buffer.alloc(LONGEST_NOTE)
+        return bytes.toString('utf8', 0, await file.read(bytes, 0)) || undefined
+      } finally {
+        await file.close()
+      }
+    } catch {
+      return undefined
+    }
+  }
+
+  async writeNote(text: string): Promise<void> {
+    await this.#folder.remove(this.#note).catch(() => {})
+    try {
+      const file = await this.#folder.create(this.#note)
+      await file.write([Buffer.from(text)], 0).finally(() => file.close())
+    } catch {
+      // It only saves the receiver some work.
+    }
+  }
+
+  async remove(): Promise<void> {
+    await this.#folder.remove(this.#note).catch(() => {})
+    await this.#folder.remove(this.name)
+    await this.#folder.sync()
+  }
+
+  get #note(): string {
+    return `${this.name}.note`
+  }
+
+  #factsRecord(): Buffer {
+    const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), Buffer.from(JSON.stringify(this.facts))])
+    seal(record, START, 0, 0)
+    return record
+  }
+}

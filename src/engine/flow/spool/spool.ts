@@ -1,0 +1,365 @@
+import type { Spool, SpooledObject, StateFolder } from '../../../core/component.js'
+import { DeliveryError, errorCode, errorText } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { newReading } from '../../../core/event/event-id.js'
+import { NewerFormat, StateUnreadable } from '../../../core/unreadable.js'
+import type { TimerClock } from '../../../lib/time.js'
+import { formatSize } from '../../../lib/units.js'
+import { type Amount, add } from '../counters.js'
+import { type BufferFolder, retried } from '../disk-buffer/files.js'
+import { KnownIds, writtenAt } from './ids.js'
+import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, survey, writeIds } from './object-file.js'
+import type { SpoolReport } from './spool-report.js'
+
+/**
+ * How long ids are kept after their events were written. The positions of sources are saved much sooner, unless the disk
+ * or another destination keeps them from it.
+ */
+const KEEP_IDS_MS = 60_000
+/** How long after the start events may be read again. */
+const READ_AGAIN_MS = 600_000
+/** Ids of objects that were sent a short time ago. */
+const SENT = /\.sent$/
+
+/** Open objects. For a further one, the object that was not written to for the longest time is closed. */
+const MOST_OPEN = 500
+
+export interface SpoolOptions {
+  readonly folder: BufferFolder
+  readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
+  readonly clock: TimerClock
+  readonly report: SpoolReport
+  /** An object is closed when it has reached this size, as it is sent, or this age. */
+  readonly maxObjectBytes: number
+  readonly maxObjectAgeMs: number
+  /** Bound of all files. */
+  readonly maxBytes: number
+  /** How the content of new objects is made. */
+  readonly format: string
+  /** Sends the next request of an object. True: it is delivered. */
+  send(object: ObjectFile, signal: AbortSignal): Promise<boolean>
+}
+
+/**
+ * Events on disk that become objects of a useful size: one open object a partition, and objects that are closed and
+ * wait to be sent. Invariants:
+ * - Events are taken over when their record is synced.
+ * - Nothing is appended to an object once `next` has returned it, so its name and its bytes never change from then on,
+ *   also after a kill.
+ * - Events that a source reads again soon after a kill are known by their ids, in the files of objects and beside them.
+ * - Its file is removed when the receiver has taken it. If that does not happen, the object is sent once more.
+ */
+export class ObjectSpool implements Spool {
+  readonly #options: SpoolOptions
+  /** By partition, the least recently written first. */
+  readonly #open = new Map<string, ObjectFile>()
+  /** Closed and not being sent, in order. */
+  readonly #closed: ObjectFile[] = []
+  readonly #sending = new Set<ObjectFile>()
+  /** What is about to be written. */
+  #writing = 0
+  readonly #appends = new Set<Promise<void>>()
+  #cancelTimer: (() => void) | undefined
+  #cancelKnown: (() => void) | undefined
+  #isRecovered = false
+  #known = new KnownIds([])
+  /** Files with ids, and when they are not needed any more, on the monotonic clock. */
+  #sent: { readonly name: string; readonly until: number }[] = []
+  #hasFolder = false
+  #hasEnded = false
+  changed: () => void = () => {}
+
+  constructor(options: SpoolOptions) {
+    this.#options = options
+    options.state.count(() => this.bytes)
+  }
+
+  /** Finds what earlier runs have left. Throws StateUnreadable if a file cannot be read now. */
+  async recover(): Promise<void> {
+    if (this.#isRecovered) return
+    const { folder, clock, report, format } = this.#options
+    const found: ObjectFile[] = []
+    const names = await folder.list()
+    const ids: Buffer[] = []
+    for (const name of names.filter(isObject)) {
+      const file = await this.#found(name, ids).catch(error => {
+        throw new StateUnreadable(`${folder.path}/${name}`, error)
+      })
+      if (file) found.push(file)
+    }
+    for (const file of found.sort((a, b) => a.facts.openedAt - b.facts.openedAt)) {
+      await file.cut().catch(error => report.notWritten(error))
+      const mayGrow = !isClosed(file.name) && !file.isBroken && file.facts.format === format
+      if (mayGrow && file.facts.openedAt <= clock.wall()) this.#put(file)
+      else this.#closed.push(file)
+    }
+    for (const name of names.filter(name => SENT.test(name))) {
+      ids.push(...(await readIds(folder, name).catch(() => [])))
+      this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
+    }
+    const last = ids.reduce((latest, one) => Math.max(latest, writtenAt(one)), 0)
+    this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
+    if (!this.#known.isEmpty)
+      this.#cancelKnown = clock.after(READ_AGAIN_MS, () => {
+        this.#known = new KnownIds([])
+      })
+    this.#isRecovered = true
+    report.found(this.held, found.length)
+    this.#setTimer()
+  }
+
+  async #found(name: string, ids: Buffer[]): Promise<ObjectFile | undefined> {
+    const { folder, clock, report } = this.#options
+    const file = await folder.open(name)
+    try {
+      const last: Buffer[] = []
+      const found = await retried(async () => {
+        last.length = 0
+        // A long outage leaves more than can be kept.
+        return await survey(file, await file.size(), one => {
+          last.push(Buffer.from(one))
+          while (writtenAt(last[0]!) < writtenAt(one) - KEEP_IDS_MS) last.shift()
+        })
+      })
+      ids.push(...last)
+      const { facts } = found
+      const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
+      if (facts && found.pieces.length > 0)
+        return ObjectFile.found(folder, name, { ...found, facts }, clock.now() - age)
+      // Without a record, a kill came before its first events were acknowledged.
+      if (found.place.event === 0) await folder.remove(name)
+      else {
+        await folder.rename(name, `${name}.damaged`)
+        report.unusable(name, found.place.event)
+      }
+      return undefined
+    } finally {
+      await file.close().catch(() => {})
+    }
+  }
+
+  /** Whether an event is in an object since an earlier run, so that its source has read it again. */
+  isKnown(batch: EventBatch, i: number): boolean {
+    return this.#known.has(batch, i)
+  }
+
+  /** Whether events may be known. */
+  get knows(): boolean {
+    return !this.#known.isEmpty
+  }
+
+  get held(): Amount {
+    const amount = { events: 0, bytes: 0 }
+    for (const { held } of this.#all()) add(amount, held.events, held.bytes)
+    return amount
+  }
+
+  /** Bytes of all files. */
+  get bytes(): number {
+    let bytes = this.#writing
+    for (const { end } of this.#all()) bytes += end
+    return bytes
+  }
+
+  get objects(): { open: number; closed: number } {
+    return { open: this.#open.size, closed: this.#closed.length + this.#sending.size }
+  }
+
+  get oldestAt(): number | undefined {
+    let oldest: number | undefined
+    for (const { facts } of this.#all()) oldest = Math.min(oldest ?? facts.openedAt, facts.openedAt)
+    return oldest
+  }
+
+  /** Appends a record to the object of a partition. A partition has one append at a time. */
+  append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
+    const done = this.#append(partition, factsOf, framed, amount).finally(() => {
+      this.#appends.delete(done)
+      this.#setTimer()
+      this.changed()
+    })
+    this.#appends.add(done)
+    return done
+  }
+
+  async #append(
+    partition: string,
+    factsOf: (id: string) => ObjectFacts,
+    framed: Buffer,
+    { events, bytes }: Amount,
+  ): Promise<void> {
+    const { folder, clock, report } = this.#options
+    this.#makeRoom(framed.length)
+    let file = this.#open.get(partition)
+    if (file && this.#isDue(file)) {
+      this.#close(file)
+      file = undefined
+    }
+    if (!file) {
+      const [first] = this.#idle
+      if (first && this.#open.size >= MOST_OPEN) this.#close(first)
+      if (!this.#hasFolder) await folder.make()
+      this.#hasFolder = true
+      const id = newReading()
+      file = new ObjectFile(folder, nameOf(id), factsOf(id), clock.now())
+    }
+    this.#put(file)
+    file.isBusy = true
+    this.#writing += framed.length
+    try {
+      await file.append(framed, events, bytes)
+      report.written()
+    } catch (error) {
+      this.#hasFolder = false
+      report.notWritten(error)
+      throw new DeliveryError(`cannot write to the spool ${folder.path}: ${errorText(error)}`, {
+        failure: 'retry',
+        reason: `spool_${errorCode(error)?.toLowerCase() ?? 'failed'}`,
+        cause: error,
+      })
+    } finally {
+      file.isBusy = false
+      this.#writing -= framed.length
+      if (file.end === 0) this.#open.delete(partition)
+      else if (file.isBroken || this.#isDue(file)) this.#close(file)
+    }
+  }
+
+  /** Closes the largest objects early where space is short. Throws if there is none. */
+  #makeRoom(bytes: number): void {
+    const { maxBytes, state, report } = this.#options
+    const idle = this.#idle.sort((a, b) => b.end - a.end)
+    let openBytes = idle.reduce((sum, { end }) => sum + end, 0)
+    const isFull = this.bytes > 0 && this.bytes + bytes > maxBytes
+    const hasRoom = !isFull && state.hasRoom(bytes)
+    // Otherwise open objects could fill the spool, and nothing would ever be sent.
+    for (const file of idle) {
+      if (hasRoom && openBytes <= maxBytes / 2) break
+      openBytes -= file.end
+      this.#close(file)
+    }
+    if (hasRoom) {
+      report.notFull()
+      return
+    }
+    report.full(maxBytes, !isFull)
+    const message = `the spool has ${formatSize(this.bytes)} of objects that wait to be sent; events wait until there is room`
+    throw new DeliveryError(message, { failure: 'retry', reason: 'spool_full' })
+  }
+
+  /** Open objects that are not being written, the least recently written first. */
+  get #idle(): ObjectFile[] {
+    return [...this.#open.values()].filter(({ isBusy }) => !isBusy)
+  }
+
+  #isDue({ size, openedAt }: ObjectFile): boolean {
+    const { maxObjectBytes, maxObjectAgeMs, clock } = this.#options
+    return size >= maxObjectBytes || clock.now() - openedAt >= maxObjectAgeMs
+  }
+
+  /** Makes it the open object of its partition. */
+  #put(file: ObjectFile): void {
+    const { partition } = file.facts
+    const other = this.#open.get(partition)
+    if (other && other !== file) this.#close(other)
+    this.#open.delete(partition)
+    this.#open.set(partition, file)
+  }
+
+  #close(file: ObjectFile): void {
+    if (this.#open.get(file.facts.partition) !== file) return
+    this.#open.delete(file.facts.partition)
+    this.#closed.push(file)
+  }
+
+  /** Wakes the delivery when the next object is old enough. */
+  #setTimer(): void {
+    const { clock, maxObjectAgeMs } = this.#options
+    this.#cancelTimer?.()
+    this.#cancelTimer = undefined
+    const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
+    if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
+    const ms = oldest + maxObjectAgeMs - clock.now()
+    // One that is being written to is closed afterwards.
+    this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
+      this.changed()
+      this.#setTimer()
+    })
+  }
+
+  /** Removes the ids that are not needed any more. */
+  #forget(): void {
+    const now = this.#options.clock.now()
+    const isOld = ({ until }: { readonly until: number }) => until <= now
+    for (const { name } of this.#sent.filter(isOld)) void this.#options.folder.remove(name).catch(() => {})
+    this.#sent = this.#sent.filter(one => !isOld(one))
+  }
+
+  next(all: boolean): SpooledObject | undefined {
+    this.#forget()
+    for (const file of this.#idle) if (all || this.#isDue(file)) this.#close(file)
+    const file = this.#closed.shift()
+    if (!file) return undefined
+    this.#sending.add(file)
+    return {
+      send: signal => this.#send(file, signal),
+      delivered: () => this.#delivered(file),
+      release: () => {
+        this.#sending.delete(file)
+        this.#closed.unshift(file)
+      },
+    }
+  }
+
+  async #send(file: ObjectFile, signal: AbortSignal): Promise<boolean> {
+    const { folder, send, report } = this.#options
+    try {
+      report.missing(await file.finish(), file.name)
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') {
+        const lost = file.held
+        file.held = { events: 0, bytes: 0 }
+        report.missing(lost, file.name)
+        return true
+      }
+      const message = `cannot read ${folder.path}/${file.name}: ${errorText(error)}`
+      const failure = error instanceof NewerFormat ? 'hold' : 'retry'
+      throw new DeliveryError(message, { failure, reason: 'spool_read', cause: error })
+    }
+    return file.size === 0 || (await send(file, signal))
+  }
+
+  async #delivered(file: ObjectFile): Promise<void> {
+    const { folder, clock, report } = this.#options
+    this.#sending.delete(file)
+    report.delivered(file.held)
+    const recent = file.ids.filter(ids => writtenAt(ids) > clock.wall() - KEEP_IDS_MS)
+    if (recent.length > 0) {
+      const name = `${file.name}.sent`
+      this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
+      // A full disk has room again when the object is removed.
+      await writeIds(folder, name, recent).catch(error => report.notWritten(error))
+    }
+    try {
+      await file.remove()
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') report.notRemoved(file.name, error)
+    }
+  }
+
+  /** Resolves when nothing is being written. What it holds stays for the next run, and counted. */
+  async close(): Promise<void> {
+    this.#hasEnded = true
+    this.#cancelTimer?.()
+    this.#cancelKnown?.()
+    await Promise.allSettled(this.#appends)
+    const { bytes } = this
+    this.#options.state.count(() => bytes, true)
+  }
+
+  *#all(): Generator<ObjectFile> {
+    yield* this.#open.values()
+    yield* this.#closed
+    yield* this.#sending
+  }
+}

@@ -1,0 +1,319 @@
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+import type { ComponentContext } from '../../core/component.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
+import { readWithin } from '../../core/options/reach.js'
+import { fileSystems } from '../../lib/files/remote/file-systems.js'
+import { deadline } from '../../lib/time.js'
+import type { DialOptions } from '../dial-options.js'
+import { bodyText } from '../http/client/answers/read-answer.js'
+import { isSuccess } from '../http/client/answers/statuses.js'
+import { Transport } from '../http/client/transport.js'
+import { AccessKey, noKeyFile } from '../key.js'
+import type { AwsAuth } from './auth-options.js'
+import type { Credentials } from './sign.js'
+
+/** Credentials, and until when they are valid, wall clock in milliseconds. */
+interface Found extends Credentials {
+  readonly expiresAt: number
+}
+
+interface Place {
+  /** For messages. */
+  readonly name: string
+  /** Whether they are looked at before each request. Others are kept until they expire. */
+  readonly isNear: boolean
+  read(signal: AbortSignal): Promise<Found>
+}
+
+/** They are fetched again so long before they expire. */
+const EARLY_MS = 5 * 60_000
+/** How often they are fetched again after a failure, or because they were refused. */
+const AGAIN_MS = 10_000
+const FETCH_MS = 5000
+const LONGEST_FILE = 256 * 1024
+const METADATA = 'http://169.254.169.254'
+const CONTAINER = 'http://169.254.170.2'
+/** Where a token may be sent without encryption. */
+const LOCAL_HOST = /^(localhost|127\..*|\[::1\]|169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * The keys of requests, from the first of these places that is named: the options, the environment, a web identity, the
+ * shared credentials file, the endpoint of a container, the metadata service of EC2 (version 2). They are read again when
+ * they change or expire. Configurations of others have those in their options only: the rest belongs to the host.
+ */
+export class AwsCredentials {
+  readonly #auth: AwsAuth
+  readonly #dial: DialOptions
+  readonly #region: string
+  readonly #context: ComponentContext
+  readonly #env: Environment
+  readonly #key: AccessKey | undefined
+  #found: Found | undefined
+  #triedAt = Number.NEGATIVE_INFINITY
+  #transport: Transport | undefined
+  /** Whether it was logged that they cannot be read again. */
+  #isLogged = false
+
+  constructor(
+    auth: AwsAuth,
+    dial: DialOptions,
+    region: string,
+    context: ComponentContext,
+    env: Environment = process.env,
+  ) {
+    this.#auth = auth
+    this.#dial = dial
+    this.#region = region
+    this.#context = context
+    this.#env = env
+    const { secret_access_key: key, secret_access_key_file: file } = auth
+    const { log, reach } = context
+    if (key !== undefined || file !== undefined)
+      this.#key = new AccessKey({ key, key_file: file, credential: undefined, exec: undefined }, log, reach)
+  }
+
+  /** Texts that must not be shown. */
+  get secrets(): readonly string[] {
+    const { secretAccessKey, sessionToken } = this.#found ?? {}
+    return [secretAccessKey, sessionToken].filter(text => text !== undefined)
+  }
+
+  /** Where an operator has to put other keys. */
+  get place(): string {
+    return this.#place().name
+  }
+
+  /** The credentials to use now. If there are none, throws a DeliveryError that pauses delivery. */
+  async current(signal: AbortSignal): Promise<Credentials> {
+    const { clock } = this.#context
+    const place = this.#place()
+    const found = this.#found
+    const isFresh = found && !place.isNear && found.expiresAt - clock.wall() > EARLY_MS
+    if (found && (isFresh || (!place.isNear && this.#isTooSoon() && found.expiresAt > clock.wall()))) return found
+    return await this.#read(place, signal)
+  }
+
+  /** Reads them again. Resolves with true if they are others. */
+  async changed(): Promise<boolean> {
+    const before = this.#found
+    const place = this.#place()
+    if (!place.isNear && this.#isTooSoon()) return false
+    try {
+      await this.#read(place, AbortSignal.timeout(FETCH_MS))
+    } catch {
+      return false
+    }
+    return before?.secretAccessKey !== this.#found?.secretAccessKey
+  }
+
+  async stop(): Promise<void> {
+    await this.#transport?.stop()
+  }
+
+  #isTooSoon(): boolean {
+    return this.#context.clock.now() - this.#triedAt < AGAIN_MS
+  }
+
+  async #read(place: Place, signal: AbortSignal): Promise<Found> {
+    const { clock, log } = this.#context
+    this.#triedAt = clock.now()
+    try {
+      const before = this.#found
+      const found = await place.read(signal)
+      if (before && before.accessKeyId !== found.accessKeyId) log.info({ from: place.name }, 'read new credentials')
+      this.#found = found
+      this.#isLogged = false
+      return found
+    } catch (error) {
+      if (this.#found && this.#found.expiresAt > clock.wall()) {
+        const fields = { from: place.name, error: errorText(error) }
+        if (!this.#isLogged) log.warn(fields, 'cannot read the credentials again; keeping the current ones')
+        this.#isLogged = true
+        return this.#found
+      }
+      if (error instanceof DeliveryError && error.failure === 'hold') throw error
+      const message = `no credentials from ${place.name}: ${errorText(error)}`
+      throw new DeliveryError(message, { failure: 'hold', reason: 'no_key', cause: error })
+    }
+  }
+
+  #place(): Place {
+    const env = this.#env
+    const { access_key_id: id, credentials_file: file, profile } = this.#auth
+    if (this.#key && id !== undefined)
+      return near(this.#auth.secret_access_key_file ?? 'the configuration', async () =>
+        lasting({
+          AccessKeyId: id,
+          SecretAccessKey: await this.#key!.current(),
+          Token: this.#auth.session_token?.reveal(),
+        }),
+      )
+    if (file !== undefined) return near(file, () => this.#fromFile(file, profile))
+    if (this.#context.reach)
+      return near('the configuration', async () => {
+        throw new Error('set "auth"; what this host has is not used here')
+      })
+    if (profile === undefined && env.AWS_ACCESS_KEY_ID && env.AWS_SECRET_ACCESS_KEY)
+      return near('the environment', async () =>
+        lasting({
+          AccessKeyId: env.AWS_ACCESS_KEY_ID,
+          SecretAccessKey: env.AWS_SECRET_ACCESS_KEY,
+          Token: env.AWS_SESSION_TOKEN,
+        }),
+      )
+    if (profile === undefined && env.AWS_WEB_IDENTITY_TOKEN_FILE && env.AWS_ROLE_ARN)
+      return far('AssumeRoleWithWebIdentity', signal => this.#fromWebIdentity(signal))
+    const shared = env.AWS_SHARED_CREDENTIALS_FILE
+    if (shared || profile !== undefined || env.AWS_PROFILE) {
+      const path = shared ?? join(homedir(), '.aws/credentials')
+      return near(path, () => this.#fromFile(path, profile))
+    }
+    if (env.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI || env.AWS_CONTAINER_CREDENTIALS_FULL_URI)
+      return far('the endpoint of the container', signal => this.#fromContainer(signal))
+    return far('the metadata service of EC2', signal => this.#fromMetadata(signal))
+  }
+
+  async #fromFile(path: string, profile = this.#env.AWS_PROFILE ?? 'default'): Promise<Found> {
+    const { reach } = this.#context
+    const { bytes } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_FILE)))
+    const found = profileOf(bytes.toString(), profile)
+    if (!found) throw new Error(`there is no profile "${profile}"`)
+    return lasting({
+      AccessKeyId: found.aws_access_key_id,
+      SecretAccessKey: found.aws_secret_access_key,
+      Token: found.aws_session_token,
+    })
+  }
+
+  async #fromWebIdentity(signal: AbortSignal): Promise<Found> {
+    const { AWS_WEB_IDENTITY_TOKEN_FILE: file = '', AWS_ROLE_ARN: role = '', AWS_ROLE_SESSION_NAME: name } = this.#env
+    const read = async () => await readWithin(undefined, file, noKeyFile(LONGEST_FILE))
+    const { bytes } = await fileSystems.runInTime(file, read)
+    const suffix = this.#region.startsWith('cn-') ? '.cn' : ''
+    const url = this.#env.AWS_ENDPOINT_URL_STS ?? `https://sts.${this.#region}.amazonaws.com${suffix}`
+    const body = new URLSearchParams({
+      Action: 'AssumeRoleWithWebIdentity',
+      Version: '2011-06-15',
+      RoleArn: role,
+      RoleSessionName: name ?? 'sluice',
+      WebIdentityToken: bytes.toString().trim(),
+    })
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const xml = await this.#ask('POST', url, headers, signal, { body: body.toString(), isRemote: true })
+    const of = (name: string) => new RegExp(`<${name}>([^<]+)</${name}>`).exec(xml)?.[1]
+    return expiring({
+      AccessKeyId: of('AccessKeyId'),
+      SecretAccessKey: of('SecretAccessKey'),
+      Token: of('SessionToken'),
+      Expiration: of('Expiration'),
+    })
+  }
+
+  async #fromContainer(signal: AbortSignal): Promise<Found> {
+    const env = this.#env
+    const relative = env.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI
+    const url = relative ? CONTAINER + relative : (env.AWS_CONTAINER_CREDENTIALS_FULL_URI ?? '')
+    const { protocol, hostname } = new URL(url)
+    if (protocol !== 'https:' && !LOCAL_HOST.test(hostname))
+      throw new Error('AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this machine')
+    const file = env.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
+    const read = async () => (await readWithin(undefined, file!, noKeyFile(LONGEST_FILE))).bytes.toString().trim()
+    const token = file ? await fileSystems.runInTime(file, read) : env.AWS_CONTAINER_AUTHORIZATION_TOKEN
+    const answer = await this.#ask('GET', url, token ? { authorization: token } : {}, signal)
+    return expiring(answered(answer))
+  }
+
+  async #fromMetadata(signal: AbortSignal): Promise<Found> {
+    const env = this.#env
+    if (env.AWS_EC2_METADATA_DISABLED === 'true') throw new Error('set "auth", or AWS_ACCESS_KEY_ID')
+    const url = (env.AWS_EC2_METADATA_SERVICE_ENDPOINT ?? METADATA).replace(/\/+$/, '')
+    const ttl = { 'x-aws-ec2-metadata-token-ttl-seconds': '21600' }
+    const token = { 'x-aws-ec2-metadata-token': await this.#ask('PUT', `${url}/latest/api/token`, ttl, signal) }
+    const roles = `${url}/latest/meta-data/iam/security-credentials/`
+    const [role = ''] = (await this.#ask('GET', roles, token, signal)).split(' ')
+    return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
+  }
+
+  /** The beginning of an answer. `isRemote`: it is not an address of this machine, so a proxy may be needed. */
+  async #ask(
+    method: 'GET' | 'PUT' | 'POST',
+    url: string,
+    headers: Record<string, string>,
+    signal: AbortSignal,
+    { body = '', isRemote = false } = {},
+  ): Promise<string> {
+    const { proxy, connect_timeout } = this.#dial
+    const dial = {
+      url,
+      connect_timeout: Math.min(connect_timeout, FETCH_MS),
+      tls: {},
+      proxy: isRemote ? proxy : undefined,
+    }
+    this.#transport ??= new Transport(dial, { ...this.#context, inherited: undefined })
+    await this.#transport.open()
+    const { origin, pathname, search } = new URL(url)
+    const content = { parts: [Buffer.from(body)], bytes: Buffer.byteLength(body) }
+    const within = deadline(FETCH_MS, signal)
+    try {
+      const request = { target: new URL(origin), path: pathname + search, method, headers, body: content }
+      const answer = await this.#transport.request(request, url, within.signal)
+      const text = await bodyText(answer.body)
+      if (isSuccess(answer.statusCode)) return text
+      throw new Error(`${answer.statusCode} from ${method} ${origin}${pathname}`)
+    } finally {
+      within.clear()
+    }
+  }
+}
+
+/** The names of credentials in answers of AWS. */
+interface Given {
+  readonly AccessKeyId?: string | undefined
+  readonly SecretAccessKey?: string | undefined
+  readonly Token?: string | undefined
+  readonly Expiration?: string | undefined
+}
+
+const near = (name: string, read: Place['read']): Place => ({ name, isNear: true, read })
+const far = (name: string, read: Place['read']): Place => ({ name, isNear: false, read })
+
+function lasting(given: Given): Found {
+  const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
+  if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
+  return { accessKeyId, secretAccessKey, sessionToken: sessionToken || undefined, expiresAt: Number.POSITIVE_INFINITY }
+}
+
+function expiring(given: Given): Found {
+  const found = lasting(given)
+  const expiresAt = Date.parse(given.Expiration ?? '')
+  return { ...found, expiresAt: Number.isNaN(expiresAt) ? found.expiresAt : expiresAt }
+}
+
+/** The message of JSON.parse would have a part of it. */
+function answered(text: string): Given {
+  try {
+    return JSON.parse(text) as Given
+  } catch {
+    throw new Error('the answer is not JSON')
+  }
+}
+
+/** A section of an INI file. */
+function profileOf(text: string, name: string): Record<string, string> | undefined {
+  let found: Record<string, string> | undefined
+  let isIn = false
+  for (const line of text.split('\n')) {
+    const section = /^\s*\[\s*([^\]]*?)\s*\]/.exec(line)?.[1]
+    if (section !== undefined) {
+      isIn = section === name
+      if (isIn) found ??= {}
+    }
+    const at = line.indexOf('=')
+    if (isIn && found && section === undefined && at > 0 && !/^\s*[#;]/.test(line))
+      found[line.slice(0, at).trim()] = line.slice(at + 1).trim()
+  }
+  return found
+}

@@ -1,0 +1,71 @@
+import { createHash, createHmac } from 'node:crypto'
+
+/** Signature Version 4 of AWS, as S3 and the servers like it expect it. */
+
+export interface Credentials {
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string | undefined
+}
+
+export interface Signable {
+  readonly method: string
+  readonly host: string
+  /** As it is sent. */
+  readonly path: string
+  readonly query: Readonly<Record<string, string>>
+  /** All of them are signed. Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Buffer
+}
+
+export interface Scope {
+  readonly region: string
+  readonly service: string
+}
+
+const ALGORITHM = 'AWS4-HMAC-SHA256'
+
+export const sha256 = (content: Buffer | string) => createHash('sha256').update(content).digest('hex')
+
+const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).update(text).digest()
+
+/** All but unreserved characters (RFC 3986) as `%XX`. */
+export const encodeUri = (text: string) =>
+  encodeURIComponent(text).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
+
+/** The query in the order in which it is signed, which is also sent. */
+export function queryText(query: Signable['query']): string {
+  const pairs = Object.entries(query).map(([name, value]) => `${encodeUri(name)}=${encodeUri(value)}`)
+  return pairs.sort().join('&')
+}
+
+/** The headers of a signed request: those that are given, and what the signature adds. `at`: wall clock in milliseconds. */
+export function sign(
+  { method, host, path, query, headers, body }: Signable,
+  { accessKeyId, secretAccessKey, sessionToken }: Credentials,
+  { region, service }: Scope,
+  at: number,
+): Record<string, string> {
+  const time = new Date(at).toISOString().replace(/[-:]|\.\d+/g, '')
+  const [date = ''] = time.split('T')
+  const hash = sha256(body)
+  const added = {
+    ...headers,
+    'x-amz-date': time,
+    ...(service === 's3' && { 'x-amz-content-sha256': hash }),
+    ...(sessionToken && { 'x-amz-security-token': sessionToken }),
+  }
+  const signed = Object.entries({ ...added, host }).sort(([a], [b]) => (a < b ? -1 : 1))
+  const names = signed.map(([name]) => name).join(';')
+  const lines = signed.map(([name, value]) => `${name}:${value.trim().replace(/ +/g, ' ')}\n`).join('')
+  const canonical = [method, path, queryText(query), lines, names, hash].join('\n')
+  const scope = `${date}/${region}/${service}/aws4_request`
+  const text = [ALGORITHM, time, scope, sha256(canonical)].join('\n')
+  const key = [date, region, service, 'aws4_request'].reduce<Buffer | string>(hmac, `AWS4${secretAccessKey}`)
+  const signature = hmac(key, text).toString('hex')
+  return {
+    ...added,
+    authorization: `${ALGORITHM} Credential=${accessKeyId}/${scope}, SignedHeaders=${names}, Signature=${signature}`,
+  }
+}

@@ -1,0 +1,54 @@
+import type { Answer, Received } from './receiver.js'
+
+/** Answers as S3 does, and keeps the objects. */
+export class S3 {
+  /** By their names, each time that they were stored. */
+  readonly objects = new Map<string, string[]>()
+  /** Unfinished uploads of several parts, by their ids. */
+  readonly uploads = new Map<string, Map<number, string>>()
+  /** The beginning of the path before the names. */
+  readonly prefix: string
+  #count = 0
+
+  constructor(bucket = 'logs') {
+    this.prefix = `/${bucket}/`
+  }
+
+  readonly answer = ({ method, path, body }: Received): Answer => {
+    const url = new URL(path, 'http://s3')
+    const key = decodeURIComponent(url.pathname.slice(this.prefix.length))
+    const [id = '', part] = [url.searchParams.get('uploadId') ?? undefined, url.searchParams.get('partNumber')]
+    const upload = this.uploads.get(id)
+    if (id && !upload) return refusal(404, 'NoSuchUpload', 'The upload ID may be invalid')
+    if (method === 'DELETE') this.uploads.delete(id)
+    if (method === 'DELETE') return { status: 204 }
+    if (url.searchParams.has('uploads')) {
+      this.uploads.set(`upload-${++this.#count}`, new Map())
+      return {
+        body: `<InitiateMultipartUploadResult><UploadId>upload-${this.#count}</UploadId></InitiateMultipartUploadResult>`,
+      }
+    }
+    if (upload && part) upload.set(Number(part), body)
+    if (upload && part) return { headers: { etag: `"etag-${part}"` } }
+    if (upload) {
+      const listed = [...body.matchAll(/<PartNumber>(\d+)<\/PartNumber><ETag>"etag-\1"<\/ETag>/g)].map(([, n]) =>
+        Number(n),
+      )
+      this.#store(key, listed.map(n => upload.get(n)!).join(''))
+      this.uploads.delete(id)
+      return { body: '<CompleteMultipartUploadResult xmlns="x"></CompleteMultipartUploadResult>' }
+    }
+    this.#store(key, body)
+    return { headers: { etag: '"etag"' } }
+  }
+
+  #store(key: string, content: string): void {
+    this.objects.set(key, [...(this.objects.get(key) ?? []), content])
+  }
+}
+
+export const refusal = (status: number, code: string, message = code, more = ''): Answer => ({
+  status,
+  headers: { 'content-type': 'application/xml', 'x-amz-request-id': 'request' },
+  body: `<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>${code}</Code><Message>${message}</Message>${more}</Error>`,
+})

@@ -1,0 +1,292 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { s3 } from '../../../../src/components/s3/destination.js'
+import { bucketUrl } from '../../../../src/components/s3/store.js'
+import { newReading } from '../../../../src/core/event/event-id.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { batchOf } from '../../../support/batches.js'
+import { deliver, json, type Made, make, never, receiver } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import { refusal, S3 } from '../../../support/s3.js'
+import { until } from '../../../support/until.js'
+
+const SECRET = 'Very-Secret-Access-Key'
+
+/** A destination, its delivery and a server. `start` makes another one with the same spool. */
+async function started(t: Test, own: object = {}) {
+  const folder = testFolder(t)
+  const to = await receiver(t)
+  const server = new S3()
+  to.otherwise = server.answer
+  const options = {
+    bucket: 'logs',
+    key: '%Y/%m/%d/${.app:-none}/',
+    endpoint: to.url('/'),
+    compression: 'none',
+    auth: { access_key_id: 'AKID', secret_access_key: SECRET },
+    ...own,
+  }
+  const start = async (more: object = {}) => {
+    const made = await make({ ...options, ...more }, s3, undefined, undefined, folder)
+    const run = deliver(folder, made, { batch: { max_wait: '5ms' } })
+    t.teardown(() => run.delivery.stop(AbortSignal.abort()))
+    await run.delivery.start()
+    /** `reading`: what they are read from, each at its index from `from` on. */
+    const put = async (lines: readonly string[], reading?: string, from = 0) => {
+      const before = run.settled.length
+      const onSettled = (status: 'delivered' | 'rejected' | 'errored') => void run.settled.push(status)
+      const batch = batchOf([...lines], { wanted: json.wanted, onSettled })
+      const places = Float64Array.from(lines, (_, i) => from + i)
+      if (reading) batch.places = new SentOffsets(0, { reading, at: 0 }, places)
+      run.delivery.write(batch)
+      await until(() => run.settled.length > before)
+    }
+    return { ...run, ...made, put }
+  }
+  return { to, server, start, options, spool: join(folder, 'spool') }
+}
+
+const line = (n: number, app = 'cart', day = 1) => JSON.stringify({ n, app, timestamp: `2026-02-0${day}T23:59:59.5Z` })
+
+const counted = ({ counters }: Made) => counters.imbalance()
+
+t.test('an object for each day and app, whose name says when it was opened', async t => {
+  const { server, start, to } = await started(t, {
+    storage_class: 'STANDARD_IA',
+    sse: { type: 'aws:kms', kms_key_id: 'k' },
+  })
+  const run = await start()
+  await run.put([line(0), line(1, 'a/b'), line(2), line(3, 'cart', 2)])
+  t.same(run.settled, ['delivered'])
+  t.same(server.objects.size, 0, 'taken over, and not sent')
+  t.same(run.delivery.spooled, { events: 4, bytes: run.delivery.spooled?.bytes, open: 3, closed: 0 })
+  t.same(run.counters.passed.events, 0)
+  t.same(counted(run), { events: 0, bytes: 0 })
+  t.same(await run.end(), { events: 0, bytes: 0 })
+  t.same(counted(run), { events: 0, bytes: 0 })
+  t.equal(run.counters.passed.events, 4)
+  const objects = [...server.objects].sort(([a], [b]) => (a < b ? -1 : 1))
+  t.same(
+    objects.map(([key]) => key.replace(/\/\d{8}T\d{6}Z-[0-9a-f]{16}\.ndjson$/, '')),
+    ['2026/02/01/a%2Fb', '2026/02/01/cart', '2026/02/02/cart'],
+  )
+  t.same(
+    objects.map(([, contents]) => contents),
+    [[`${line(1, 'a/b')}\n`], [`${line(0)}\n${line(2)}\n`], [`${line(3, 'cart', 2)}\n`]],
+  )
+  t.match(to.requests[0]!.headers, {
+    'content-type': 'application/x-ndjson',
+    'x-amz-storage-class': 'STANDARD_IA',
+    'x-amz-server-side-encryption': 'aws:kms',
+    'x-amz-server-side-encryption-aws-kms-key-id': 'k',
+    authorization:
+      /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/s3\/aws4_request, SignedHeaders=content-type;host;/,
+  })
+})
+
+t.test('what is not sent at a stop is sent by the next run', async t => {
+  const { server, start, to } = await started(t)
+  const first = await start()
+  await first.put([line(0)])
+  first.delivery.rest()
+  await first.end()
+  t.equal(to.requests.length, 0)
+  t.same(counted(first), { events: 0, bytes: 0 })
+  const second = await start({ key: 'other/' })
+  t.same(counted(second), { events: 0, bytes: 0 })
+  t.equal(second.counters.received.events, 1)
+  await second.put([line(1)])
+  await second.end()
+  t.match([...server.objects.keys()].sort(), [/^2026\/02\/01\/cart\//, /^other\//])
+})
+
+t.test('what a source reads again after a kill is in no second object, sent or not', async t => {
+  const { server, start } = await started(t)
+  const reading = newReading()
+  const first = await start()
+  await first.put([line(0), line(1, 'shop'), line(2)], reading)
+  await first.delivery.stop(AbortSignal.abort())
+
+  const second = await start({ object: { max_bytes: 1 } })
+  await second.put([line(2), line(3)], reading, 2)
+  await until(() => server.objects.size === 3)
+  await second.delivery.stop(AbortSignal.abort())
+  t.same(counted(second), { events: 0, bytes: 0 })
+
+  const third = await start()
+  await third.put([line(0), line(1, 'shop'), line(2), line(3), line(4)], reading)
+  t.same(third.settled, ['delivered'])
+  await third.end()
+  t.same(counted(third), { events: 0, bytes: 0 })
+  const lines = [...server.objects.values()].flatMap(([content = '']) => content.split('\n').slice(0, -1))
+  t.same(lines.sort(), [line(0), line(1, 'shop'), line(2), line(3), line(4)].sort())
+  t.equal(third.counters.counter('sluice_spool_repeated_events_total', '').value, 4)
+})
+
+t.test('a large object in parts: an attempt that fails repeats one request, a kill the whole object', async t => {
+  const { server, start, to, spool } = await started(t, { encoding: 'raw', object: { max_bytes: '30MB' } })
+  const run = await start()
+  const large = (n: number) =>
+    JSON.stringify({ n, app: 'cart', timestamp: '2026-02-01T00:00:00Z', x: 'x'.repeat(900_000) })
+  const lines = Array.from({ length: 20 }, (_, n) => large(n))
+  for (const one of lines) await run.put([one])
+  to.script.push(server.answer, server.answer, 503, server.answer, { reset: 'after_body' })
+  run.delivery.end()
+  await until(() => run.counters.passed.events === 20)
+  const [[key, contents]] = [...server.objects] as [[string, string[]]]
+  t.ok(key.endsWith('.log'))
+  t.equal(contents!.length, 1)
+  t.ok(contents![0] === lines.map(one => `${one}\n`).join(''))
+  t.same(
+    to.requests.map(({ path, method }) => `${method} ${new URL(path, 'http://s3').search}`),
+    [
+      'POST ?uploads=',
+      'PUT ?partNumber=1&uploadId=upload-1',
+      'PUT ?partNumber=2&uploadId=upload-1',
+      'PUT ?partNumber=2&uploadId=upload-1',
+      'PUT ?partNumber=3&uploadId=upload-1',
+      'PUT ?partNumber=3&uploadId=upload-1',
+      'POST ?uploadId=upload-1',
+    ],
+  )
+  await until('the file is removed', () => !readdirSync(spool).some(name => /(object|closed)$/.test(name)))
+})
+
+t.test('an upload that was aborted elsewhere, and an error behind the status 200', async t => {
+  const { server, start, to } = await started(t, { encoding: 'raw' })
+  const run = await start()
+  await run.put([JSON.stringify({ app: 'cart', x: 'x'.repeat(9e6) })])
+  to.script.push(
+    server.answer,
+    received => {
+      server.uploads.clear()
+      return server.answer(received)
+    },
+    // The rest of the upload is aborted, and another one begins.
+    ...Array.from({ length: 4 }, () => server.answer),
+    { body: refusal(200, 'InternalError').body! },
+  )
+  await run.end()
+  t.equal(server.objects.size, 1)
+  t.equal([...server.objects.values()][0]!.length, 1)
+  t.same(
+    run.logs.flatMap(({ reason }) => reason ?? []),
+    ['no_such_upload', 'internal_error'],
+  )
+})
+
+t.test('an upload that a kill has left behind is aborted', async t => {
+  const { server, start, to } = await started(t, { encoding: 'raw' })
+  const run = await start()
+  await run.put([JSON.stringify({ app: 'cart', x: 'x'.repeat(9e6) })])
+  to.script.push(server.answer, { hang: 'after_body' })
+  run.delivery.end()
+  await until(() => to.requests.length === 2)
+  await run.delivery.stop(AbortSignal.abort())
+  t.equal(server.uploads.size, 1)
+  const next = await start()
+  await next.end()
+  t.equal(server.uploads.size, 0)
+  t.equal(server.objects.size, 1)
+})
+
+const REFUSALS: readonly (readonly [status: number, code: string, advice: RegExp, state?: string])[] = [
+  [404, 'NoSuchBucket', /make the bucket/],
+  [403, 'AccessDenied', /s3:PutObject/],
+  [403, 'SignatureDoesNotMatch', /does not belong to the access key ID/],
+  [403, 'InvalidAccessKeyId', /does not know the access key ID/],
+  [400, 'ExpiredToken', /have expired/],
+  [403, 'RequestTimeTooSkewed', /synchronize it/, 'failing'],
+  [301, 'PermanentRedirect', /correct "region" and "endpoint"/],
+  [400, 'AuthorizationHeaderMalformed', /another region.*names the region eu-west-1/],
+  [503, 'SlowDown', /fewer or larger objects/, 'failing'],
+  [400, 'EntityTooLarge', /object\.max_bytes/],
+  [400, 'InvalidStorageClass', /storage_class/],
+  [400, 'KMS.NotFoundException', /kms:GenerateDataKey/],
+  [400, 'SomethingNew', /SomethingNew: SomethingNew/],
+]
+t.test('refusals: each says what to do, events go on into the spool, and all is sent when it is mended', async t => {
+  const refused = async ([status, code, advice, state = 'holding']: (typeof REFUSALS)[number]) => {
+    const { server, start, to } = await started(t, { object: { max_bytes: 1 } })
+    const run = await start()
+    to.otherwise = refusal(status, code, code, '<Region>eu-west-1</Region>')
+    await run.put([line(0)])
+    await until(code, () => run.delivery.state === state)
+    t.match(run.delivery.reason, advice, code)
+    await run.put([line(1)])
+    t.same(run.settled, ['delivered', 'delivered'], code)
+    t.same(counted(run), { events: 0, bytes: 0 }, code)
+    to.otherwise = server.answer
+    run.destination.changed = async () => true
+    await until(code, () => run.counters.passed.events === 2)
+    t.equal(server.objects.size, 2, code)
+    t.notMatch(JSON.stringify(run.logs), SECRET)
+    await run.end()
+  }
+  await Promise.all(REFUSALS.map(refused))
+})
+
+t.test('the compressed pieces of an object can be read as one', async t => {
+  const { server, start } = await started(t, { compression: 'gzip' })
+  const run = await start()
+  await run.put([line(0)])
+  await run.put([line(1)])
+  await run.end()
+  const [[key, [content]]] = [...server.objects] as [[string, string[]]]
+  t.match(key, /\.ndjson\.gz$/)
+  t.equal(content, `${line(0)}\n${line(1)}\n`)
+})
+
+t.test('an answer without a tag comes from somebody else', async t => {
+  const { server, start, to } = await started(t)
+  const run = await start()
+  await run.put([line(0)])
+  to.script.push(200)
+  await run.end()
+  t.equal(server.objects.size, 1)
+  t.match(
+    run.logs.map(({ error }) => error),
+    [/502 from PUT .*there is no ETag/],
+  )
+})
+
+t.test('check writes nothing, and says what is wrong', async t => {
+  const { server, to, options } = await started(t)
+  const check = async () => {
+    const parsed = s3.options.parse(options)
+    return await s3.check!(parsed, (await make(options, s3, undefined, undefined, testFolder(t))).context, never)
+  }
+  t.equal(await check(), 'may write objects')
+  t.equal(server.objects.size, 0)
+  t.equal(server.uploads.size, 0)
+  to.otherwise = refusal(403, 'AccessDenied')
+  await t.rejects(check(), /403 from POST .*AccessDenied.*s3:PutObject/)
+})
+
+t.test('options', async t => {
+  const problem = (own: object) => s3.options.safeParse({ bucket: 'logs', ...own }).error?.issues[0]?.message
+  t.equal(problem({}), undefined)
+  t.match(problem({ key: '%Y/%j/' }), /none of %Y/)
+  t.match(problem({ key: '/logs/' }), /must not begin with/)
+  t.match(problem({ key: 'a/../b' }), /step/)
+  t.match(problem({ sse: { type: 'AES256', kms_key_id: 'k' } }), /need type: aws:kms/)
+  t.match(problem({ bucket: 'Logs' }), /name of a bucket/)
+  const url = (own: object, region = 'eu-central-1') => bucketUrl(s3.options.parse({ bucket: 'logs', ...own }), region)
+  t.equal(url({}), 'https://logs.s3.eu-central-1.amazonaws.com')
+  t.equal(url({ bucket: 'my.logs' }), 'https://s3.eu-central-1.amazonaws.com/my.logs')
+  t.equal(url({}, 'cn-north-1'), 'https://logs.s3.cn-north-1.amazonaws.com.cn')
+  t.equal(url({ endpoint: 'http://127.0.0.1:9000/' }), 'http://127.0.0.1:9000/logs')
+  t.equal(url({ endpoint: 'http://s3.test:9000', path_style: false }), 'http://logs.s3.test:9000')
+})
+
+t.test('an event whose name cannot be made is rejected', async t => {
+  const { start } = await started(t, { key: '${.team}/' })
+  const run = await start()
+  await run.put([line(0)])
+  t.same(run.settled, ['rejected'])
+  t.equal(run.counters.discards.get('partition')?.events, 1)
+  await run.put([JSON.stringify({ team: '..' })])
+  t.same(run.settled, ['rejected', 'rejected'])
+  await run.end()
+})

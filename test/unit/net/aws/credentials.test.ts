@@ -1,0 +1,149 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { ComponentContext } from '../../../../src/core/component.js'
+import type { Reach } from '../../../../src/core/options/reach.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { systemClock } from '../../../../src/lib/time.js'
+import { awsAuth } from '../../../../src/net/aws/auth-options.js'
+import { AwsCredentials } from '../../../../src/net/aws/credentials.js'
+import { receiver } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import type { Received } from '../../../support/receiver.js'
+
+const signal = new AbortController().signal
+const DIAL = { connect_timeout: 5000, tls: {}, proxy: undefined }
+/** So much before they expire, credentials are fetched again. */
+const EARLY_MS = 5 * 60_000
+
+function credentials(t: Test, given: object, env: Record<string, string>, more: Partial<ComponentContext> = {}) {
+  let logs = ''
+  const log = pino({ base: null, level: 'trace' }, { write: line => void (logs += line) })
+  const metrics = new ComponentCounters('out', 'destination', 's3')
+  const context = { id: 'out', log, clock: systemClock, metrics, field: undefined as never, ...more }
+  const made = new AwsCredentials(awsAuth.parse(given), DIAL, 'eu-central-1', context, env)
+  t.teardown(() => made.stop())
+  return { made, logs: () => logs }
+}
+
+const keys = (id: string, inMs?: number) => ({
+  AccessKeyId: id,
+  SecretAccessKey: `secret-of-${id}`,
+  Token: `token-of-${id}`,
+  ...(inMs !== undefined && { Expiration: new Date(Date.now() + inMs).toISOString() }),
+})
+
+t.test('a secret in a file is read again when it changes', async t => {
+  const folder = testFolder(t, { secret: 'first-secret\n' })
+  const file = join(folder, 'secret')
+  const { made, logs } = credentials(t, { access_key_id: 'AKID', secret_access_key_file: file }, {})
+  t.match(await made.current(signal), { accessKeyId: 'AKID', secretAccessKey: 'first-secret' })
+  writeFileSync(file, 'another-secret')
+  t.equal(await made.changed(), true)
+  t.match(await made.current(signal), { secretAccessKey: 'another-secret' })
+  t.same(made.secrets, ['another-secret'])
+  t.notMatch(logs(), /first-secret|another-secret/)
+})
+
+t.test('a profile of the shared file', async t => {
+  const folder = testFolder(t, {
+    credentials:
+      '# mine\n[default]\naws_access_key_id=A\naws_secret_access_key = a=b\n[other]\naws_access_key_id = B\n',
+  })
+  const file = join(folder, 'credentials')
+  const { made } = credentials(t, {}, { AWS_SHARED_CREDENTIALS_FILE: file })
+  t.match(await made.current(signal), { accessKeyId: 'A', secretAccessKey: 'a=b', sessionToken: undefined })
+  const other = credentials(t, { credentials_file: file, profile: 'other' }, {}).made
+  await t.rejects(other.current(signal), {
+    failure: 'hold',
+    message: /no credentials from .*: it has no access key ID/,
+  })
+  writeFileSync(file, '[other]\naws_access_key_id = B\naws_secret_access_key = b\naws_session_token = t\n')
+  t.equal(await other.changed(), true)
+  t.match(await other.current(signal), { accessKeyId: 'B', sessionToken: 't' })
+  const missing = credentials(t, {}, { AWS_PROFILE: 'none', AWS_SHARED_CREDENTIALS_FILE: file }).made
+  await t.rejects(missing.current(signal), /there is no profile "none"/)
+})
+
+t.test('the environment, which the configuration of somebody else does not get', async t => {
+  const env = { AWS_ACCESS_KEY_ID: 'A', AWS_SECRET_ACCESS_KEY: 'a', AWS_SESSION_TOKEN: 't' }
+  t.match(await credentials(t, {}, env).made.current(signal), { accessKeyId: 'A', sessionToken: 't' })
+  const { made } = credentials(t, {}, env, { reach: {} as Reach })
+  await t.rejects(made.current(signal), { failure: 'hold', message: /set "auth"; what this host has is not used/ })
+})
+
+t.test('the metadata service of EC2, version 2: fetched again before they expire', async t => {
+  const at = await receiver(t)
+  let now = keys('first', EARLY_MS + 60_000)
+  at.otherwise = ({ method, path, headers }: Received) => {
+    if (method === 'PUT' && path === '/latest/api/token')
+      return headers['x-aws-ec2-metadata-token-ttl-seconds'] ? { body: 'session' } : 400
+    if (headers['x-aws-ec2-metadata-token'] !== 'session') return 401
+    if (path.endsWith('/security-credentials/')) return { body: 'my-role' }
+    return path.endsWith('/my-role') ? { body: JSON.stringify({ Code: 'Success', ...now }, null, 2) } : 404
+  }
+  const { made, logs } = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') })
+  t.match(await made.current(signal), { accessKeyId: 'first', sessionToken: 'token-of-first' })
+  await made.current(signal)
+  t.equal(at.requests.length, 3, 'they are kept')
+  now = keys('second', EARLY_MS - 1000)
+  const again = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') }).made
+  t.match(await again.current(signal), { accessKeyId: 'second' })
+  const asked = at.requests.length
+  await again.current(signal)
+  t.equal(at.requests.length, asked, 'not within ten seconds, as long as they are valid')
+  t.notMatch(logs(), /secret-of|token-of/)
+  at.otherwise = { body: '{"AccessKeyId":"secret-of-third"' }
+  const broken = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') })
+  const error = await broken.made.current(signal).catch(error => error)
+  t.match(error, {
+    failure: 'hold',
+    message: 'no credentials from the metadata service of EC2: the answer is not JSON',
+  })
+})
+
+t.test('the endpoint of a container, with a token from a file', async t => {
+  const folder = testFolder(t, { token: 'bearer-of-pod\n' })
+  const at = await receiver(t, { authorization: 'bearer-of-pod' })
+  at.otherwise = { body: JSON.stringify(keys('pod')) }
+  const env = {
+    AWS_CONTAINER_CREDENTIALS_FULL_URI: at.url('/v1/credentials'),
+    AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: join(folder, 'token'),
+  }
+  t.match(await credentials(t, {}, env).made.current(signal), { accessKeyId: 'pod' })
+  const far = credentials(t, {}, { AWS_CONTAINER_CREDENTIALS_FULL_URI: 'http://192.0.2.1/' }).made
+  await t.rejects(far.current(signal), /must be https, or an address of this machine/)
+})
+
+t.test('a web identity is exchanged for credentials', async t => {
+  const folder = testFolder(t, { token: 'identity-token' })
+  const at = await receiver(t)
+  const { AccessKeyId, SecretAccessKey, Token } = keys('role')
+  at.otherwise = {
+    body: `<AssumeRoleWithWebIdentityResponse><Credentials><SessionToken>${Token}</SessionToken><SecretAccessKey>${SecretAccessKey}</SecretAccessKey><Expiration>2099-01-01T00:00:00Z</Expiration><AccessKeyId>${AccessKeyId}</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResponse>`,
+  }
+  const env = {
+    AWS_WEB_IDENTITY_TOKEN_FILE: join(folder, 'token'),
+    AWS_ROLE_ARN: 'arn:aws:iam::1:role/logs',
+    AWS_ENDPOINT_URL_STS: at.url('/'),
+  }
+  const { made } = credentials(t, {}, env)
+  t.match(await made.current(signal), { accessKeyId: 'role', secretAccessKey: 'secret-of-role' })
+  const sent = new URLSearchParams(at.requests[0]!.body)
+  t.equal(sent.get('WebIdentityToken'), 'identity-token')
+  t.equal(sent.get('RoleArn'), 'arn:aws:iam::1:role/logs')
+  at.otherwise = 403
+  const refused = credentials(t, {}, env).made
+  await t.rejects(refused.current(signal), /no credentials from AssumeRoleWithWebIdentity: 403 from POST http/)
+})
+
+t.test('options that do not fit each other', async t => {
+  const problem = (given: object) => awsAuth.safeParse(given).error?.issues[0]?.message
+  t.match(problem({ access_key_id: 'A' }), /needs secret_access_key/)
+  t.match(problem({ secret_access_key: 'a' }), /they need access_key_id/)
+  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', profile: 'p' }), /take either/)
+  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', secret_access_key_file: 'f' }), /take one of them/)
+  t.match(problem({ session_token: 't' }), /needs access_key_id/)
+  t.equal(problem({}), undefined)
+})
