@@ -16,6 +16,8 @@ import { NO_UPLOAD, Refusal, refusalOf } from './refusal.js'
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
+/** The note of an object for which an upload is asked, or was, and has no id yet. */
+const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
 /** An upload of several parts. */
@@ -26,7 +28,7 @@ interface Multipart {
 }
 
 interface Asked {
-  readonly method: 'PUT' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'PUT' | 'POST' | 'DELETE'
   readonly key: string
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
@@ -83,7 +85,9 @@ export class S3Store implements ObjectStore {
     const { key, contentType } = object.facts
     // One that a kill has left behind costs money as long as it is there.
     const left = await object.readNote()
-    if (left !== undefined) await this.#abort(key, left, signal)
+    if (left === ASKED) await this.#abortAll(key, signal)
+    else if (left !== undefined) await this.#abort(key, left, signal)
+    await object.writeNote(ASKED)
     const headers = this.#headers(contentType)
     const said = await this.#ask({ method: 'POST', key, query: { uploads: '' }, headers }, signal)
     const id = /<UploadId>([^<]+)<\/UploadId>/.exec(said.text)?.[1]
@@ -108,6 +112,21 @@ export class S3Store implements ObjectStore {
     // It may answer 200 first, and fail then.
     if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
     return true
+  }
+
+  /** Those whose id nobody knows: the answer to a request that began one was lost. */
+  async #abortAll(key: string, signal: AbortSignal): Promise<void> {
+    const query = { uploads: '', prefix: key }
+    const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
+      // The right to list them is not one that sending needs.
+      if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
+      throw error
+    })
+    for (const [upload] of text.matchAll(/<Upload>.*?<\/Upload>/gs)) {
+      const [, name = ''] = /<Key>([^<]*)<\/Key>/.exec(upload) ?? []
+      const [, id] = /<UploadId>([^<]+)<\/UploadId>/.exec(upload) ?? []
+      if (id !== undefined && unescaped(name) === key) await this.#abort(key, id, signal)
+    }
   }
 
   async #abort(key: string, id: string, signal: AbortSignal): Promise<void> {
@@ -194,6 +213,17 @@ export class S3Store implements ObjectStore {
     this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
   }
 }
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  '#34': '"',
+  '#39': "'",
+}
+const unescaped = (xml: string) => xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
