@@ -75,13 +75,6 @@ const inbox = (folder: string, lines: readonly string[]) =>
 const settled = (daemon: Daemon, events: number) =>
   daemon.scrapedUntil(scrape => scrape.events('out').sent + scrape.events('out').discarded >= events)
 
-/** Resolves with a function that waits for a retry for this reason. */
-async function retried(daemon: Daemon, reason: string) {
-  const of = (scrape: Awaited<ReturnType<Daemon['scrape']>>) => scrape.sum('sluice_delivery_retries_total', { reason })
-  const before = of(await daemon.scrape())
-  return () => daemon.scrapedUntil(scrape => of(scrape) > before)
-}
-
 const range = (count: number) => Array.from({ length: count }, (_, n) => n)
 
 t.test(
@@ -106,14 +99,14 @@ t.test(
       daemon = await start()
     }
     for (let restarts = 0; restarts < 2; restarts++) {
-      const isRefused = await retried(daemon, 'refused')
+      const isRefused = await daemon.retryFor('refused')
       // A Collector that is killed would lose what it has taken and not written.
       await server!.kill('SIGTERM')
       if (next < EVENTS) write()
       await isRefused()
       await server!.start()
     }
-    const isLate = await retried(daemon, 'timeout')
+    const isLate = await daemon.retryFor('timeout')
     server!.child.kill('SIGSTOP')
     write()
     await isLate()

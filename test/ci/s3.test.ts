@@ -112,20 +112,14 @@ t.test('kills of both sides and silence: every line arrives unchanged, no object
     write()
     daemon = await start()
   }
-  const retried = async (reason: string) => {
-    const of = (scrape: Awaited<ReturnType<Daemon['scrape']>>) =>
-      scrape.sum('sluice_delivery_retries_total', { reason })
-    const before = of(await daemon.scrape())
-    return () => daemon.scrapedUntil(scrape => of(scrape) > before)
-  }
   for (let restarts = 0; restarts < 2; restarts++) {
-    const isRefused = await retried('refused')
+    const isRefused = await daemon.retryFor('refused')
     await server!.kill()
     if (next < EVENTS) write()
     await isRefused()
     await server!.start()
   }
-  const isLate = await retried('timeout')
+  const isLate = await daemon.retryFor('timeout')
   server!.child.kill('SIGSTOP')
   write()
   await isLate()
