@@ -5,6 +5,7 @@ import { command } from '../support/cli.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { keyGate } from '../support/key-gate.js'
+import { ordeal } from '../support/ordeal.js'
 import { startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
@@ -104,28 +105,8 @@ t.test('kills of both sides and silence: every event is stored once and unchange
   const write = () => inbox(folder, lines.slice(next, (next += PART)))
   const start = () => startDaemon(t, folder, configOf(loki.url))
 
-  write()
-  let daemon = await start()
-  for (let kills = 0; kills < 3; kills++) {
-    write()
-    await sent(daemon, 1)
-    daemon.child.kill('SIGKILL')
-    await daemon.exit
-    write()
-    daemon = await start()
-  }
-  for (let restarts = 0; restarts < 2; restarts++) {
-    const isRefused = await daemon.retryFor('refused')
-    await loki.kill()
-    if (next < EVENTS) write()
-    await isRefused()
-    await loki.start()
-  }
-  const isLate = await daemon.retryFor('timeout')
-  loki.child.kill('SIGSTOP')
-  write()
-  await isLate()
-  loki.child.kill('SIGCONT')
+  const isOver = () => next >= EVENTS
+  const daemon = await ordeal({ server: loki, start, write, isOver, begun: one => sent(one, 1) })
   // Equal lines of one millisecond.
   const same = lineOf(-1, 'same', begin)
   inbox(

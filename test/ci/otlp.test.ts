@@ -6,6 +6,7 @@ import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { keyGate } from '../support/key-gate.js'
+import { ordeal } from '../support/ordeal.js'
 import { startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
@@ -88,29 +89,16 @@ t.test(
     const write = () => inbox(folder, lines.slice(next, (next += PART)))
     const start = () => startDaemon(t, folder, configOf(server!.url, 'record_uid: true'))
 
-    write()
-    let daemon = await start()
-    for (let kills = 0; kills < 3; kills++) {
-      write()
-      await settled(daemon, 1)
-      daemon.child.kill('SIGKILL')
-      await daemon.exit
-      write()
-      daemon = await start()
-    }
-    for (let restarts = 0; restarts < 2; restarts++) {
-      const isRefused = await daemon.retryFor('refused')
-      // A Collector that is killed would lose what it has taken and not written.
-      await server!.kill('SIGTERM')
-      if (next < EVENTS) write()
-      await isRefused()
-      await server!.start()
-    }
-    const isLate = await daemon.retryFor('timeout')
-    server!.child.kill('SIGSTOP')
-    write()
-    await isLate()
-    server!.child.kill('SIGCONT')
+    // A Collector that is killed would lose what it has taken and not written.
+    const isOver = () => next >= EVENTS
+    const daemon = await ordeal({
+      server: server!,
+      start,
+      write,
+      isOver,
+      begun: one => settled(one, 1),
+      signal: 'SIGTERM',
+    })
 
     t.equal(next, EVENTS)
     const total = async () => {

@@ -9,6 +9,7 @@ import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { ordeal } from '../support/ordeal.js'
 import { S3_KEYS, startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
@@ -102,28 +103,14 @@ t.test('kills of both sides and silence: every line arrives unchanged, no object
   const config = configOf('logs', "key: '${.app:-none}/%Y/%m/%d/'\n    object: { max_bytes: 100KB, max_age: 2s }")
   const start = () => startDaemon(t, folder, config)
 
-  write()
-  let daemon = await start()
-  for (let kills = 0; kills < 3; kills++) {
-    write()
-    await daemon.scrapedUntil(scrape => scrape.sum('sluice_spool_events') + scrape.events('out').sent > 0)
-    daemon.child.kill('SIGKILL')
-    await daemon.exit
-    write()
-    daemon = await start()
-  }
-  for (let restarts = 0; restarts < 2; restarts++) {
-    const isRefused = await daemon.retryFor('refused')
-    await server!.kill()
-    if (next < EVENTS) write()
-    await isRefused()
-    await server!.start()
-  }
-  const isLate = await daemon.retryFor('timeout')
-  server!.child.kill('SIGSTOP')
-  write()
-  await isLate()
-  server!.child.kill('SIGCONT')
+  const isOver = () => next >= EVENTS
+  const daemon = await ordeal({
+    server: server!,
+    start,
+    write,
+    isOver,
+    begun: one => one.scrapedUntil(scrape => scrape.sum('sluice_spool_events') + scrape.events('out').sent > 0),
+  })
 
   t.equal(next, EVENTS)
   const isDone = async () => {
