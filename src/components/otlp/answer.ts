@@ -1,14 +1,7 @@
 import { z } from 'zod'
 import type { Failure } from '../../core/errors.js'
 import { NotProtobuf, WireReader } from '../../lib/formats/protobuf-wire.js'
-import type { Refused } from '../../net/http/client/request-format.js'
-
-/** What a receiver says of the records of a request that it has accepted. */
-export interface PartialSuccess {
-  /** How many it has refused. It does not say which. */
-  readonly refused: number
-  readonly message: string
-}
+import type { PartlyRefused, Refused } from '../../net/http/client/request-format.js'
 
 const count = z.union([
   z.int(),
@@ -43,7 +36,7 @@ const isJson = (type: string) => /\bjson\b/i.test(type)
 const isProtobuf = (type: string) => /\bprotobuf\b/i.test(type)
 
 /** Reads the response to a request that succeeded. Undefined: it is none of this protocol. */
-export function readSuccess(content: Buffer, type: string): PartialSuccess | undefined {
+export function readSuccess(content: Buffer, type: string): PartlyRefused | undefined {
   if (content.length === 0) return { refused: 0, message: '' }
   if (isJson(type)) {
     try {
