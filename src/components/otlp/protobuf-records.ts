@@ -180,7 +180,7 @@ export class ProtobufRecords implements Records {
     })
   }
 
-  /** The head of what has so many bytes, for which there is room. */
+  /** The head of a value of this size, for which there is room. */
   #head(number: number, size: number): void {
     const { to } = this
     to.bytes[to.length++] = (number << 3) | BYTES
