@@ -26,7 +26,7 @@ const JOBS = availableParallelism() + 2
 const MOST_BYTES = 120_000
 /** What takes longest for its size begins first. */
 const LONGEST =
-  /^ci\/property$|^unit\/components\/(conformance|file|processors|throttle)\b|^e2e\/(docs|fleet|quickstart|service)$|^ci\/push$/
+  /^ci\/property$|^unit\/components\/(conformance|file|processors|throttle)\b|^e2e\/(quickstart|service)$|^ci\/(docs|fleet|push)$/
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
 const RANDOM = /^ci\/(chaos|property|sim|throttle-persist)\b/

@@ -18,7 +18,7 @@ import { checkout } from './checkout.js'
  *   sh norun REASON           commands that are not run; those of sluice have to be understood by it
  *   condition                 a condition, and events for which it `holds` or `fails`: test/unit/core/condition/page.test.ts
  *   text output               what the commands before have printed, with … for anything
- *   text, json, js, ts, ini   to look at; js file=NAME in docs/plugins.md is run by test/e2e/plugins.test.ts
+ *   text, json, js, ts, ini   to look at; js file=NAME in docs/plugins.md is run by test/ci/plugins.test.ts
  */
 export interface DocBlock {
   readonly page: string
