@@ -13,6 +13,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   // Loaded by createRequire, when it is needed.
   '@swc/wasm-typescript': { home: /^lib\/modules\// },
   '@platformatic/kafka': { home: /^net\/kafka\/client\.ts$/ },
+  '@platformatic/wasm-utils': { home: /^net\/http\/client\/snappy\.ts$/ },
   '@redis/client': { home: /^net\/redis\/connection\.ts$/ },
   'classic-level': { home: /^service\/api\/store\// },
   fastify: { home: /^service\/api\/http\// },

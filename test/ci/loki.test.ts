@@ -251,15 +251,46 @@ t.test('a key that is replaced, and an address that is wrong until it is correct
   )
 })
 
+t.test('compression: snappy: the same is stored, and a time that Loki does not have is refused', async t => {
+  const folder = testFolder(t)
+  const loki = await startServer(t, 'loki', folder, WIDE)
+  if (!loki) return
+  const config = configOf(
+    loki.url,
+    '    compression: snappy\n    structured_metadata: { trace: "${.trace}", host: h }\n',
+  )
+  const now = Date.now() - 60_000
+  const lines = Array.from({ length: 5000 }, (_, n) =>
+    n % 1000 === 7
+      ? lineOf(n, `app${n % APPS}`, Date.UTC(2300, 0))
+      : lineOf(n, `app${n % APPS}`, now + n).replace('{', `{"trace":"t${n}",`),
+  )
+  inbox(folder, lines)
+  const daemon = await startDaemon(t, folder, config)
+  const online = await command(['validate', '--online', daemon.configPath], { cwd: folder })
+  t.match(online.stdout + online.stderr, /accepts requests/)
+  await sent(daemon, lines.length)
+  t.same((await daemon.stop(t)).discarded, { out: { no_time: 5 } })
+  const all = await stored(loki.url)
+  t.equal(all.length, 4995)
+  const isChanged = (one: Stored) =>
+    one.line !== lines[numberOf(one)] || one.stream.trace !== `t${numberOf(one)}` || one.stream.host !== 'h'
+  t.same(all.filter(isChanged).slice(0, 3), [])
+})
+
 t.test('VictoriaLogs takes the same requests', async t => {
   const folder = testFolder(t)
   const server = await startServer(t, 'victorialogs', folder)
   if (!server) return
   const now = Date.now() - 60_000
   const lines = Array.from({ length: 5000 }, (_, n) => lineOf(n, `app${n % APPS}`, now + n))
-  inbox(folder, lines)
-  const daemon = await startDaemon(t, folder, configOf(`${server.url}/insert`))
-  await sent(daemon, lines.length)
+  inbox(folder, lines.slice(0, 2500))
+  let daemon = await startDaemon(t, folder, configOf(`${server.url}/insert`))
+  await sent(daemon, 2500)
+  t.same((await daemon.stop(t)).discarded, {})
+  inbox(folder, lines.slice(2500))
+  daemon = await startDaemon(t, folder, configOf(`${server.url}/insert`, '    compression: snappy\n'))
+  await sent(daemon, 2500)
   t.same((await daemon.stop(t)).discarded, {})
   const shown = async () => {
     const response = await fetch(`${server.url}/select/logsql/query?query=*&limit=10000`)

@@ -8,7 +8,7 @@ import type { DeliveryDefaults } from '../../core/options/delivery-options.js'
 import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { template, templatePaths } from '../../core/template.js'
-import { clientProblem, loadClient } from '../../net/kafka/client.js'
+import { kafkaClient } from '../../net/kafka/client.js'
 import { clusterOptions } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
 import { RecordEncoder } from './records.js'
@@ -136,13 +136,16 @@ export const kafka = defineDestination({
     ...keyFileWarnings(auth),
   ],
   checkFiles: async () => {
-    const message = clientProblem()
+    const message = kafkaClient.problem()
     return message === undefined ? [] : [{ path: ['type'], message }]
   },
   check: async (options, context, signal) =>
     (await import('./kafka-destination.js')).checkTopic(options, context, signal),
   async create(options, context) {
-    const [client, { KafkaDestination }] = await Promise.all([loadClient(), import('./kafka-destination.js')])
+    const [client, { KafkaDestination }] = await Promise.all([
+      kafkaClient.load('type'),
+      import('./kafka-destination.js'),
+    ])
     return new KafkaDestination(options, context, client)
   },
   explain(options, context) {

@@ -6,7 +6,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
 import { isConstant } from '../../core/template.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
-import { type KafkaClient, loadClient } from '../../net/kafka/client.js'
+import { type KafkaClient, kafkaClient } from '../../net/kafka/client.js'
 import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
 import { CODES, meaningOf } from '../../net/kafka/refusals.js'
 import type { KafkaOptions } from './destination.js'
@@ -286,7 +286,7 @@ export async function checkTopic(
   context: ComponentContext,
   signal: AbortSignal,
 ): Promise<string> {
-  const cluster = new KafkaCluster(options, context, await loadClient())
+  const cluster = new KafkaCluster(options, context, await kafkaClient.load('type'))
   try {
     await cluster.open()
     const topics = topicsOf(options, context)

@@ -1,4 +1,4 @@
-import { addEventText, type Encoded, eventText } from '../../core/codecs/encode.js'
+import { addEventText, type Encoded, encodedEvent, eventText } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -7,6 +7,7 @@ import type { FieldReader } from '../../core/event/field-reader.js'
 import { isConstant, TemplateMembers } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { LokiOptions } from './destination.js'
+import { ProtobufPush } from './protobuf-push.js'
 
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
@@ -24,8 +25,9 @@ interface Stream {
 }
 
 /**
- * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`. Its events are of one
- * stream, apart from those that had no room when they were divided, and whose stream has room now.
+ * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
+ * protobuf. Its events are of one stream, apart from those that had no room when they were divided, and whose stream has
+ * room now.
  */
 export class PushRequest {
   readonly #options: LokiOptions
@@ -33,6 +35,7 @@ export class PushRequest {
   readonly #labels: TemplateMembers
   readonly #metadata: TemplateMembers
   readonly #time: EventTime
+  readonly #protobuf: ProtobufPush | undefined
   /** By the values of their labels. */
   readonly #streams = new Map<string, Stream>()
   /** The stream of events of streams for which there is no room. */
@@ -51,6 +54,7 @@ export class PushRequest {
     this.#labels = new TemplateMembers(options.labels, field)
     this.#metadata = new TemplateMembers(options.structured_metadata, field)
     this.#time = new EventTime(field(options.timestamp))
+    if (options.compression === 'snappy') this.#protobuf = new ProtobufPush()
     const other = Object.entries(options.labels).map(([name, template]) => [
       name,
       isConstant(template) ? template.parts.join('') : OTHER,
@@ -61,6 +65,7 @@ export class PushRequest {
   encode(request: readonly EventBatch[]): Encoded {
     const streams = new Map<string, GrowingBytes>()
     for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, streams)
+    if (this.#protobuf) return this.#protobuf.request(streams)
     const parts: Buffer[] = []
     for (const [labels, { bytes, length }] of streams) {
       parts.push(Buffer.from(`${parts.length === 0 ? '{"streams":[' : ','}{"stream":${labels},"values":[`))
@@ -76,9 +81,14 @@ export class PushRequest {
     if (stream === this.#other) this.#countOther()
     let values = streams.get(labels)
     if (!values) streams.set(labels, (values = new GrowingBytes()))
+    const metadata = this.#metadata.of(batch, i)
+    if (this.#protobuf) {
+      const line = encodedEvent(this.#options.encoding, batch, i)
+      this.#protobuf.add(values, this.nanosOf(batch, i), line, metadata)
+      return
+    }
     values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
     addEventText(this.#options.encoding, batch, i, values)
-    const metadata = this.#metadata.of(batch, i)
     values.addText(metadata === '' ? '"]' : `",{${metadata}}]`)
   }
 

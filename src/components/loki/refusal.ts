@@ -57,8 +57,8 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // What it says of a number that is too large for it.
-    says: /error found in #\d+ byte of/,
+    // What it says of a number that is too large for it, in JSON and in protobuf.
+    says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
     advice: 'Loki has times from 1677 to 2262: correct the time of the event, or "timestamp"',

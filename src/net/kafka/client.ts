@@ -1,4 +1,4 @@
-import { OptionError } from '../../core/errors.js'
+import { OptionalPackage } from '../../core/optional-package.js'
 
 /**
  * The protocol of Kafka: how requests are written and answers are read, SASL, and checksums. All of it is from
@@ -95,32 +95,9 @@ export interface KafkaClient {
   crc32c(bytes: Buffer): number
 }
 
-const NAME = '@platformatic/kafka'
-
-/**
- * Throws OptionError if it is missing. It takes a second of CPU time and 47 MB: only what has a configuration with Kafka
- * loads it.
- */
-export async function loadClient(): Promise<KafkaClient> {
-  try {
-    return (await import('@platformatic/kafka')) as unknown as KafkaClient
-  } catch (error) {
-    throw new OptionError('type', missing(error), error)
-  }
-}
-
-/** Why Kafka cannot be used here; undefined: it can. Nothing is loaded. */
-export function clientProblem(): string | undefined {
-  try {
-    import.meta.resolve(NAME)
-    return undefined
-  } catch (error) {
-    return missing(error)
-  }
-}
-
-function missing(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException
-  if (code !== 'ERR_MODULE_NOT_FOUND') return `cannot load ${NAME}: ${message}`
-  return `needs the package ${NAME}, which is not installed: run "npm install ${NAME}@1.35" where sluice is installed (with -g if sluice is)`
-}
+/** It takes a second of CPU time and 47 MB: only what has a configuration with Kafka loads it. */
+export const kafkaClient = new OptionalPackage<KafkaClient>(
+  '@platformatic/kafka',
+  '1.35',
+  () => import('@platformatic/kafka'),
+)

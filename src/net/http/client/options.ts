@@ -82,7 +82,9 @@ export const clientOptions = {
   ...dialOptions,
 }
 
-export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
+type Options = z.output<z.ZodObject<typeof clientOptions>>
+/** Snappy is only for a receiver that knows it. */
+export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
 /** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */
 export function checkHeaders(

@@ -4,12 +4,14 @@ import zlib from 'node:zlib'
 import type { Encoded } from '../../../core/codecs/encode.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { ClientOptions } from './options.js'
+import { snappy } from './snappy.js'
 
 const gzip = promisify(zlib.gzip)
 const COMPRESSORS = {
   none: undefined,
   gzip: (level?: number) => (body: Buffer) => gzip(body, level === undefined ? {} : { level }),
   zstd: () => compressor('zstdCompress'),
+  snappy: () => snappy,
 }
 
 /** The bytes of a request, in parts to be sent one after the other. */

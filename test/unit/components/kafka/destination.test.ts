@@ -12,7 +12,6 @@ import { batchesOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, ns, started, upTo } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { type KafkaBroker, kafkaBroker, type Part } from '../../../support/kafka-broker.js'
-import { sluice } from '../../../support/sluice.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -477,27 +476,4 @@ t.test('options that cannot work are refused', async t => {
   t.match(problem({ auth: { username: 'a' } }), /no use with type: none|no use/)
   t.match(problem({ auth: { type: 'oauthbearer', password: 'a' } }), /write type: plain or scram/)
   t.match(problem({ id_header: 'a', headers: { a: 'b' } }), /is one of "headers"/)
-})
-
-t.test('without its client, validate and run say what to install', async t => {
-  const hide = `export const resolve = (name, context, next) => {
-    if (name === '@platformatic/kafka') throw Object.assign(new Error('Cannot find it'), { code: 'ERR_MODULE_NOT_FOUND' })
-    return next(name, context)
-  }`
-  const moduleOf = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
-  const register = `import { register } from 'node:module'; register(${JSON.stringify(moduleOf(hide))})`
-  const text = `data_dir: data
-sources: { in: { type: stdin } }
-destinations: { out: { type: kafka, inputs: [in], brokers: [localhost], topic: logs } }
-`
-  const folder = testFolder(t, { 'sluice.yaml': text, 'hide.mjs': register })
-  const env = { NODE_OPTIONS: `--import=${join(folder, 'hide.mjs')}` }
-  for (const name of ['validate', 'run']) {
-    const running = sluice([name, 'sluice.yaml'], { cwd: folder, env })
-    t.equal(await running.exit, 78)
-    t.match(
-      running.stderr,
-      /sluice\.yaml:3:\d+: destinations\.out\.type: needs the package .*: run "npm install @platform/,
-    )
-  }
 })

@@ -10,6 +10,7 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { batchesOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
+import { messageOf } from '../../../support/protobuf-messages.js'
 import type { Answer, Received } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
@@ -140,6 +141,65 @@ t.test('an event whose labels are too long to be kept is a dead letter', async t
   t.same(stored.sort(), [lines[0], lines[2]])
   t.same(reasons(), { labels: 1 })
   await end()
+})
+
+t.test('compression: snappy sends the same as protobuf', t => {
+  const options = loki.options.parse({
+    url: 'http://127.0.0.1',
+    labels: { job: 'sluice', app: '${.app}' },
+    structured_metadata: { trace: '${.trace}', host: 'h' },
+    timestamp: '.t',
+    compression: 'snappy',
+  })
+  const context = {
+    clock: { now: () => 0 },
+    metrics: new ComponentCounters('out', 'destination', 'loki'),
+    field: (path: FieldPath) => new FieldReader(path, json.wanted),
+  } as unknown as ComponentContext
+  const app = '"app":"a\\ud800\\"\\u0001é"'
+  const lines = [
+    `{${app},"t":"2026-01-02T03:04:05.123456789Z","trace":"t\\"1"}`,
+    `{${app},"t":"1969-12-31T23:59:59.500000000Z"}`,
+    `{${app},"t":"1969-12-31T23:59:58.000000000Z","text":"${'x'.repeat(20_000)}"}`,
+    `{${app},"t":"2262-01-01T00:00:00.000000001Z"}`,
+    `{${app},"t":"2300-01-01T00:00:00Z"}`,
+    `{${app},"t":"1600-01-01T00:00:00Z"}`,
+  ]
+  const batch = sent(lines)
+  const bytes = Buffer.concat(new PushRequest(options, context).encode([batch]).parts)
+  const asJson = Buffer.concat(new PushRequest({ ...options, compression: 'none' }, context).encode([batch]).parts)
+  const { streams } = messageOf(bytes, 'push') as {
+    streams: {
+      labels: string
+      entries: {
+        timestamp: { seconds: string; nanos: number }
+        line: string
+        metadata: { name: string; value: string }[]
+      }[]
+    }[]
+  }
+  const [stream] = streams
+  t.equal(streams.length, 1)
+  t.equal(stream!.labels, '{job="sluice", app="a\ufffd\\"\\u0001é"}')
+  const [{ values }] = (JSON.parse(asJson.toString()) as Push).streams as [Push['streams'][0]]
+  const seen = stream!.entries.map(
+    ({ timestamp: { seconds, nanos }, line, metadata }): Value => [
+      String(BigInt(seconds) * 10n ** 9n + BigInt(nanos)),
+      line,
+      Object.fromEntries(metadata.map(({ name, value }) => [name, value])),
+    ],
+  )
+  t.same(seen.slice(0, 4), values.slice(0, 4))
+  t.same(
+    seen.map(([, line]) => line),
+    lines,
+  )
+  t.same(
+    seen.slice(4).map(([nanos]) => nanos),
+    Array(2).fill(String(2n ** 40n * 10n ** 9n)),
+    'times that Loki refuses',
+  )
+  t.end()
 })
 
 t.test('a stream that was not used for an hour makes room', t => {

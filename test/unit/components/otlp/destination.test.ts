@@ -6,10 +6,10 @@ import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
+import { messageOf } from '../../../support/protobuf-messages.js'
 import { seeded } from '../../../support/seeded.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
-import { messageOf } from './messages.js'
 
 /** A batch as a source sends it. */
 function sent(lines: readonly string[], origin = json, onSettled?: (status: AckStatus) => void) {

@@ -1,6 +1,9 @@
-import { WireReader } from '../../../../src/lib/formats/protobuf-wire.js'
+import { WireReader } from '../../src/lib/formats/protobuf-wire.js'
 
-/** Messages of the OpenTelemetry protocol, as its JSON: for each number of a field its name and its type; `[]`: several. */
+/**
+ * Messages of the OpenTelemetry protocol, as its JSON, and of Loki: for each number of a field its name and its type; `[]`:
+ * several.
+ */
 const MESSAGES: Record<string, Record<number, [name: string, type: string]>> = {
   request: { 1: ['resourceLogs', 'resourceLogs[]'] },
   resourceLogs: { 1: ['resource', 'resource'], 2: ['scopeLogs', 'scopeLogs[]'] },
@@ -28,6 +31,11 @@ const MESSAGES: Record<string, Record<number, [name: string, type: string]>> = {
   },
   list: { 1: ['values', 'value[]'] },
   map: { 1: ['values', 'pair[]'] },
+  push: { 1: ['streams', 'stream[]'] },
+  stream: { 1: ['labels', 'text'], 2: ['entries', 'entry[]'] },
+  entry: { 1: ['timestamp', 'timestamp'], 2: ['line', 'text'], 3: ['metadata', 'label[]'] },
+  timestamp: { 1: ['seconds', 'int64'], 2: ['nanos', 'varint'] },
+  label: { 1: ['name', 'text'], 2: ['value', 'text'] },
 }
 
 /** Lists that JSON has even if they are empty. */

@@ -1,0 +1,40 @@
+import { OptionError } from './errors.js'
+
+/** A package that npm may leave out: only the configurations that use it need it. */
+export class OptionalPackage<T> {
+  readonly #name: string
+  readonly #version: string
+  readonly #import: () => Promise<unknown>
+
+  /** `version`: to be installed. `load`: imports it. */
+  constructor(name: string, version: string, load: () => Promise<unknown>) {
+    this.#name = name
+    this.#version = version
+    this.#import = load
+  }
+
+  /** Throws OptionError, of `option`, if it is missing. */
+  async load(option: string): Promise<T> {
+    try {
+      return (await this.#import()) as T
+    } catch (error) {
+      throw new OptionError(option, this.#missing(error), error)
+    }
+  }
+
+  /** Why it cannot be used here; undefined: it can. Nothing is loaded. */
+  problem(): string | undefined {
+    try {
+      import.meta.resolve(this.#name)
+      return undefined
+    } catch (error) {
+      return this.#missing(error)
+    }
+  }
+
+  #missing(error: unknown): string {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code !== 'ERR_MODULE_NOT_FOUND') return `cannot load ${this.#name}: ${message}`
+    return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`
+  }
+}

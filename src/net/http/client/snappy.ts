@@ -1,0 +1,12 @@
+import { OptionalPackage } from '../../../core/optional-package.js'
+
+export const snappyPackage = new OptionalPackage<{ snappyCompress(body: Buffer): Buffer }>(
+  '@platformatic/wasm-utils',
+  '0.2',
+  () => import('@platformatic/wasm-utils'),
+)
+
+/** Compresses to a block of Snappy, without the frames of a stream. */
+export async function snappy(body: Buffer): Promise<Buffer> {
+  return (await snappyPackage.load('compression')).snappyCompress(body)
+}

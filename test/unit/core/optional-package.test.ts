@@ -1,0 +1,36 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { testFolder } from '../../support/folder.js'
+import { sluice } from '../../support/sluice.js'
+
+t.test('without a package that npm may leave out, validate and run say what to install', async t => {
+  const hide = `export const resolve = (name, context, next) => {
+    if (name.startsWith('@platformatic/')) throw Object.assign(new Error('Cannot find it'), { code: 'ERR_MODULE_NOT_FOUND' })
+    return next(name, context)
+  }`
+  const moduleOf = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
+  const register = `import { register } from 'node:module'; register(${JSON.stringify(moduleOf(hide))})`
+  const text = `data_dir: data
+sources: { in: { type: stdin } }
+destinations:
+  kafka: { type: kafka, inputs: [in], brokers: [localhost], topic: logs }
+  loki: { type: loki, inputs: [in], url: http://127.0.0.1:1, labels: { a: b }, compression: snappy }
+`
+  const folder = testFolder(t, { 'sluice.yaml': text, 'hide.mjs': register })
+  const env = { NODE_OPTIONS: `--import=${join(folder, 'hide.mjs')}` }
+  const problems = [
+    /sluice\.yaml:4:\d+: destinations\.kafka\.type: needs the package .*: run "npm install @platformatic\/kafka@1/,
+    /sluice\.yaml:5:\d+: destinations\.loki\.compression: needs the package .*: run "npm install @platformatic\/wasm-utils@/,
+  ]
+  const validate = sluice(['validate', 'sluice.yaml'], { cwd: folder, env })
+  t.equal(await validate.exit, 78)
+  for (const problem of problems) t.match(validate.stderr, problem)
+  for (const [i, name] of ['kafka', 'loki'].entries()) {
+    const other = name === 'kafka' ? 'loki' : 'kafka'
+    writeFileSync(join(folder, 'one.yaml'), text.replace(new RegExp(`  ${other}: .*\n`), ''))
+    const run = sluice(['run', 'one.yaml'], { cwd: folder, env })
+    t.equal(await run.exit, 78)
+    t.match(run.stderr, new RegExp(problems[i]!.source.replace(/^.*?: /, '')))
+  }
+})
