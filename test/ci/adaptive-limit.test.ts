@@ -1,9 +1,9 @@
 import t from 'tap'
-import { DeliveryError } from '../../../../src/core/errors.js'
-import { AdaptiveLimit, type Outcome } from '../../../../src/engine/flow/delivery/adaptive-limit.js'
-import { fail, never, numbers, setUp } from '../../../support/delivery.js'
-import { settle } from '../../../support/manual-time.js'
-import { seeded } from '../../../support/seeded.js'
+import { DeliveryError } from '../../src/core/errors.js'
+import { AdaptiveLimit, type Outcome } from '../../src/engine/flow/delivery/adaptive-limit.js'
+import { fail, never, numbers, setUp } from '../support/delivery.js'
+import { settle } from '../support/manual-time.js'
+import { seeded } from '../support/seeded.js'
 
 /** Uses up the limit for so many answers. A receiver refuses what is above its `capacity`; returns how often it did. */
 function use(

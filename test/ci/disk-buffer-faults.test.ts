@@ -1,9 +1,9 @@
 import t from 'tap'
-import { StateUnreadable } from '../../../../src/core/unreadable.js'
-import { BufferRun } from '../../../support/buffer-run.js'
-import { Seeded } from '../../../support/seeded.js'
-import { type Fault, type Operation, SimulatedDisk } from '../../../support/simulated-disk.js'
-import { valuesOf } from '../../../support/values-of.js'
+import { StateUnreadable } from '../../src/core/unreadable.js'
+import { BufferRun } from '../support/buffer-run.js'
+import { Seeded } from '../support/seeded.js'
+import { type Fault, type Operation, SimulatedDisk } from '../support/simulated-disk.js'
+import { valuesOf } from '../support/values-of.js'
 
 /** Segments of some four records; everything is read from the disk, or what is given out comes from memory. */
 const MAX_BYTES = 8 * 600
