@@ -411,7 +411,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly writes?: string
   /** Destinations only: whether it has a `spool` below `data_dir`. */
   readonly spools?: true
-  /** Destinations only: whether it uses the ids or the places of events (core/event/event-id.ts). */
+  /** Processors and destinations: whether it uses the ids or the places of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean

@@ -340,3 +340,39 @@ t.test('open groups and intervals survive a reload and a kill, and nothing count
   await daemon.stop(t)
   t.match(read(join(folder, 'rates.log')), [{ key: null, lines: 5, sum: 115 }])
 })
+
+t.test('the id that a step puts into events is the same after a kill, and differs for equal lines', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const folder = testFolder(t, { 'in.log': '{"message":"same"}\n'.repeat(1000) })
+  const yaml = `
+sources:
+  files: { type: file, include: [in.log], decode: json }
+processors:
+  ids: { type: edit, inputs: [files], steps: [{ set: { .env: prod } }, { event_id: { field: .id } }] }
+destinations:
+  up: { type: http, inputs: [ids], url: "${receiver.url()}", batch: { max_events: 100 } }
+`
+  const seen = () =>
+    receiver.requests.map(({ body }) => body.split('\n', 100).map(line => JSON.parse(line) as Record<string, string>))
+  receiver.otherwise = { hang: 'after_body' }
+  const killed = await startDaemon(t, folder, yaml)
+  await until('some have arrived', async () => seen().length >= 2)
+  killed.child.kill('SIGKILL')
+  const [first] = seen()
+  const before = receiver.requests.length
+  receiver.otherwise = 200
+  const daemon = await startDaemon(t, folder, yaml)
+  await daemon.scrapedUntil(scrape => scrape.events('up').sent === 1000)
+  await daemon.stop(t)
+  const ids = seen()
+    .slice(before)
+    .flat()
+    .map(({ id }) => id!)
+  t.equal(new Set(ids).size, 1000)
+  t.match(ids[0], /^[\w-]{24}$/)
+  t.ok(
+    first!.every(({ id, env }) => env === 'prod' && ids.includes(id!)),
+    'what was sent before the kill had these ids',
+  )
+})

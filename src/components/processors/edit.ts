@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { defineProcessor, type ProcessorContext } from '../../core/component.js'
 import { condition, pathsOf } from '../../core/condition/condition.js'
 import { refuse, refuseAt } from '../../core/options/options.js'
+import { addEventId, EVENT_ID } from './edit/event-id.js'
 import { convert, copy, move, remove, rename } from './edit/fields.js'
 import { hash } from './edit/hash.js'
 import { keep } from './edit/keep.js'
@@ -29,6 +30,7 @@ export const KINDS: readonly StepKind[] = [
   join,
   replace,
   hash,
+  addEventId,
 ]
 
 const kinds = Object.fromEntries(KINDS.map(({ name, schema }) => [name, schema.optional()]))
@@ -108,6 +110,7 @@ export const edit = defineProcessor({
       output: ['{"message":"order N of customer ","tags":["shop","eu"]}'],
     },
   ],
+  usesIds: ({ steps }) => steps.some(({ name }) => name === EVENT_ID),
   create: async ({ steps }, context) => {
     const { compileSteps, Edit } = await import('./edit/edit-processor.js')
     const tools = toolsOf(context)

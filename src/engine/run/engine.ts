@@ -102,7 +102,8 @@ export class Engine {
     // Components that go on read the slots of their names.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
-    this.#wanted.areIdsUsed = config.destinations.some(({ definition, options }) => definition.usesIds?.(options))
+    const users = [...config.processors, ...config.destinations]
+    this.#wanted.areIdsUsed = users.some(({ definition, options }) => definition.usesIds?.(options))
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }

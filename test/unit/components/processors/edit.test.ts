@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { crc32 } from 'node:zlib'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { truncated } from '../../../../src/components/processors/edit/texts.js'
@@ -48,6 +49,12 @@ const tables = casesOf<{
   fails: readonly Fail[]
   truncated: readonly (readonly [text: string, most: number, out: string])[]
 }>(import.meta.url)
+/** The id of an event whose place is not known. */
+const idOf = (bytes: string) => {
+  const id = Buffer.alloc(18)
+  id.writeUInt32BE(crc32(bytes), 14)
+  return id.toString('base64url')
+}
 const ROWS: readonly Row[] = [
   ...tables.rows,
   [
@@ -55,6 +62,7 @@ const ROWS: readonly Row[] = [
     '{"a":"x","b":{"y": 1}}',
     `{"a":"${sha('x')}","b":"${sha('{"y":1}')}"}`,
   ],
+  [[{ set: { '.a': 2 } }, { event_id: { field: '.id' } }], '{"a":1}', `{"a":2,"id":"${idOf('{"a":2}')}"}`],
 ]
 
 t.test('what each kind of step does, whatever way the event is kept', async t => {
