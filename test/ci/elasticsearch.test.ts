@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
@@ -10,10 +10,12 @@ import { ordeal } from '../support/ordeal.js'
 import { startServer } from '../support/server.js'
 import { until } from '../support/until.js'
 
-/** `sluice run` with a real OpenSearch, and what it answers. Read back are the documents that a search finds. */
+/**
+ * `sluice run` with a real OpenSearch and a real Elasticsearch 7, and what they answer. Read back are the documents that a
+ * search finds.
+ */
 
-const server = await startServer(t, 'opensearch', testFolder(t))
-const EVENTS = 100_000
+let server = await startServer(t, 'opensearch', testFolder(t))
 const PAGE = 10_000
 
 type Document = Record<string, unknown> & { readonly n: number }
@@ -65,59 +67,60 @@ const settled = (daemon: Daemon, events: number) =>
 
 const range = (count: number) => Array.from({ length: count }, (_, n) => n)
 
-t.test('kills of both sides and silence: every event is stored once and unchanged', { skip: !server }, async t => {
+/** Kills of both sides and silence: every event is stored once and unchanged. */
+async function kills(t: Test, count: number): Promise<void> {
   const folder = testFolder(t)
-  const lines = range(EVENTS).map(n => lineOf(n))
-  const PART = EVENTS / 10
+  const lines = range(count).map(n => lineOf(n))
+  const PART = count / 10
   let next = 0
   const write = () => inbox(folder, lines.slice(next, (next += PART)))
   const start = () => startDaemon(t, folder, configOf(server!.url))
 
-  const isOver = () => next >= EVENTS
+  const isOver = () => next >= count
   const daemon = await ordeal({ server: server!, start, write, isOver, begun: one => settled(one, 1) })
 
-  t.equal(next, EVENTS)
+  t.equal(next, count)
   const counted = async () => ((await ask('GET', 'app-*/_count')) as { count: number }).count
-  for (let now = await counted(); now < EVENTS; now = await counted())
+  for (let now = await counted(); now < count; now = await counted())
     await until('more events to be stored', async () => (await counted()) > now, { every: 500 })
   t.same((await daemon.stop(t)).discarded, {})
   const all = await stored('app-*')
-  t.equal(all.length, EVENTS, 'no event is missing, and none is there twice')
+  t.equal(all.length, count, 'no event is missing, and none is there twice')
   const isChanged = ({ '@timestamp': time, ...document }: Document) =>
     JSON.stringify(document) !== lines[document.n] || time !== document.timestamp
   t.same(all.filter(isChanged).slice(0, 3), [], 'no event is changed')
-})
+}
 
-t.test(
-  'a refusal of a part: each event has its reason, and comes in when the cause is mended',
-  { skip: !server },
-  async t => {
-    const folder = testFolder(t)
-    const mappings = { dynamic: 'strict', properties: { '@timestamp': { type: 'date' }, timestamp: { type: 'date' } } }
-    const properties = { n: { type: 'long' }, app: { type: 'keyword' }, message: { type: 'text' } }
-    await ask('PUT', 'part-1', {
-      mappings: { ...mappings, properties: { ...mappings.properties, ...properties } },
-    })
-    const lines = range(300).map(n => {
-      if (n % 10 === 3) return lineOf(n, { app: 1, later: 'x' })
-      if (n % 10 === 5) return lineOf(n, { app: 'UPPER' })
-      return n % 10 === 7 ? lineOf(n, { app: 'x'.repeat(300) }) : lineOf(n, { app: 1 })
-    })
-    inbox(folder, lines)
-    const daemon = await startDaemon(t, folder, configOf(server!.url, 'index: "part-${.app}"'))
-    await settled(daemon, 300)
-    const totals = await daemon.stop(t)
-    t.same(totals.discarded, { out: { mapping: 30, index_name: 60 } })
-    t.equal((await stored('part-*')).length, 210)
-    await ask('PUT', 'part-1/_mapping', { properties: { later: { type: 'keyword' } } })
-    const args = ['--config', daemon.configPath, '--destination', 'out']
-    const resent = await command(['resend', ...args], { cwd: folder })
-    t.match(resent.stdout + resent.stderr, /index_name/)
-    const all = await stored('part-*')
-    t.equal(all.length, 240)
-    t.equal(new Set(all.map(({ n }) => n)).size, 240)
-  },
-)
+/** A refusal of a part: each event has its reason, and comes in when the cause is mended. */
+async function partly(t: Test): Promise<void> {
+  const folder = testFolder(t)
+  const mappings = { dynamic: 'strict', properties: { '@timestamp': { type: 'date' }, timestamp: { type: 'date' } } }
+  const properties = { n: { type: 'long' }, app: { type: 'keyword' }, message: { type: 'text' } }
+  await ask('PUT', 'part-1', {
+    mappings: { ...mappings, properties: { ...mappings.properties, ...properties } },
+  })
+  const lines = range(300).map(n => {
+    if (n % 10 === 3) return lineOf(n, { app: 1, later: 'x' })
+    if (n % 10 === 5) return lineOf(n, { app: 'UPPER' })
+    return n % 10 === 7 ? lineOf(n, { app: 'x'.repeat(300) }) : lineOf(n, { app: 1 })
+  })
+  inbox(folder, lines)
+  const daemon = await startDaemon(t, folder, configOf(server!.url, 'index: "part-${.app}"'))
+  await settled(daemon, 300)
+  const totals = await daemon.stop(t)
+  t.same(totals.discarded, { out: { mapping: 30, index_name: 60 } })
+  t.equal((await stored('part-*')).length, 210)
+  await ask('PUT', 'part-1/_mapping', { properties: { later: { type: 'keyword' } } })
+  const args = ['--config', daemon.configPath, '--destination', 'out']
+  const resent = await command(['resend', ...args], { cwd: folder })
+  t.match(resent.stdout + resent.stderr, /index_name/)
+  const all = await stored('part-*')
+  t.equal(all.length, 240)
+  t.equal(new Set(all.map(({ n }) => n)).size, 240)
+}
+
+t.test('OpenSearch: kills of both sides, and silence', { skip: !server }, t => kills(t, 100_000))
+t.test('OpenSearch: a refusal of a part', { skip: !server }, partly)
 
 t.test('a data stream, a kill, and a key that is replaced', { skip: !server }, async t => {
   const folder = testFolder(t, { key: 'first-key' })
@@ -186,4 +189,15 @@ t.test('the example runs as it is', { skip: !server }, async t => {
   await daemon.stop(t)
   const { hits } = (await ask('GET', 'logs-nginx-default/_search?size=1')) as Found
   t.match(hits.hits[0]!._source, { client: '***', path: '/a?token=***', status: 200, '@timestamp': /^2026-01-31T12/ })
+})
+
+t.test('Elasticsearch 7', async t => {
+  await server?.kill()
+  server = await startServer(t, 'elasticsearch', testFolder(t))
+  if (!server) return
+  await t.test('kills of both sides, and silence', t => kills(t, 30_000))
+  await t.test('a refusal of a part', partly)
+  const folder = testFolder(t, { 'sluice.yaml': `data_dir: data\n${configOf(server.url)}` })
+  const online = await command(['validate', '--online', 'sluice.yaml'], { cwd: folder })
+  t.match(online, { code: 0, stdout: /destinations\.out: ok \(accepts requests; Elasticsearch 7\.17\.\d+/ })
 })

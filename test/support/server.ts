@@ -142,27 +142,8 @@ const KINDS = {
       execFileSync(program, args, { stdio: 'pipe' })
     },
   },
-  opensearch: {
-    ports: 2,
-    ready: '/_cluster/health?wait_for_status=yellow&timeout=1s',
-    args(folder, [http, transport]) {
-      const config = {
-        'cluster.name': 'test',
-        'discovery.type': 'single-node',
-        'path.home': folder,
-        'network.host': HOST,
-        'http.port': http,
-        'transport.port': transport,
-        'http.type': 'netty4',
-        'transport.type': 'netty4',
-        'cluster.routing.allocation.disk.threshold_enabled': false,
-      }
-      for (const name of ['config', 'modules', 'plugins']) mkdirSync(join(folder, name), { recursive: true })
-      writeFileSync(join(folder, 'config/opensearch.yml'), JSON.stringify(config))
-      writeFileSync(join(folder, 'config/log4j2.properties'), 'rootLogger.level = warn\n')
-      return [folder]
-    },
-  },
+  opensearch: searchNode('opensearch'),
+  elasticsearch: searchNode('elasticsearch'),
   otelcol: {
     ports: 1,
     // It takes nothing but POST there.
@@ -215,6 +196,31 @@ const KINDS = {
     ],
   },
 } satisfies Record<string, Kind>
+
+/** A node of OpenSearch, or of Elasticsearch 7. */
+function searchNode(name: string): Kind {
+  return {
+    ports: 2,
+    ready: '/_cluster/health?wait_for_status=yellow&timeout=1s',
+    args(folder, [http, transport]) {
+      const config = {
+        'cluster.name': 'test',
+        'discovery.type': 'single-node',
+        'path.home': folder,
+        'network.host': HOST,
+        'http.port': http,
+        'transport.port': transport,
+        'http.type': 'netty4',
+        'transport.type': 'netty4',
+        'cluster.routing.allocation.disk.threshold_enabled': false,
+      }
+      for (const name of ['config', 'modules', 'plugins']) mkdirSync(join(folder, name), { recursive: true })
+      writeFileSync(join(folder, `config/${name}.yml`), JSON.stringify(config))
+      writeFileSync(join(folder, 'config/log4j2.properties'), 'rootLogger.level = warn\n')
+      return [folder]
+    },
+  }
+}
 
 /**
  * Starts a server with its data in a folder of the test, and waits until it answers. Undefined: it is not there. It is

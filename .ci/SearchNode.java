@@ -9,9 +9,12 @@ import org.opensearch.node.InternalSettingsPreparer;
 import org.opensearch.node.Node;
 import org.opensearch.transport.Netty4Plugin;
 
-/** A node of OpenSearch with the modules that it needs, from the class path: the archive with the server is in no registry. */
-public final class OpenSearch extends Node {
-  private OpenSearch(Environment environment) {
+/**
+ * A node of OpenSearch with the modules that it needs, from the class path: the archive with the server is in no registry.
+ * One of Elasticsearch 7 is the same with other names of packages.
+ */
+public final class SearchNode extends Node {
+  private SearchNode(Environment environment) {
     super(environment, List.of(Netty4Plugin.class, ReindexPlugin.class, MapperExtrasPlugin.class), false);
   }
 
@@ -19,7 +22,7 @@ public final class OpenSearch extends Node {
   public static void main(String[] arguments) throws Exception {
     Path home = Path.of(arguments[0]);
     Settings settings = Settings.builder().put("path.home", home.toString()).build();
-    new OpenSearch(InternalSettingsPreparer.prepareEnvironment(settings, Map.of(), home.resolve("config"), () -> "test")).start();
+    new SearchNode(InternalSettingsPreparer.prepareEnvironment(settings, Map.of(), home.resolve("config"), () -> "test")).start();
     Thread.currentThread().join();
   }
 }
