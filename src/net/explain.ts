@@ -47,7 +47,7 @@ export function networkError(error: unknown, place: string, way: Way): DeliveryE
   if (error instanceof DeniedAddress) return denied(error, place)
   if (error instanceof ProxyError) return proxyError(error, place, way)
   const code = errorCode(error) ?? ''
-  const tls = tlsWords(error, code, way.tls)
+  const tls = tlsWords(error, code, way)
   const reason = tls === undefined ? reasonOf(error, code) : 'tls'
   const why = tls ?? WORDS[reason] ?? errorText(error)
   const advice = tls === undefined ? adviceOn(error, reason, way) : ''
@@ -106,11 +106,11 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
 }
 
 /** Undefined if the error has nothing to do with TLS. */
-function tlsWords(error: unknown, code: string, tls: DialOptions['tls']): string | undefined {
+function tlsWords(error: unknown, code: string, { tls, url }: Way): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)
   const words = VERIFICATION[code]
-  if (words) return words(tls, error)
+  if (words) return words(tls, error, url)
   if (!/^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)) return undefined
   return `${opensslText(error)}; see tls.ca_file and tls.server_name`
 }
@@ -119,9 +119,10 @@ const unknownAuthority = ({ ca_file }: DialOptions['tls']) =>
   ca_file === undefined
     ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
     : `the receiver's certificate is not from an authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
-const noTls = () => 'it does not speak TLS there: use http://, or its port for https'
+const noTls = (_tls: unknown, _error: unknown, url: string) =>
+  `it does not speak TLS there: ${url.startsWith('https:') ? 'use http://, or its port for https' : 'connect without TLS, or to its port for TLS'}`
 
-const VERIFICATION: Record<string, (tls: DialOptions['tls'], error: unknown) => string> = {
+const VERIFICATION: Record<string, (tls: DialOptions['tls'], error: unknown, url: string) => string> = {
   CERT_HAS_EXPIRED: () =>
     "the receiver's certificate has expired, or that of its authority; it has to be renewed there",
   CERT_NOT_YET_VALID: () => "the receiver's certificate is not valid yet; is the clock right?",
