@@ -35,14 +35,15 @@ export interface JsonSchema {
 const SHARED: readonly string[] = ['duration', 'size', 'codec', 'encoding']
 
 const UNIONS: readonly unknown[] = ['anyOf', 'oneOf', 'allOf']
+const VARIABLE = '\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}'
 
 /**
  * The schema of what users write, without limits that only express "a safe integer". `change` gets each part, innermost
- * first, and whether it is a variant of a union.
+ * first, and whether it is of a value, of a variant in a union, or of a name.
  */
 export function inputSchema(
   schema: z.ZodType,
-  change: (node: JsonSchema, inUnion: boolean) => JsonSchema = node => node,
+  change: (node: JsonSchema, of: 'value' | 'variant' | 'name') => JsonSchema = node => node,
 ): JsonSchema {
   return z.toJSONSchema(schema, {
     io: 'input',
@@ -50,7 +51,8 @@ export function inputSchema(
     override({ jsonSchema: node, path }) {
       if (node.maximum === Number.MAX_SAFE_INTEGER) delete node.maximum
       if (node.minimum === Number.MIN_SAFE_INTEGER) delete node.minimum
-      const changed = { ...change(node as JsonSchema, UNIONS.includes(path.at(-2))) }
+      const of = path.at(-1) === 'propertyNames' ? 'name' : UNIONS.includes(path.at(-2)) ? 'variant' : 'value'
+      const changed = { ...change(node as JsonSchema, of) }
       for (const name of Object.keys(node)) delete node[name]
       Object.assign(node, changed)
     },
@@ -63,14 +65,22 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
     variable: {
       description: 'A value from the environment.',
       type: 'string',
-      pattern: '^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$',
+      pattern: `^${VARIABLE}$`,
     },
   }
   // `required` is removed: a daemon needs sources and destinations, but the file of a service does not.
-  const { $schema, required, ...schema } = inputSchema(configSchema(components), (node, inUnion) =>
-    hoist(inUnion ? node : orVariable(node), shared),
-  )
+  const { $schema, required, ...schema } = inputSchema(configSchema(components), (node, of) => {
+    if (of === 'name') return node
+    return hoist(of === 'variant' ? withVariable(node) : orVariable(withVariable(node)), shared)
+  })
   return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
+}
+
+/** Allows a variable in a text that has to look like something. */
+function withVariable(node: JsonSchema): JsonSchema {
+  const { type, pattern } = node
+  if (type !== 'string' || pattern === undefined || pattern.endsWith(VARIABLE)) return node
+  return { ...node, pattern: `${pattern}|${VARIABLE}` }
 }
 
 /** Allows a variable in place of a number, a boolean or one of several words, and of a word or a number. */
