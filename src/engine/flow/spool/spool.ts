@@ -22,7 +22,7 @@ const READ_AGAIN_MS = 600_000
 const SENT = /\.sent$/
 
 /** Open objects. For a further one, the object that was not written to for the longest time is closed. */
-const MOST_OPEN = 500
+export const MOST_OPEN = 500
 
 export interface SpoolOptions {
   readonly folder: BufferFolder

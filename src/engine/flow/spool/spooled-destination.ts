@@ -8,7 +8,7 @@ import { add } from '../counters.js'
 import { folderOnDisk } from '../disk-buffer/files.js'
 import { encodeIds } from './ids.js'
 import { framed, type ObjectFile } from './object-file.js'
-import { ObjectSpool } from './spool.js'
+import { MOST_OPEN, ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
 /** Where objects go. */
@@ -69,6 +69,7 @@ export async function compress(content: Buffer, compression: Compression): Promi
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>
+  readonly mostPartitions = MOST_OPEN
   readonly #spool: ObjectSpool
   readonly #format: ObjectFormat
   readonly #store: ObjectStore
