@@ -144,6 +144,8 @@ export class ComponentCounters implements ComponentMetrics {
   readonly queued: Amount = { events: 0, bytes: 0 }
   /** Given back by a replaced component; they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  /** Events that an earlier run has received, and left in a spool. */
+  foundEvents = 0
   /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
   /** Sources: events that were settled behind others that were given back, so they are read again with these. */
@@ -181,6 +183,14 @@ export class ComponentCounters implements ComponentMetrics {
     this.received.bytes += bytes - again.bytes
     this.queued.events += events
     this.queued.bytes += bytes
+  }
+
+  /** Counts events that an earlier run has left, or the predecessor of a component, whose events arrive again. */
+  found(events: number, bytes: number): void {
+    const before = this.received.events
+    this.arrived(events, bytes)
+    this.took(events, bytes)
+    this.foundEvents += this.received.events - before
   }
 
   took(events: number, bytes: number): void {

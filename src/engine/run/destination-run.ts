@@ -80,10 +80,7 @@ export class DestinationRun {
     const counters = {
       received: (events: number, bytes: number) =>
         buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes),
-      found: (events: number, bytes: number) => {
-        metrics.arrived(events, bytes)
-        metrics.took(events, bytes)
-      },
+      found: (events: number, bytes: number) => metrics.found(events, bytes),
       sent: (events: number, bytes: number) => metrics.sent(events, bytes),
       discarded: (reason: string, events: number, bytes: number) => metrics.discarded(reason, events, bytes),
       failed: (kind: string) => metrics.failed(kind),

@@ -106,8 +106,9 @@ interface Place {
 }
 
 /** Buffers are first in, first out: events held before leave before those of this run. */
-function placeOf(counters: ComponentCounters | undefined, heldBefore: number): Place {
+function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
+  const heldBefore = inBuffer + counters.foundEvents
   const dropped = [...counters.discards].reduce(
     (sum, [reason, { events }]) => sum + (reason === GIVEN_BACK ? 0 : events),
     0,
