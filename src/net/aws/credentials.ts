@@ -1,5 +1,7 @@
+import { access } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { z } from 'zod'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { readWithin } from '../../core/options/reach.js'
@@ -9,7 +11,7 @@ import type { DialOptions } from '../dial-options.js'
 import { bodyText } from '../http/client/answers/read-answer.js'
 import { isSuccess } from '../http/client/answers/statuses.js'
 import { Transport } from '../http/client/transport.js'
-import { AccessKey, noKeyFile } from '../key.js'
+import { AccessKey, keyProblem, noKeyFile } from '../key.js'
 import type { AwsAuth } from './auth-options.js'
 import type { Credentials } from './sign.js'
 
@@ -23,6 +25,7 @@ interface Place {
   readonly name: string
   /** Whether they are looked at before each request. Others are kept until they expire. */
   readonly isNear: boolean
+  readonly advice?: string
   read(signal: AbortSignal): Promise<Found>
 }
 
@@ -81,15 +84,10 @@ export class AwsCredentials {
     return [secretAccessKey, sessionToken].filter(text => text !== undefined)
   }
 
-  /** Where an operator has to put other keys. */
-  get place(): string {
-    return this.#place().name
-  }
-
   /** The credentials to use now. If there are none, throws a DeliveryError that pauses delivery. */
   async current(signal: AbortSignal): Promise<Credentials> {
     const { clock } = this.#context
-    const place = this.#place()
+    const place = await this.#place()
     const found = this.#found
     const isFresh = found && !place.isNear && found.expiresAt - clock.wall() > EARLY_MS
     if (found && (isFresh || (!place.isNear && this.#isTooSoon() && found.expiresAt > clock.wall()))) return found
@@ -99,7 +97,7 @@ export class AwsCredentials {
   /** Reads them again. Resolves with true if they are others. */
   async changed(): Promise<boolean> {
     const before = this.#found
-    const place = this.#place()
+    const place = await this.#place()
     if (!place.isNear && this.#isTooSoon()) return false
     try {
       await this.#read(place, AbortSignal.timeout(FETCH_MS))
@@ -135,12 +133,12 @@ export class AwsCredentials {
         return this.#found
       }
       if (error instanceof DeliveryError && error.failure === 'hold') throw error
-      const message = `no credentials from ${place.name}: ${errorText(error)}`
+      const message = `no credentials from ${place.name}: ${errorText(error)}${place.advice ?? ''}`
       throw new DeliveryError(message, { failure: 'hold', reason: 'no_key', cause: error })
     }
   }
 
-  #place(): Place {
+  async #place(): Promise<Place> {
     const env = this.#env
     const { access_key_id: id, credentials_file: file, profile } = this.#auth
     if (this.#key && id !== undefined)
@@ -166,17 +164,16 @@ export class AwsCredentials {
       )
     if (profile === undefined && env.AWS_WEB_IDENTITY_TOKEN_FILE && env.AWS_ROLE_ARN)
       return far('AssumeRoleWithWebIdentity', signal => this.#fromWebIdentity(signal))
-    const shared = env.AWS_SHARED_CREDENTIALS_FILE
-    if (shared || profile !== undefined || env.AWS_PROFILE) {
-      const path = shared ?? join(homedir(), '.aws/credentials')
-      return near(path, () => this.#fromFile(path, profile))
-    }
+    const shared = env.AWS_SHARED_CREDENTIALS_FILE || join(env.HOME || homedir(), '.aws/credentials')
+    const isNamed = env.AWS_SHARED_CREDENTIALS_FILE || env.AWS_PROFILE || profile !== undefined
+    if (isNamed || (await isThere(shared))) return near(shared, () => this.#fromFile(shared, profile))
     if (env.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI || env.AWS_CONTAINER_CREDENTIALS_FULL_URI)
       return far('the endpoint of the container', signal => this.#fromContainer(signal))
-    return far('the metadata service of EC2', signal => this.#fromMetadata(signal))
+    const advice = '; elsewhere, set "auth", AWS_ACCESS_KEY_ID or AWS_PROFILE'
+    return { ...far('the metadata service of EC2', signal => this.#fromMetadata(signal)), advice }
   }
 
-  async #fromFile(path: string, profile = this.#env.AWS_PROFILE ?? 'default'): Promise<Found> {
+  async #fromFile(path: string, profile = this.#env.AWS_PROFILE || 'default'): Promise<Found> {
     const { reach } = this.#context
     const { bytes } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_FILE)))
     const found = profileOf(bytes.toString(), profile)
@@ -228,7 +225,7 @@ export class AwsCredentials {
 
   async #fromMetadata(signal: AbortSignal): Promise<Found> {
     const env = this.#env
-    if (env.AWS_EC2_METADATA_DISABLED === 'true') throw new Error('set "auth", or AWS_ACCESS_KEY_ID')
+    if (env.AWS_EC2_METADATA_DISABLED === 'true') throw new Error('it is disabled by AWS_EC2_METADATA_DISABLED')
     const url = (env.AWS_EC2_METADATA_SERVICE_ENDPOINT ?? METADATA).replace(/\/+$/, '')
     const ttl = { 'x-aws-ec2-metadata-token-ttl-seconds': '21600' }
     const token = { 'x-aws-ec2-metadata-token': await this.#ask('PUT', `${url}/latest/api/token`, ttl, signal) }
@@ -273,9 +270,17 @@ export class AwsCredentials {
 interface Given {
   readonly AccessKeyId?: string | undefined
   readonly SecretAccessKey?: string | undefined
-  readonly Token?: string | undefined
-  readonly Expiration?: string | undefined
+  readonly Token?: string | null | undefined
+  readonly Expiration?: string | null | undefined
 }
+
+const isThere = (path: string): Promise<boolean> =>
+  fileSystems
+    .runInTime(path, () => access(path))
+    .then(
+      () => true,
+      () => false,
+    )
 
 const near = (name: string, read: Place['read']): Place => ({ name, isNear: true, read })
 const far = (name: string, read: Place['read']): Place => ({ name, isNear: false, read })
@@ -283,6 +288,9 @@ const far = (name: string, read: Place['read']): Place => ({ name, isNear: false
 function lasting(given: Given): Found {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
   if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
+  // These are in headers.
+  const problem = keyProblem(accessKeyId) ?? (sessionToken ? keyProblem(sessionToken, 'session token') : undefined)
+  if (problem) throw new Error(problem.replace('the key', 'the access key ID'))
   return { accessKeyId, secretAccessKey, sessionToken: sessionToken || undefined, expiresAt: Number.POSITIVE_INFINITY }
 }
 
@@ -292,12 +300,19 @@ function expiring(given: Given): Found {
   return { ...found, expiresAt: Number.isNaN(expiresAt) ? found.expiresAt : expiresAt }
 }
 
-/** The message of JSON.parse would have a part of it. */
+const answer = z.object({
+  AccessKeyId: z.string(),
+  SecretAccessKey: z.string(),
+  Token: z.string().nullish(),
+  Expiration: z.string().nullish(),
+})
+
+/** The messages of JSON.parse and of zod could have a part of it. */
 function answered(text: string): Given {
   try {
-    return JSON.parse(text) as Given
+    return answer.parse(JSON.parse(text))
   } catch {
-    throw new Error('the answer is not JSON')
+    throw new Error('the answer is not JSON with credentials')
   }
 }
 

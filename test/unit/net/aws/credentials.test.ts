@@ -66,6 +66,17 @@ t.test('a profile of the shared file', async t => {
   await t.rejects(missing.current(signal), /there is no profile "none"/)
 })
 
+t.test('the file of the user who runs it, where nothing else is named', async t => {
+  const folder = testFolder(t, { '.aws': {} })
+  const env = { HOME: folder, AWS_EC2_METADATA_DISABLED: 'true' }
+  const { made } = credentials(t, {}, env)
+  await t.rejects(made.current(signal), /EC2.*set "auth", AWS_ACCESS_KEY_ID or AWS_PROFILE/)
+  writeFileSync(join(folder, '.aws/credentials'), '[default]\r\naws_access_key_id=A\r\naws_secret_access_key=a\r\n')
+  t.match(await made.current(signal), { accessKeyId: 'A', secretAccessKey: 'a' })
+  const own = credentials(t, {}, { ...env, AWS_ACCESS_KEY_ID: 'B', AWS_SECRET_ACCESS_KEY: 'b' }).made
+  t.match(await own.current(signal), { accessKeyId: 'B' })
+})
+
 t.test('the environment, which the configuration of somebody else does not get', async t => {
   const env = { AWS_ACCESS_KEY_ID: 'A', AWS_SECRET_ACCESS_KEY: 'a', AWS_SESSION_TOKEN: 't' }
   t.match(await credentials(t, {}, env).made.current(signal), { accessKeyId: 'A', sessionToken: 't' })
@@ -83,24 +94,38 @@ t.test('the metadata service of EC2, version 2: fetched again before they expire
     if (path.endsWith('/security-credentials/')) return { body: 'my-role' }
     return path.endsWith('/my-role') ? { body: JSON.stringify({ Code: 'Success', ...now }, null, 2) } : 404
   }
-  const { made, logs } = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') })
+  const { made, logs } = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
   t.match(await made.current(signal), { accessKeyId: 'first', sessionToken: 'token-of-first' })
   await made.current(signal)
   t.equal(at.requests.length, 3, 'they are kept')
   now = keys('second', EARLY_MS - 1000)
-  const again = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') }).made
+  const again = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' }).made
   t.match(await again.current(signal), { accessKeyId: 'second' })
   const asked = at.requests.length
   await again.current(signal)
   t.equal(at.requests.length, asked, 'not within ten seconds, as long as they are valid')
   t.notMatch(logs(), /secret-of|token-of/)
-  at.otherwise = { body: '{"AccessKeyId":"secret-of-third"' }
-  const broken = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/') })
-  const error = await broken.made.current(signal).catch(error => error)
-  t.match(error, {
-    failure: 'hold',
-    message: 'no credentials from the metadata service of EC2: the answer is not JSON',
-  })
+  for (const body of [
+    '{"AccessKeyId":"secret-of-third"',
+    'null',
+    '[]',
+    '{"AccessKeyId":{},"SecretAccessKey":"secret-of-third"}',
+    '{"AccessKeyId":"A","SecretAccessKey":["secret-of-third"]}',
+  ]) {
+    at.otherwise = { body }
+    const broken = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
+    await t.rejects(
+      broken.made.current(signal),
+      {
+        failure: 'hold',
+        message: /^no credentials from the metadata service of EC2: the answer is not JSON with cred/,
+      },
+      body,
+    )
+  }
+  at.otherwise = { body: JSON.stringify({ ...keys('fourth'), Token: 'line\n end' }) }
+  const split = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
+  await t.rejects(split.made.current(signal), { failure: 'hold', message: /session token has more than one line/ })
 })
 
 t.test('the endpoint of a container, with a token from a file', async t => {
