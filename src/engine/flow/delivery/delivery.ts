@@ -153,8 +153,10 @@ export class Delivery extends BatchQueue {
 
   /** Why it is on hold or retries, for operators. */
   get reason(): string | undefined {
-    const { error, pausedUntil } = this.#shown
-    const message = error ?? this.#refusals.most?.message
+    const shown = this.#shown
+    const { error, pausedUntil } = shown
+    const own = shown === this.#attempts ? undefined : this.#attempts.error
+    const message = error && own ? `${error}; ${own}` : (error ?? this.#refusals.most?.message)
     return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 
@@ -163,10 +165,11 @@ export class Delivery extends BatchQueue {
     return this.#shown.outage
   }
 
-  /** The attempts that operators see: those of a spool, unless it cannot be written. */
+  /** The attempts that operators see: those of a spool, unless only writing it fails. */
   get #shown(): Attempts {
-    const own = this.#attempts
-    return this.#uploads && !own.holding && !own.retrying ? this.#uploads.attempts : own
+    const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
+    const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
+    return uploads && (fails(uploads) || !fails(own)) ? uploads : own
   }
 
   /** The objects of a destination that has a spool, and the events in them. */

@@ -41,6 +41,8 @@ export interface Survey {
   /** The end of the last whole record, and the events that were ever put in before. */
   readonly end: number
   readonly place: LogPosition
+  /** The end of the last record whose header is whole. */
+  readonly reach: LogPosition
   /** Its events. Those that are missing before `place` are damaged. */
   readonly held: Amount
 }
@@ -80,11 +82,13 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   const held = { events: 0, bytes: 0 }
   let facts: ObjectFacts | undefined
   let place = START
+  let reach = START
   let end = 0
   let total = 0
   for (let at = TITLE.length; at < size; ) {
     const head = readHead(await read(at, HEAD_SIZE), 0)
     const content = at + HEAD_SIZE
+    if (head && head.place.event >= reach.event) reach = placeAfter(head)
     if (!head || content + head.size > size) {
       at = await nextMark(read, at + 1, size)
       continue
@@ -106,7 +110,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
       held.bytes += head.bytes
     }
   }
-  return { facts, pieces, size: total, end, place, held }
+  return { facts, pieces, size: total, end, place, reach, held }
 }
 
 /** The events in a folder. */
@@ -222,7 +226,7 @@ export class ObjectFile {
     file.held = { events: place.event, bytes: place.byte }
     file.#place = place
     // What a kill left behind the last record is cut off before anything follows.
-    file.isBroken = true
+    file.isBroken = !isClosed(name)
     return file
   }
 
@@ -258,10 +262,9 @@ export class ObjectFile {
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {
-      if ((await file.size()) > this.end) {
-        await file.truncate(this.end)
-        await file.sync()
-      }
+      if ((await file.size()) > this.end) await file.truncate(this.end)
+      // A failed append may have truncated it.
+      await file.sync()
       this.isBroken = false
     } finally {
       await file.close().catch(() => {})

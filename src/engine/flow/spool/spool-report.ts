@@ -58,6 +58,13 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
+  /** What followed the last whole record of an object that grows. `events`: as far as it says so. */
+  cut(name: string, bytes: number, events: number): void {
+    const fields = { file: `${this.#path}/${name}`, bytes, events }
+    const text = 'removed an unfinished write at the end of an object in the spool, such as a crash leaves behind'
+    this.#context.log.warn(fields, text)
+  }
+
   /** The name of an object is damaged. */
   unusable(name: string, events: number): void {
     const fields = { code: 'SLUICE_SPOOL_DAMAGED', file: `${this.#path}/${name}.damaged`, events }

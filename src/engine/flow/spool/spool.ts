@@ -62,6 +62,8 @@ export class ObjectSpool implements Spool {
   #cancelTimer: (() => void) | undefined
   #cancelKnown: (() => void) | undefined
   #isRecovered = false
+  /** Damaged files of earlier runs, until their events are counted as found and as discarded. */
+  readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
   /** Files with ids, and when they are not needed any more, on the monotonic clock. */
   #sent: { readonly name: string; readonly until: number }[] = []
@@ -88,7 +90,7 @@ export class ObjectSpool implements Spool {
       if (file) found.push(file)
     }
     for (const file of found.sort((a, b) => a.facts.openedAt - b.facts.openedAt)) {
-      await file.cut().catch(error => report.notWritten(error))
+      if (file.isBroken) await file.cut().catch(error => report.notWritten(error))
       const mayGrow = !isClosed(file.name) && !file.isBroken && file.facts.format === format
       if (mayGrow && file.facts.openedAt <= clock.wall()) this.#put(file)
       else this.#closed.push(file)
@@ -113,24 +115,30 @@ export class ObjectSpool implements Spool {
     const file = await folder.open(name)
     try {
       const last: Buffer[] = []
+      let size = 0
       const found = await retried(async () => {
         last.length = 0
+        size = await file.size()
         // A long outage leaves more than can be kept.
-        return await survey(file, await file.size(), one => {
+        return await survey(file, size, one => {
           last.push(Buffer.from(one))
           while (writtenAt(last[0]!) < writtenAt(one) - KEEP_IDS_MS) last.shift()
         })
       })
       ids.push(...last)
-      const { facts } = found
+      const { facts, end, reach } = found
+      // Everything in one that may have been sent was acknowledged.
+      const place = isClosed(name) ? reach : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
+      if (size > end && !isClosed(name)) report.cut(name, size - end, reach.event - place.event)
       if (facts && found.pieces.length > 0)
-        return ObjectFile.found(folder, name, { ...found, facts }, clock.now() - age)
+        return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
       // Without a record, a kill came before its first events were acknowledged.
-      if (found.place.event === 0) await folder.remove(name)
+      if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
-        report.unusable(name, found.place.event)
+        report.unusable(name, place.event)
+        this.#unusable.push({ name, events: place.event, bytes: place.byte })
       }
       return undefined
     } finally {
@@ -151,6 +159,7 @@ export class ObjectSpool implements Spool {
   get held(): Amount {
     const amount = { events: 0, bytes: 0 }
     for (const { held } of this.#all()) add(amount, held.events, held.bytes)
+    for (const { events, bytes } of this.#unusable) add(amount, events, bytes)
     return amount
   }
 
@@ -297,6 +306,7 @@ export class ObjectSpool implements Spool {
 
   next(all: boolean): SpooledObject | undefined {
     this.#forget()
+    for (const amount of this.#unusable.splice(0)) this.#options.report.missing(amount, `${amount.name}.damaged`)
     for (const file of this.#idle) if (all || this.#isDue(file)) this.#close(file)
     const file = this.#closed.shift()
     if (!file) return undefined

@@ -1,6 +1,6 @@
+import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
-import { silentLog } from '../../../../src/core/silent-log.js'
 import { StateUnreadable } from '../../../../src/core/unreadable.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { framed, type ObjectFile } from '../../../../src/engine/flow/spool/object-file.js'
@@ -29,7 +29,9 @@ const signal = new AbortController().signal
 /** A spool, and a receiver that takes each object in two requests. */
 function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime(), options: Options = {}) {
   const counters = new ComponentCounters('out', 'destination', 's3')
-  const context = { log: silentLog, metrics: counters, clock: time }
+  const logs: Record<string, unknown>[] = []
+  const log = pino({ base: null }, { write: line => void logs.push(JSON.parse(line)) })
+  const context = { log, metrics: counters, clock: time }
   const { format = 'json', hasRoom = () => true, answers = () => true } = options
   const spool = new ObjectSpool({
     maxObjectBytes: 100,
@@ -78,7 +80,7 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
       }
     }
   }
-  return { spool, put, sendDue, counters }
+  return { spool, put, sendDue, counters, logs }
 }
 
 const numbersIn = (content: string) =>
@@ -252,14 +254,46 @@ t.test('damage costs the events of its records, which are counted', async t => {
   }
   const next = opened(disk, uploaded)
   await next.spool.recover()
-  t.equal(next.spool.held.events, 4, 'those in the last record of c are missing without a trace, as b is')
+  t.equal(next.spool.held.events, 5, 'the end of c may be an unfinished write')
+  t.match(next.logs, [{ level: 40, events: 2, msg: /removed an unfinished write/ }, { events: 1 }])
   await next.sendDue(true)
   t.same(numbersOf(uploaded), [0, 2, 3])
-  t.same(next.counters.discards.get('spool_corrupt'), { events: 1, bytes: 8 })
+  t.same(next.counters.discards.get('spool_corrupt'), { events: 2, bytes: 16 })
+  t.equal(next.spool.held.events, 0)
   t.match(
     disk.names().filter(name => !name.endsWith('.sent')),
     [/\.object\.damaged$/],
   )
+})
+
+t.test('what is damaged in a closed object is counted, also at its end', async t => {
+  const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
+  const first = opened(disk, uploaded, undefined, { answers: () => false })
+  await first.spool.recover()
+  await first.put('a', [0])
+  await first.put('a', [1, 2])
+  await first.sendDue(true)
+  await first.spool.close()
+  disk.killed()
+  const [name = ''] = disk.names()
+  t.match(name, /\.closed$/)
+  const content = Buffer.from(disk.content(name))
+  content[content.length - 3] = 0x20
+  disk.put(name, content)
+  // A kill before it is sent changes nothing.
+  for (let starts = 0; starts < 2; starts++) {
+    const next = opened(disk, new Map())
+    await next.spool.recover()
+    t.equal(next.spool.held.events, 3)
+    await next.spool.close()
+    disk.killed()
+  }
+  const last = opened(disk, uploaded)
+  await last.spool.recover()
+  uploaded.clear()
+  await last.sendDue(true)
+  t.same(numbersOf(uploaded), [0])
+  t.same(last.counters.discards.get('spool_corrupt'), { events: 2, bytes: 16 })
 })
 
 /** Two runs with appends to two partitions, sends, and answers that do not come. */
