@@ -64,7 +64,7 @@ export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'
   return lines.length === 0 ? [] : ['', ...lines.flatMap(line => wrap(printable(line), width, '  '))]
 }
 
-/** The files that are furthest behind, and how full the buffers are; at most `most` of each. */
+/** The files that are furthest behind, and how full the buffers and spools are; at most `most` of each. */
 export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: number, most: number): string[] {
   const files = series
     .all('sluice_file_unread_bytes')
@@ -83,9 +83,29 @@ export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: numb
     .sort((a, b) => b.value / b.max - a.value / a.max)
     .slice(0, most)
     .map(({ id, events, value, max }) => [id, short(events), `${short(value)}B`, `${short(Math.max(0, max - value))}B`])
+  const spools = series
+    .all('sluice_spool_bytes')
+    .map(({ labels, value }) => {
+      const sum = (name: string, more = {}) => series.sum(name, { ...labels, ...more })
+      const age = lasting(sum('sluice_delivery_oldest_event_age_seconds'))
+      const objects = ['open', 'closed'].map(state => short(sum('sluice_spool_objects', { state })))
+      const room = Math.max(0, sum('sluice_spool_max_bytes') - value)
+      const events = sum('sluice_spool_events')
+      return {
+        value,
+        events,
+        row: [labels.component_id!, short(events), ...objects, age, `${short(value)}B`, `${short(room)}B`],
+      }
+    })
+    .filter(({ events }) => events > 0)
+    .sort((a, b) => b.value - a.value)
+    .slice(0, most)
+    .map(({ row }) => row)
+  const spoolHead = ['spools', 'events', 'open objects', 'closed', 'oldest', 'used', 'room left']
   return [
     ...(files.length > 0 ? ['', ...table([['files furthest behind', 'unread'], ...files], width)] : []),
     ...(buffers.length > 0 ? ['', ...table([['disk buffers', 'events', 'used', 'room left'], ...buffers], width)] : []),
+    ...(spools.length > 0 ? ['', ...table([spoolHead, ...spools], width)] : []),
   ]
 }
 

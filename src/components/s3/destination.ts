@@ -11,7 +11,7 @@ import { template } from '../../core/template.js'
 import { awsAuth } from '../../net/aws/auth-options.js'
 import { dialOptions } from '../../net/dial-options.js'
 import { httpUrl } from '../../net/proxy.js'
-import { KeyPrefixes, keyProblem } from './names.js'
+import { KeyPrefixes, keyProblem, samplePrefix } from './names.js'
 
 const DAY_MS = 86_400_000
 const text = (pattern: RegExp, error: string) => reaches('nothing', z.string().regex(pattern, { error }))
@@ -159,8 +159,7 @@ export const s3 = defineDestination({
     const { S3Store } = await import('./store.js')
     const store = new S3Store(options, context)
     try {
-      const names = new KeyPrefixes(options.key, options.timestamp, context)
-      return await store.check(`${names.ofDefaults(context.clock.wall())}sluice-check`, signal)
+      return await store.check(`${samplePrefix(options.key, context.clock.wall())}sluice-check`, signal)
     } finally {
       await store.stop()
     }

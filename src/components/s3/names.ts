@@ -19,18 +19,28 @@ const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
 const TIME = /%([YmdHM])/g
 /** S3 takes 1,024 bytes. The rest is for what follows. */
 const LONGEST = 900
+/** Servers that keep objects in files take no longer step. One refused object would pause all of them. */
+const LONGEST_STEP = 255
+/** What follows the last step. */
+const REST = 64
 
 /** Why the text of `key` cannot be used; undefined: it can. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that is none of %Y, %m, %d, %H and %M'
+  if (/\p{Cc}/u.test(text)) return 'must not have control characters'
   return prefixProblem(text)
 }
 
 function prefixProblem(text: string): string | undefined {
   if (text.startsWith('/')) return 'must not begin with "/"'
-  if (text.split('/').some(isDotSegment)) return 'must not have a step that is "." or ".."'
-  return Buffer.byteLength(text) > LONGEST ? `is longer than ${LONGEST} bytes` : undefined
+  const timed = text.replaceAll('%Y', '2026')
+  const steps = timed.split('/')
+  if (steps.some(isDotSegment)) return 'must not have a step that is "." or ".."'
+  if (Buffer.byteLength(timed) > LONGEST) return `is longer than ${LONGEST} bytes`
+  const isLong = (step: string, i: number) =>
+    Buffer.byteLength(step) > (i < steps.length - 1 ? LONGEST_STEP : LONGEST_STEP - REST)
+  return steps.some(isLong) ? `has a step that is longer than ${LONGEST_STEP} bytes, as it is encoded` : undefined
 }
 
 /** The beginnings of the names of objects: a template, with the time of the event in UTC. */
@@ -56,11 +66,12 @@ export class KeyPrefixes implements ObjectNames {
       this.#last = { text, minute, prefix: withTime(text, minute) }
     return this.#last.prefix
   }
+}
 
-  /** For events without fields, at a time. Throws a DeliveryError if a field has no default. */
-  ofDefaults(ms: number): string {
-    return withTime(this.#texts.partitionOfDefaults(), new Date(ms).toISOString())
-  }
+/** The beginning of a name at a time, for an event without the fields. */
+export function samplePrefix({ parts }: Template, ms: number): string {
+  const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
+  return withTime(texts.join(''), new Date(ms).toISOString())
 }
 
 const withTime = (text: string, time: string) => text.replace(TIME, (_, part: string) => time.slice(...PARTS[part]!))

@@ -10,6 +10,8 @@ interface Known {
 /** The receiver does not know the upload of several parts any more. */
 export const NO_UPLOAD = 'NoSuchUpload'
 const RIGHT = 'the key needs s3:PutObject for the objects, and s3:AbortMultipartUpload'
+const NO_SUCH_KEY: Known = { failure: 'hold', advice: 'the receiver does not know the access key ID' }
+/** Its codes are many. */
 const KMS: Known = {
   failure: 'hold',
   advice:
@@ -20,7 +22,9 @@ const KNOWN: Readonly<Record<string, Known>> = {
   AccessDenied: { failure: 'hold', advice: RIGHT },
   AllAccessDisabled: { failure: 'hold', advice: 'the bucket or its account is disabled' },
   SignatureDoesNotMatch: { failure: 'hold', advice: 'the secret access key does not belong to the access key ID' },
-  InvalidAccessKeyId: { failure: 'hold', advice: 'the receiver does not know the access key ID' },
+  InvalidAccessKeyId: NO_SUCH_KEY,
+  /** Of versitygw. */
+  XAdminUserNotFound: NO_SUCH_KEY,
   ExpiredToken: { failure: 'hold', advice: 'the credentials have expired' },
   InvalidToken: { failure: 'hold', advice: 'the session token is wrong or has expired' },
   RequestTimeTooSkewed: {
@@ -34,6 +38,8 @@ const KNOWN: Readonly<Record<string, Known>> = {
   [NO_UPLOAD]: { failure: 'retry', advice: 'it was aborted; the object is sent from its beginning' },
   InvalidPart: { failure: 'retry', advice: 'the object is sent from its beginning' },
   InvalidPartOrder: { failure: 'retry', advice: 'the object is sent from its beginning' },
+  InternalError: { failure: 'retry', advice: 'the receiver has a problem of its own' },
+  ServiceUnavailable: { failure: 'retry', advice: 'the receiver is overloaded' },
   OperationAborted: { failure: 'retry', advice: 'something else changes the bucket at the moment' },
   IncompleteBody: { failure: 'retry', advice: 'a part of the request was lost on its way' },
   SlowDown: { failure: 'retry', advice: 'the receiver wants fewer requests: use fewer or larger objects' },
@@ -67,24 +73,40 @@ export function refusalOf(
 ): Refusal {
   const of = (name: string) => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1]
   const code = of('Code')
-  const { failure = failureOf(status), advice } =
-    KNOWN[code ?? ''] ?? (code?.startsWith('KMS.') ? KMS : byStatus(status))
-  const region = of('Region')
-  const said = code ? `${code}: ${of('Message') ?? ''}` : text
+  const isKnown = code !== undefined && Object.hasOwn(KNOWN, code)
+  const isOfKms = code?.startsWith('KMS.') ?? false
+  const { failure = failureOf(status), advice }: Partial<Known> = isKnown
+    ? KNOWN[code]!
+    : isOfKms
+      ? KMS
+      : code
+        ? {}
+        : byStatus(status)
+  const region = of('Region')?.slice(0, 40)
+  const said = code ? `${code}: ${unescaped(of('Message') ?? '')}` : text
   const where = region && failure === 'hold' ? ` (the receiver names the region ${region})` : ''
   const message = [`${status} from ${place}`, said && `: ${said.slice(0, 300)}`, advice && `; ${advice}`, where].join(
     '',
   )
-  const reason = code
-    ? code
-        .replace(/[a-z](?=[A-Z])/g, '$&_')
-        .replace(/\W/g, '_')
-        .toLowerCase()
-    : `status_${status}`
+  // A label of metrics has no text that only the receiver decides on.
+  const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
   return new Refusal(message, code, { failure, reason, status, ...more })
 }
 
-/** Answers to HEAD have no body. */
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  '#34': '"',
+  '#39': "'",
+}
+/** A text of XML. */
+export const unescaped = (xml: string): string =>
+  xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
+
+/** An answer without a code may come from something else. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

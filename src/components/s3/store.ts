@@ -10,7 +10,7 @@ import { isSuccess, retryAfterMs } from '../../net/http/client/answers/statuses.
 import { withoutSlash } from '../../net/http/client/options.js'
 import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
-import { NO_UPLOAD, Refusal, refusalOf } from './refusal.js'
+import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
 
 /** A larger object is sent in parts of this size, each of which is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
@@ -178,6 +178,7 @@ export class S3Store implements ObjectStore {
     const { clock } = this.#context
     const { host, origin, pathname } = new URL(this.#url)
     const path = `${pathname === '/' ? '' : pathname}/${key.split('/').map(encodeUri).join('/')}`
+    const place = `${method} ${this.#url}${key && `/${key}`}`
     const credentials = await this.#credentials.current(signal)
     const scope = { region: this.#region, service: 's3' }
     const signed = sign({ method, host, path, query, headers, body }, credentials, scope, clock.wall())
@@ -197,12 +198,12 @@ export class S3Store implements ObjectStore {
       await drain(answer.body)
       await answer.sent
       // A proxy may have answered, and the object would be nowhere.
-      if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', `PUT ${this.#url}`, {})
+      if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', place, {})
       return { text: '', etag }
     }
     const text = hideSecrets(await bodyText(answer.body), [...this.#credentials.secrets])
     if (isSuccess(status)) return { text, etag }
-    throw refusalOf(status, text, `${method} ${this.#url}`, {
+    throw refusalOf(status, text, place, {
       requestId: one(said['x-amz-request-id']),
       retryAfterMs: retryAfterMs(one(said['retry-after']), clock.wall()),
     })
@@ -214,23 +215,13 @@ export class S3Store implements ObjectStore {
   }
 }
 
-const ENTITIES: Readonly<Record<string, string>> = {
-  amp: '&',
-  lt: '<',
-  gt: '>',
-  quot: '"',
-  apos: "'",
-  '#34': '"',
-  '#39': "'",
-}
-const unescaped = (xml: string) => xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
-
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
 /** What the host has in its environment is not for the configurations of others. */
 export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
   const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
-  return region ?? AWS_REGION ?? AWS_DEFAULT_REGION ?? 'us-east-1'
+  // A variable may be empty.
+  return region ?? (AWS_REGION || AWS_DEFAULT_REGION || 'us-east-1')
 }
 
 /** The URL of the bucket, without a slash at its end. */

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { s3 } from '../../../../src/components/s3/destination.js'
-import { bucketUrl } from '../../../../src/components/s3/store.js'
+import { bucketUrl, regionOf } from '../../../../src/components/s3/store.js'
 import { newReading } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { batchOf } from '../../../support/batches.js'
@@ -227,6 +227,47 @@ t.test('refusals: each says what to do, events go on into the spool, and all is 
   await Promise.all(REFUSALS.map(refused))
 })
 
+t.test('a code that only the receiver knows is in no label of a metric, and a text of it is short', async t => {
+  const { start, to } = await started(t, { object: { max_bytes: 1 } })
+  const run = await start()
+  let count = 0
+  const long = 'x'.repeat(10_000)
+  to.otherwise = () => refusal(503, `Code${count++}`, 'a &#34;b&#34; &amp;', `<Region>${long}</Region>${long}`)
+  await run.put([line(0)])
+  await until(() => count > 3)
+  t.same([...run.counters.failures.keys()], ['status_503'])
+  t.match(run.delivery.reason, /503 from PUT http:.*\/logs\/2026\/02\/01\/cart\/[^ ]*: Code\d+: a "b" &/)
+  to.otherwise = refusal(404, 'Unheard', long)
+  await until(() => run.delivery.state === 'holding')
+  t.notMatch(run.delivery.reason, /correct "bucket"/, 'an answer with a code is one of S3')
+  t.ok(run.delivery.reason!.length < 1000)
+})
+
+t.test('while the bucket refuses objects and the spool is full, both are shown', async t => {
+  const { start, to } = await started(t, { object: { max_bytes: 1 }, spool: { max_bytes: 1_000_000 } })
+  to.otherwise = refusal(403, 'AccessDenied')
+  const run = await start()
+  const large = JSON.stringify({ app: 'cart', x: 'x'.repeat(900_000) })
+  await run.put([large])
+  void run.put([large])
+  await until(() => /s3:PutObject.*the spool has/.test(run.delivery.reason ?? ''))
+  t.equal(run.delivery.state, 'holding')
+})
+
+t.test('a write has all events of a second, also of many values', async t => {
+  const { start } = await started(t, { key: '${.app}/', object: { max_bytes: '1MB' } })
+  const run = await start()
+  const apps = Array.from({ length: 250 }, (_, n) => `app-${n}`)
+  await run.put([...apps, ...apps].map((app, n) => line(n, app)))
+  t.equal(run.delivery.spooled!.open, 250)
+  const { counts } = run.counters.histograms.get('sluice_delivery_attempt_seconds')!
+  t.equal(
+    counts.reduce((sum, count) => sum + count, 0),
+    250,
+    'a write for each',
+  )
+})
+
 t.test('the compressed pieces of an object can be read as one', async t => {
   const { server, start } = await started(t, { compression: 'gzip' })
   const run = await start()
@@ -252,12 +293,13 @@ t.test('an answer without a tag comes from somebody else', async t => {
 })
 
 t.test('check writes nothing, and says what is wrong', async t => {
-  const { server, to, options } = await started(t)
+  const { server, to, options } = await started(t, { key: '${.app}/' })
   const check = async () => {
     const parsed = s3.options.parse(options)
     return await s3.check!(parsed, (await make(options, s3, undefined, undefined, testFolder(t))).context, never)
   }
   t.equal(await check(), 'may write objects')
+  t.match(to.requests[0]!.path, /\/none\/sluice-check\?uploads=$/)
   t.equal(server.objects.size, 0)
   t.equal(server.uploads.size, 0)
   to.otherwise = refusal(403, 'AccessDenied')
@@ -270,6 +312,10 @@ t.test('options', async t => {
   t.match(problem({ key: '%Y/%j/' }), /none of %Y/)
   t.match(problem({ key: '/logs/' }), /must not begin with/)
   t.match(problem({ key: 'a/../b' }), /step/)
+  t.match(problem({ key: 'a\n/' }), /control characters/)
+  t.match(problem({ key: `${'%Y/'.repeat(225)}` }), /longer than 900 bytes/)
+  t.equal(problem({ key: `${'%m/'.repeat(225)}` }), undefined)
+  t.match(problem({ key: 'x'.repeat(200) }), /a step that is longer/)
   t.match(problem({ sse: { type: 'AES256', kms_key_id: 'k' } }), /need type: aws:kms/)
   t.match(problem({ bucket: 'Logs' }), /name of a bucket/)
   const url = (own: object, region = 'eu-central-1') => bucketUrl(s3.options.parse({ bucket: 'logs', ...own }), region)
@@ -277,16 +323,29 @@ t.test('options', async t => {
   t.equal(url({ bucket: 'my.logs' }), 'https://s3.eu-central-1.amazonaws.com/my.logs')
   t.equal(url({}, 'cn-north-1'), 'https://logs.s3.cn-north-1.amazonaws.com.cn')
   t.equal(url({ endpoint: 'http://127.0.0.1:9000/' }), 'http://127.0.0.1:9000/logs')
+  const { AWS_REGION = '' } = process.env
+  process.env.AWS_REGION = ''
+  t.equal(regionOf(s3.options.parse({ bucket: 'logs' }), { reach: undefined }), 'us-east-1', 'a variable may be empty')
+  process.env.AWS_REGION = AWS_REGION
   t.equal(url({ endpoint: 'http://s3.test:9000', path_style: false }), 'http://logs.s3.test:9000')
 })
 
-t.test('an event whose name cannot be made is rejected', async t => {
-  const { start } = await started(t, { key: '${.team}/' })
+t.test('an event whose name cannot be made, or that other servers would refuse, is rejected', async t => {
+  const { start, server } = await started(t, { key: '%Y/${.team}' })
   const run = await start()
-  await run.put([line(0)])
-  t.same(run.settled, ['rejected'])
-  t.equal(run.counters.discards.get('partition')?.events, 1)
-  await run.put([JSON.stringify({ team: '..' })])
-  t.same(run.settled, ['rejected', 'rejected'])
+  for (const own of [{}, { team: 'x'.repeat(200) }, { team: 'é'.repeat(40) }])
+    await run.put([JSON.stringify({ timestamp: '2026-02-01T00:00:00Z', ...own })])
+  t.same(run.settled, ['rejected', 'rejected', 'rejected'])
+  t.equal(run.counters.discards.get('partition')?.events, 3)
+  t.match(run.logs, [{ error: /is missing/ }])
+  await run.put([JSON.stringify({ team: 'é'.repeat(30) })])
   await run.end()
+  const [key = ''] = [...server.objects.keys()]
+  t.ok(key.split('/').every(step => step.length <= 255))
+  const folders = await started(t, { key: '${.team}/' }).then(({ start }) => start())
+  await folders.put([JSON.stringify({ team: 'x'.repeat(255) })])
+  await folders.put([JSON.stringify({ team: 'x'.repeat(256) })])
+  await folders.put([JSON.stringify({ team: '..' })])
+  t.same(folders.settled, ['delivered', 'rejected', 'rejected'])
+  await folders.end()
 })
