@@ -41,8 +41,8 @@ export interface Survey {
   /** The end of the last whole record, and the events that were ever put in before. */
   readonly end: number
   readonly place: LogPosition
-  /** The end of the last record whose header is whole. */
-  readonly reach: LogPosition
+  /** Where the last record with a whole header begins and ends. What is before it was acknowledged. */
+  readonly last: { readonly from: LogPosition; readonly to: LogPosition }
   /** Its events. Those that are missing before `place` are damaged. */
   readonly held: Amount
 }
@@ -82,13 +82,13 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   const held = { events: 0, bytes: 0 }
   let facts: ObjectFacts | undefined
   let place = START
-  let reach = START
+  let last = { from: START, to: START }
   let end = 0
   let total = 0
   for (let at = TITLE.length; at < size; ) {
     const head = readHead(await read(at, HEAD_SIZE), 0)
     const content = at + HEAD_SIZE
-    if (head && head.place.event >= reach.event) reach = placeAfter(head)
+    if (head && head.place.event >= last.to.event) last = { from: head.place, to: placeAfter(head) }
     if (!head || content + head.size > size) {
       at = await nextMark(read, at + 1, size)
       continue
@@ -110,7 +110,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
       held.bytes += head.bytes
     }
   }
-  return { facts, pieces, size: total, end, place, reach, held }
+  return { facts, pieces, size: total, end, place, last, held }
 }
 
 /** The events in a folder. */

@@ -114,23 +114,25 @@ export class ObjectSpool implements Spool {
     const { folder, clock, report } = this.#options
     const file = await folder.open(name)
     try {
-      const last: Buffer[] = []
+      const recent: Buffer[] = []
       let size = 0
       const found = await retried(async () => {
-        last.length = 0
+        recent.length = 0
         size = await file.size()
         // A long outage leaves more than can be kept.
         return await survey(file, size, one => {
-          last.push(Buffer.from(one))
-          while (writtenAt(last[0]!) < writtenAt(one) - KEEP_IDS_MS) last.shift()
+          recent.push(Buffer.from(one))
+          while (writtenAt(recent[0]!) < writtenAt(one) - KEEP_IDS_MS) recent.shift()
         })
       })
-      ids.push(...last)
-      const { facts, end, reach } = found
-      // Everything in one that may have been sent was acknowledged.
-      const place = isClosed(name) ? reach : found.place
+      ids.push(...recent)
+      const { facts, end } = found
+      const { from, to } = found.last
+      // The last record may be an unfinished write, unless the object may have been sent.
+      const known = isClosed(name) ? to : from
+      const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
-      if (size > end && !isClosed(name)) report.cut(name, size - end, reach.event - place.event)
+      if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
       // Without a record, a kill came before its first events were acknowledged.

@@ -240,6 +240,7 @@ t.test('damage costs the events of its records, which are counted', async t => {
   for (const n of [0, 1, 2, 3]) await first.put('a', [n])
   await first.put('b', [4])
   await first.put('c', [5, 6])
+  for (const n of [7, 8, 9]) await first.put('d', [n])
   await first.spool.close()
   disk.killed()
   for (const name of disk.names()) {
@@ -250,15 +251,21 @@ t.test('damage costs the events of its records, which are counted', async t => {
     if (content.includes('{"n":4}')) content[content.indexOf('partition')] = 0x20
     const head = content.indexOf('{"n":5}') - 1
     if (head > 0) content[head] = ~content[head]!
+    for (const n of [8, 9]) {
+      const at = content.indexOf(`{"n":${n}}`)
+      if (at >= 0) content[at] = 0x20
+    }
     disk.put(name, content)
   }
   const next = opened(disk, uploaded)
   await next.spool.recover()
-  t.equal(next.spool.held.events, 5, 'the end of c may be an unfinished write')
-  t.match(next.logs, [{ level: 40, events: 2, msg: /removed an unfinished write/ }, { events: 1 }])
+  t.equal(next.spool.held.events, 7, 'the last records of c and d may be unfinished writes')
+  const cut = next.logs.filter(({ level, msg }) => level === 40 && /removed an unfinished write/.test(String(msg)))
+  t.same(cut.map(({ events }) => events).sort(), [1, 2])
+  await next.put('d', [10])
   await next.sendDue(true)
-  t.same(numbersOf(uploaded), [0, 2, 3])
-  t.same(next.counters.discards.get('spool_corrupt'), { events: 2, bytes: 16 })
+  t.same(numbersOf(uploaded).sort(), [0, 10, 2, 3, 7])
+  t.same(next.counters.discards.get('spool_corrupt'), { events: 3, bytes: 24 })
   t.equal(next.spool.held.events, 0)
   t.match(
     disk.names().filter(name => !name.endsWith('.sent')),
