@@ -69,6 +69,7 @@ export class Delivery extends BatchQueue {
   readonly #attempts: Attempts
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
+  readonly #carried = new Set<Promise<void>>()
   readonly #latency: Observer
   readonly #refusals: Refusals
   readonly #slots: RequestSlots
@@ -292,6 +293,8 @@ export class Delivery extends BatchQueue {
     this.giveUp()
     await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
+    // The spool has ended its writes.
+    if (this.#uploads) await Promise.all(this.#carried)
     return this.givenBack
   }
 
@@ -348,7 +351,7 @@ export class Delivery extends BatchQueue {
   #begin(parts: EventBatch[]): void {
     const request = this.#request(parts)
     const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
-    void this.#carry(request, this.#partitions?.of(parts))
+    const carried = this.#carry(request, this.#partitions?.of(parts))
       .catch(error => {
         // A bug. Unsettled events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
@@ -356,10 +359,12 @@ export class Delivery extends BatchQueue {
         this.#context.log.error(fields, 'delivery failed on a request')
       })
       .finally(() => {
+        this.#carried.delete(carried)
         end()
         this.#partitions?.ended(parts)
         this.advance()
       })
+    this.#carried.add(carried)
   }
 
   #request(parts: EventBatch[]): Request {
@@ -412,6 +417,11 @@ export class Delivery extends BatchQueue {
       const pausesAlone = partition !== undefined
       const error = await this.#attempts.persist({ attempt, classify, kind: 'events', pausesAlone })
       if (error === LEFT) return
+      if (this.isOver && this.#uploads && receipt) {
+        // It was given back while it was written to the spool, which holds it now.
+        const { events = 0, bytes = 0 } = receipt.repeated ?? {}
+        add(this.givenBack, events - request.events, bytes - request.bytes)
+      }
       for (const [events, why] of refused) {
         if (this.isOver || !(await this.#refuse(events, why))) return
       }

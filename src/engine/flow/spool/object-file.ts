@@ -125,6 +125,11 @@ export async function countSpooled(folder: BufferFolder): Promise<number> {
   return events
 }
 
+/** Whether there are no objects in a folder, also no damaged ones. */
+export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
+  return (await folder.list()).every(name => /\.(sent|note)$/.test(name))
+}
+
 /** Writes ids into a file of their own. */
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
   const record = Buffer.concat([

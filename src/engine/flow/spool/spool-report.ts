@@ -38,6 +38,13 @@ export class SpoolReport {
     this.#problem('written', 'error', fields, 'cannot write to the spool')
   }
 
+  /** An object was closed for another one, since `most` are open. */
+  crowded(most: number): void {
+    const text =
+      'more objects would be open than the spool keeps open; the least recently written ones are sent early, and are small. Fields with fewer values in "key" make larger ones'
+    this.#problem('crowded', 'warn', { most }, text)
+  }
+
   /** `isShared`: it is the space that several destinations share. */
   full(maxBytes: number, isShared: boolean): void {
     if (!this.#isFull)

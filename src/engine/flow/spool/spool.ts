@@ -23,6 +23,9 @@ const SENT = /\.sent$/
 
 /** Open objects. For a further one, the object that was not written to for the longest time is closed. */
 export const MOST_OPEN = 500
+/** Files, each of which takes memory and one block of the disk at least. */
+const MOST_FILES = 100_000
+const BLOCK = 4096
 
 export interface SpoolOptions {
   readonly folder: BufferFolder
@@ -165,10 +168,10 @@ export class ObjectSpool implements Spool {
     return amount
   }
 
-  /** Bytes of all files. */
+  /** Size of all files, in whole blocks. */
   get bytes(): number {
     let bytes = this.#writing
-    for (const { end } of this.#all()) bytes += end
+    for (const file of this.#all()) bytes += sizeOf(file)
     return bytes
   }
 
@@ -208,7 +211,10 @@ export class ObjectSpool implements Spool {
     }
     if (!file) {
       const [first] = this.#idle
-      if (first && this.#open.size >= MOST_OPEN) this.#close(first)
+      if (first && this.#open.size >= MOST_OPEN) {
+        report.crowded(MOST_OPEN)
+        this.#close(first)
+      }
       if (!this.#hasFolder) await folder.make()
       this.#hasFolder = true
       const id = newReading()
@@ -240,13 +246,15 @@ export class ObjectSpool implements Spool {
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options
     const idle = this.#idle.sort((a, b) => b.end - a.end)
-    let openBytes = idle.reduce((sum, { end }) => sum + end, 0)
-    const isFull = this.bytes > 0 && this.bytes + bytes > maxBytes
+    let openBytes = idle.reduce((sum, file) => sum + sizeOf(file), 0)
+    const { bytes: used, objects } = this
+    const files = objects.open + objects.closed
+    const isFull = files >= MOST_FILES || (used > 0 && used + bytes > maxBytes)
     const hasRoom = !isFull && state.hasRoom(bytes)
     // Otherwise open objects could fill the spool, and nothing would ever be sent.
     for (const file of idle) {
       if (hasRoom && openBytes <= maxBytes / 2) break
-      openBytes -= file.end
+      openBytes -= sizeOf(file)
       this.#close(file)
     }
     if (hasRoom) {
@@ -254,7 +262,7 @@ export class ObjectSpool implements Spool {
       return
     }
     report.full(maxBytes, !isFull)
-    const message = `the spool has ${formatSize(this.bytes)} of objects that wait to be sent; events wait until there is room`
+    const message = `the spool has ${formatSize(used)} in ${files} objects that wait to be sent; events wait until there is room`
     throw new DeliveryError(message, { failure: 'retry', reason: 'spool_full' })
   }
 
@@ -375,3 +383,5 @@ export class ObjectSpool implements Spool {
     yield* this.#sending
   }
 }
+
+const sizeOf = ({ end }: ObjectFile) => Math.ceil(end / BLOCK) * BLOCK

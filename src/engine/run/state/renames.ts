@@ -7,7 +7,7 @@ import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { inTurn } from '../../../lib/turns.js'
 import { type Components, componentsOf } from '../../config/inputs.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { countSpooled } from '../../flow/spool/object-file.js'
+import { holdsNothing } from '../../flow/spool/object-file.js'
 import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
@@ -44,7 +44,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
     const fields = { component: to, renamed_from: from }
     try {
       if (kind === 'buffer' && existsSync(old)) await removeDelivered(own, log)
-      if (kind === 'spool' && existsSync(old) && (await countSpooled(folderOnDisk(own))) === 0)
+      if (kind === 'spool' && existsSync(old) && (await holdsNothing(folderOnDisk(own))))
         await rm(own, { recursive: true, force: true })
       if (await (kind === 'dead_letters' ? moveLetters(old, own) : move(old, own)))
         log.info(fields, `${nameOf(kind)} of the renamed component taken over`)

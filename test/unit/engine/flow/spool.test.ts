@@ -178,11 +178,13 @@ t.test('nothing is appended to an object that may have been sent, also by the ne
 t.test('a full spool closes its largest objects, and takes nothing until there is room', async t => {
   const [disk, uploaded] = [new SimulatedDisk(), new Map() as Uploaded]
   let hasRoom = true
-  const options = { maxObjectBytes: 1e6, maxBytes: 2400, hasRoom: () => hasRoom }
+  // Each file takes whole blocks.
+  const options = { maxObjectBytes: 1e6, maxBytes: 16 * 4096, hasRoom: () => hasRoom }
   const { spool, put, sendDue } = opened(disk, uploaded, new ManualTime(), options)
   await spool.recover()
-  const many = Array.from({ length: 40 }, (_, n) => n)
+  const many = Array.from({ length: 1100 }, (_, n) => n)
   await put('small', [0])
+  t.equal(spool.bytes, 4096)
   await put('large', many)
   await put('large', many)
   await put('large', many)
@@ -190,12 +192,25 @@ t.test('a full spool closes its largest objects, and takes nothing until there i
   t.same(spool.objects, { open: 1, closed: 1 })
   const full = async () => await put('other', many)
   await put('other', many)
-  t.match(await failure(full()), { reason: 'spool_full', failure: 'retry' })
+  await put('other', many)
+  t.match(await failure(full()), { reason: 'spool_full', failure: 'retry', message: /in 3 objects/ })
   await sendDue()
   t.equal(spool.held.events, 0, 'open objects make room, too')
   await full()
   hasRoom = false
   t.match(await failure(full()), { reason: 'spool_full' })
+})
+
+t.test('of 500 open objects, the least recently written one makes room for another, which is logged', async t => {
+  const { spool, put, logs } = opened(new SimulatedDisk(), new Map(), undefined, { maxBytes: 1e7 })
+  await spool.recover()
+  for (let n = 0; n < 500; n++) await put(`p${n}`, [n])
+  t.same(logs, [])
+  await put('p0', [500])
+  await put('more', [501])
+  await put('p0', [502])
+  t.same(spool.objects, { open: 500, closed: 1 })
+  t.match(logs, [{ level: 40, most: 500 }])
 })
 
 t.test('a full disk costs nothing, and leaves no part of a record', async t => {
