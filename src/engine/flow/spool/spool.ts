@@ -102,7 +102,9 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    const last = ids.reduce((latest, one) => Math.max(latest, writtenAt(one)), 0)
+    // Later ones were written before the clock was set back.
+    const now = clock.wall()
+    const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
     if (!this.#known.isEmpty)
       this.#cancelKnown = clock.after(READ_AGAIN_MS, () => {

@@ -1,11 +1,15 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
+import { newReading } from '../../../../src/core/event/event-id.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { StateUnreadable } from '../../../../src/core/unreadable.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { encodeIds } from '../../../../src/engine/flow/spool/ids.js'
 import { framed, type ObjectFile } from '../../../../src/engine/flow/spool/object-file.js'
 import { ObjectSpool } from '../../../../src/engine/flow/spool/spool.js'
 import { SpoolReport } from '../../../../src/engine/flow/spool/spool-report.js'
+import { batchOf } from '../../../support/batches.js'
 import { failure } from '../../../support/destination.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
@@ -54,7 +58,7 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
       return true
     },
   })
-  const put = (partition: string, numbers: readonly number[]) => {
+  const put = (partition: string, numbers: readonly number[], given?: Buffer) => {
     const content = Buffer.from(numbers.map(n => `{"n":${n}}\n`).join(''))
     const factsOf = (id: string) => ({
       key: `${partition}-${id}`,
@@ -65,7 +69,7 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
     })
     const ids = Buffer.alloc(8)
     ids.writeDoubleLE(time.wall())
-    const record = framed(ids, content)
+    const record = framed(given ?? ids, content)
     return spool.append(partition, factsOf, record, { events: numbers.length, bytes: content.length })
   }
   /** Sends what is due; an attempt that fails is not made again. */
@@ -173,6 +177,27 @@ t.test('nothing is appended to an object that may have been sent, also by the ne
   await second.sendDue(true)
   t.same(numbersOf(uploaded).sort(), [0, 1])
   t.equal(uploaded.size, 2)
+})
+
+t.test('events are known after the clock was set back', async t => {
+  const [disk, uploaded, time] = [new SimulatedDisk(), new Map() as Uploaded, new ManualTime()]
+  const batch = batchOf(['one', 'two', 'three'])
+  batch.places = new SentOffsets(0, { reading: newReading(), at: 0 }, Float64Array.from([0, 1, 2]))
+  const first = opened(disk, uploaded, time)
+  await first.spool.recover()
+  await time.advance(120_000)
+  const of = (i: number, at: number) => encodeIds([batch.select([i])], time.wall() + at)
+  await first.put('a', [0], of(0, 3_600_000))
+  await first.put('a', [1], of(1, -1000))
+  await first.put('a', [2], of(2, -90_000))
+  await first.spool.close()
+  disk.killed()
+  const { spool } = opened(disk, uploaded, time)
+  await spool.recover()
+  t.same(
+    [0, 1, 2].map(i => spool.isKnown(batch, i)),
+    [true, true, false],
+  )
 })
 
 t.test('a full spool closes its largest objects, and takes nothing until there is room', async t => {
