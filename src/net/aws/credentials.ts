@@ -38,7 +38,7 @@ const LONGEST_FILE = 256 * 1024
 const METADATA = 'http://169.254.169.254'
 const CONTAINER = 'http://169.254.170.2'
 /** Where a token may be sent without encryption. */
-const LOCAL_HOST = /^(localhost|127\..*|\[::1\]|169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
+const LOCAL_HOST = /^(localhost|127(\.\d+){3}|\[::1\]|169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 
 type Environment = Readonly<Record<string, string | undefined>>
 

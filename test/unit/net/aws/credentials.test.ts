@@ -137,8 +137,10 @@ t.test('the endpoint of a container, with a token from a file', async t => {
     AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: join(folder, 'token'),
   }
   t.match(await credentials(t, {}, env).made.current(signal), { accessKeyId: 'pod' })
-  const far = credentials(t, {}, { AWS_CONTAINER_CREDENTIALS_FULL_URI: 'http://192.0.2.1/' }).made
-  await t.rejects(far.current(signal), /must be https, or an address of this machine/)
+  for (const url of ['http://192.0.2.1/', 'http://127.0.0.1.example.test/', 'http://localhost.example.test/']) {
+    const far = credentials(t, {}, { AWS_CONTAINER_CREDENTIALS_FULL_URI: url }).made
+    await t.rejects(far.current(signal), /must be https, or an address of this machine/, url)
+  }
 })
 
 t.test('a web identity is exchanged for credentials', async t => {
