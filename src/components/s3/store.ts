@@ -16,6 +16,7 @@ import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
+const SIGNATURE_LENGTH = 64
 /** The note of an object for which an upload is asked, or was, and has no id yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
@@ -106,7 +107,7 @@ export class S3Store implements ObjectStore {
       tags.push(etag!)
       return false
     }
-    const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
+    const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escaped(tag)}</ETag></Part>`)
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
     const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
     // It may answer 200 first, and fail then.
@@ -201,7 +202,9 @@ export class S3Store implements ObjectStore {
       if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', place, {})
       return { text: '', etag }
     }
-    const text = hideSecrets(await bodyText(answer.body), [...this.#credentials.secrets])
+    // A receiver may repeat the headers of the request.
+    const hidden = [...this.#credentials.secrets, signed.authorization!.slice(-SIGNATURE_LENGTH)]
+    const text = hideSecrets(await bodyText(answer.body), hidden)
     if (isSuccess(status)) return { text, etag }
     throw refusalOf(status, text, place, {
       requestId: one(said['x-amz-request-id']),
@@ -214,6 +217,8 @@ export class S3Store implements ObjectStore {
     this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
   }
 }
+
+const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${character.charCodeAt(0)};`)
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 

@@ -237,10 +237,16 @@ t.test('a code that only the receiver knows is in no label of a metric, and a te
   await until(() => count > 3)
   t.same([...run.counters.failures.keys()], ['status_503'])
   t.match(run.delivery.reason, /503 from PUT http:.*\/logs\/2026\/02\/01\/cart\/[^ ]*: Code\d+: a "b" &/)
-  to.otherwise = refusal(404, 'Unheard', long)
+  let signature = ''
+  to.otherwise = ({ headers }) => {
+    signature = headers.authorization!.slice(-64)
+    return refusal(404, 'Unheard', `${headers.authorization} ${SECRET} ${long}`)
+  }
   await until(() => run.delivery.state === 'holding')
   t.notMatch(run.delivery.reason, /correct "bucket"/, 'an answer with a code is one of S3')
   t.ok(run.delivery.reason!.length < 1000)
+  t.match(run.delivery.reason, /AKID.*hidden/)
+  t.notMatch(JSON.stringify(run.logs), new RegExp(`${signature}|${SECRET}`))
 })
 
 t.test('while the bucket refuses objects and the spool is full, both are shown', async t => {
