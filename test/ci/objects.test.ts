@@ -97,6 +97,7 @@ t.test('a destination that goes leaves no events behind, and one with another na
   t.equal((await daemon.scrape()).sum('sluice_spool_objects', { state: 'closed' }), 1)
   const status = await command(['status', '--config', daemon.configPath])
   t.match(status.stdout + status.stderr, /holding[\s\S]*s3:PutObject/)
+  t.match(status.stdout, /^spools +events +open objects +closed .*\nold +100 +0 +1 /m)
   await daemon.stop(t)
 
   daemon = await start(config('new', 'object: { max_age: 1s }'))
