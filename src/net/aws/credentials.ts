@@ -1,4 +1,3 @@
-import { access } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { z } from 'zod'
@@ -166,17 +165,27 @@ export class AwsCredentials {
       return far('AssumeRoleWithWebIdentity', signal => this.#fromWebIdentity(signal))
     const shared = env.AWS_SHARED_CREDENTIALS_FILE || join(env.HOME || homedir(), '.aws/credentials')
     const isNamed = env.AWS_SHARED_CREDENTIALS_FILE || env.AWS_PROFILE || profile !== undefined
-    if (isNamed || (await isThere(shared))) return near(shared, () => this.#fromFile(shared, profile))
+    if (isNamed || (await this.#hasDefault(shared))) return near(shared, () => this.#fromFile(shared, profile))
     if (env.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI || env.AWS_CONTAINER_CREDENTIALS_FULL_URI)
       return far('the endpoint of the container', signal => this.#fromContainer(signal))
     const advice = '; elsewhere, set "auth", AWS_ACCESS_KEY_ID or AWS_PROFILE'
     return { ...far('the metadata service of EC2', signal => this.#fromMetadata(signal)), advice }
   }
 
-  async #fromFile(path: string, profile = this.#env.AWS_PROFILE || 'default'): Promise<Found> {
+  async #textOf(path: string): Promise<string> {
     const { reach } = this.#context
     const { bytes } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_FILE)))
-    const found = profileOf(bytes.toString(), profile)
+    return bytes.toString()
+  }
+
+  /** Whether a file that nothing names has the profile that would be taken. */
+  async #hasDefault(path: string): Promise<boolean> {
+    const text = await this.#textOf(path).catch(() => '')
+    return profileOf(text, 'default') !== undefined
+  }
+
+  async #fromFile(path: string, profile = this.#env.AWS_PROFILE || 'default'): Promise<Found> {
+    const found = profileOf(await this.#textOf(path), profile)
     if (!found) throw new Error(`there is no profile "${profile}"`)
     return lasting({
       AccessKeyId: found.aws_access_key_id,
@@ -273,14 +282,6 @@ interface Given {
   readonly Token?: string | null | undefined
   readonly Expiration?: string | null | undefined
 }
-
-const isThere = (path: string): Promise<boolean> =>
-  fileSystems
-    .runInTime(path, () => access(path))
-    .then(
-      () => true,
-      () => false,
-    )
 
 const near = (name: string, read: Place['read']): Place => ({ name, isNear: true, read })
 const far = (name: string, read: Place['read']): Place => ({ name, isNear: false, read })

@@ -71,6 +71,8 @@ t.test('the file of the user who runs it, where nothing else is named', async t 
   const env = { HOME: folder, AWS_EC2_METADATA_DISABLED: 'true' }
   const { made } = credentials(t, {}, env)
   await t.rejects(made.current(signal), /EC2.*set "auth", AWS_ACCESS_KEY_ID or AWS_PROFILE/)
+  writeFileSync(join(folder, '.aws/credentials'), '[other]\naws_access_key_id=A\naws_secret_access_key=a\n')
+  await t.rejects(made.current(signal), /EC2/, 'which has no default profile')
   writeFileSync(join(folder, '.aws/credentials'), '[default]\r\naws_access_key_id=A\r\naws_secret_access_key=a\r\n')
   t.match(await made.current(signal), { accessKeyId: 'A', secretAccessKey: 'a' })
   const own = credentials(t, {}, { ...env, AWS_ACCESS_KEY_ID: 'B', AWS_SECRET_ACCESS_KEY: 'b' }).made
