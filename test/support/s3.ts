@@ -14,7 +14,10 @@ export class S3 {
     this.prefix = `/${bucket}/`
   }
 
-  readonly answer = ({ method, path, body }: Received): Answer => {
+  readonly answer = ({ method, path, body, headers }: Received): Answer => {
+    // As in a bucket with Object Lock.
+    if (method === 'PUT' && !headers['content-md5'])
+      return refusal(400, 'InvalidRequest', 'Content-MD5 OR x-amz-checksum- HTTP header is required')
     const url = new URL(path, 'http://s3')
     const key = decodeURIComponent(url.pathname.slice(this.prefix.length))
     const [id = '', part] = [url.searchParams.get('uploadId') ?? undefined, url.searchParams.get('partNumber')]

@@ -41,6 +41,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   InternalError: { failure: 'retry', advice: 'the receiver has a problem of its own' },
   ServiceUnavailable: { failure: 'retry', advice: 'the receiver is overloaded' },
   OperationAborted: { failure: 'retry', advice: 'something else changes the bucket at the moment' },
+  BadDigest: { failure: 'retry', advice: 'a part of the request was changed on its way' },
   IncompleteBody: { failure: 'retry', advice: 'a part of the request was lost on its way' },
   SlowDown: { failure: 'retry', advice: 'the receiver wants fewer requests: use fewer or larger objects' },
   RequestTimeout: { failure: 'retry', advice: 'the request took too long: raise "timeout", or check the network' },

@@ -1,3 +1,4 @@
+import { createHash, getFips } from 'node:crypto'
 import type { ComponentContext, HandoverState } from '../../core/component.js'
 import type { ObjectFile } from '../../engine/flow/spool/object-file.js'
 import type { ObjectStore } from '../../engine/flow/spool/spooled-destination.js'
@@ -182,7 +183,8 @@ export class S3Store implements ObjectStore {
     const place = `${method} ${this.#url}${key && `/${key}`}`
     const credentials = await this.#credentials.current(signal)
     const scope = { region: this.#region, service: 's3' }
-    const signed = sign({ method, host, path, query, headers, body }, credentials, scope, clock.wall())
+    const all = method === 'PUT' ? { ...headers, ...digestOf(body) } : headers
+    const signed = sign({ method, host, path, query, headers: all, body }, credentials, scope, clock.wall())
     const search = queryText(query)
     const sent = {
       target: new URL(origin),
@@ -217,6 +219,10 @@ export class S3Store implements ObjectStore {
     this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
   }
 }
+
+/** Buckets with Object Lock require it. A Node.js in FIPS mode has no MD5. */
+const digestOf = (body: Buffer): Record<string, string> =>
+  getFips() ? {} : { 'content-md5': createHash('md5').update(body).digest('base64') }
 
 const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${character.charCodeAt(0)};`)
 

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -81,8 +82,10 @@ t.test('an object for each day and app, whose name says when it was opened', asy
     'x-amz-server-side-encryption': 'aws:kms',
     'x-amz-server-side-encryption-aws-kms-key-id': 'k',
     authorization:
-      /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/s3\/aws4_request, SignedHeaders=content-type;host;/,
+      /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/s3\/aws4_request, SignedHeaders=content-md5;content-type;host;/,
   })
+  for (const { body, headers } of to.requests)
+    t.equal(headers['content-md5'], createHash('md5').update(body).digest('base64'))
 })
 
 t.test('what is not sent at a stop is sent by the next run', async t => {
