@@ -70,6 +70,8 @@ export class Delivery extends BatchQueue {
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
   readonly #carried = new Set<Promise<void>>()
+  /** Given back while they were written to the spool, which holds them now, too. */
+  readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
   readonly #slots: RequestSlots
@@ -204,7 +206,7 @@ export class Delivery extends BatchQueue {
       for (const part of parts) add(amount, part.length, part.bytes)
     }
     const { events = 0, bytes = 0 } = (this.#hasFound && this.#destination.spool?.held) || {}
-    add(amount, events, bytes)
+    add(amount, events - this.#writtenLate.events, bytes - this.#writtenLate.bytes)
     return add(amount, this.givenBack.events, this.givenBack.bytes)
   }
 
@@ -418,9 +420,8 @@ export class Delivery extends BatchQueue {
       const error = await this.#attempts.persist({ attempt, classify, kind: 'events', pausesAlone })
       if (error === LEFT) return
       if (this.isOver && this.#uploads && receipt) {
-        // It was given back while it was written to the spool, which holds it now.
         const { events = 0, bytes = 0 } = receipt.repeated ?? {}
-        add(this.givenBack, events - request.events, bytes - request.bytes)
+        add(this.#writtenLate, request.events - events, request.bytes - bytes)
       }
       for (const [events, why] of refused) {
         if (this.isOver || !(await this.#refuse(events, why))) return

@@ -282,9 +282,8 @@ t.test('what is being written to the spool when the time is over counts once', a
   const run = await start()
   void run.put(Array.from({ length: 250 }, (_, n) => line(n, `app-${n}`)))
   while (run.delivery.spooled!.open < 20) await new Promise(setImmediate)
-  const left = await run.delivery.stop(AbortSignal.abort())
+  await run.delivery.stop(AbortSignal.abort())
   t.same(counted(run), { events: 0, bytes: 0 })
-  t.equal(left.events + run.delivery.spooled!.events, 250)
 })
 
 t.test('the compressed pieces of an object can be read as one', async t => {
