@@ -397,3 +397,13 @@ t.test('old ids that are those of somebody are refused', async t => {
     'it may have lost its disk buffer',
   )
 })
+
+t.test('a spool takes the place of one without objects; damaged ones stay', async t => {
+  const files = { spool: { old: { 'a.object': 'old' }, sent: { 'b.closed.sent': '' }, own: { 'c.object.damaged': '' } } }
+  const folder = testFolder(t, files)
+  const log = pino({ enabled: false })
+  await carryOver(folder, [{ kind: 'spool', from: 'old', to: 'own' }], log)
+  t.same(readdirSync(join(folder, 'spool/own')), ['c.object.damaged'])
+  await carryOver(folder, [{ kind: 'spool', from: 'old', to: 'sent' }], log)
+  t.same(readdirSync(join(folder, 'spool/sent')), ['a.object'])
+})
