@@ -399,7 +399,9 @@ t.test('old ids that are those of somebody are refused', async t => {
 })
 
 t.test('a spool takes the place of one without objects; damaged ones stay', async t => {
-  const files = { spool: { old: { 'a.object': 'old' }, sent: { 'b.closed.sent': '' }, own: { 'c.object.damaged': '' } } }
+  const files = {
+    spool: { old: { 'a.object': 'old' }, sent: { 'b.closed.sent': '' }, own: { 'c.object.damaged': '' } },
+  }
   const folder = testFolder(t, files)
   const log = pino({ enabled: false })
   await carryOver(folder, [{ kind: 'spool', from: 'old', to: 'own' }], log)
