@@ -1,8 +1,12 @@
 import type { Encoded } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { INVALID, MODIFIED } from '../../core/event/flags.js'
 import { type CompiledTemplate, compileTemplate } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
+import type { Lines } from '../../lib/kernel/line-memory.js'
+import type { RecordLines } from '../../lib/kernel/log-records.js'
 import type { OtlpOptions } from './destination.js'
 import { JsonRecords } from './json-records.js'
 import { LogRecords } from './log-record.js'
@@ -22,11 +26,16 @@ export class ExportRequest {
   /** The values of the last event, and its group in this request. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
+  /** What writes most records; undefined: it cannot. */
+  readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
     const { resource, scope, encoding } = options
     this.records = encoding === 'json' ? new JsonRecords() : new ProtobufRecords()
     this.#record = new LogRecords(options)
+    const { fields } = this.#record
+    const kernel = theKernel()?.records
+    if (fields && kernel?.takes(fields)) this.#kernel = kernel
     this.#names = Object.keys(resource)
     this.#values = [...Object.values(resource), scope].map(template => compileTemplate(template, context.field))
   }
@@ -35,13 +44,39 @@ export class ExportRequest {
     const groups = new Map<string, Group>()
     this.#lastGroup = undefined
     for (const batch of request) {
-      for (let i = 0; i < batch.length; i++) {
-        this.records.to = this.#groupOf(batch, i, groups).records
-        this.#record.add(batch, i, this.records)
+      // The flags of all are known before the kernel writes, since it may be needed to find them.
+      for (let i = 0; i < batch.length; i++) batch.look(i)
+      for (let i = 0; i < batch.length; ) {
+        const objects = this.#kernel && objectsFrom(batch, i)
+        if (objects) i = this.#addObjects(batch, i, objects, groups)
+        else this.#add(batch, i++, groups)
       }
     }
     const parts = this.records.request(groups.values())
     return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+  }
+
+  #add(batch: EventBatch, i: number, groups: Map<string, Group>): void {
+    this.records.to = this.#groupOf(batch, i, groups).records
+    this.#record.add(batch, i, this.records)
+  }
+
+  /** Adds events from `first` on, as many as the kernel writes at once. Returns where they end. */
+  #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
+    const { output, starts, ends, same } = this.#kernel!
+    const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
+    for (let i = first; i < until; ) {
+      const start = starts[i - first]!
+      let end = ends[i - first]!
+      if (end === 0) {
+        this.#add(batch, i++, groups)
+        continue
+      }
+      const { records } = this.#groupOf(batch, i, groups)
+      while (++i < until && same[i - first] === 1 && ends[i - first] !== 0) end = ends[i - first]!
+      records.add(output, start, end)
+    }
+    return until
   }
 
   #groupOf(batch: EventBatch, i: number, groups: Map<string, Group>): Group {
@@ -81,4 +116,17 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
   if (length !== other.length) return false
   for (let i = 0; i < length; i++) if (bytes[i] !== other[i]) return false
   return true
+}
+
+/** The events up to `length`, from `first` on, whose JSON lies in one memory, in their order. Undefined: not that of one. */
+function objectsFrom(batch: EventBatch, first: number): Lines | undefined {
+  const { texts, flags } = batch
+  const areTexts = texts?.has(first) === true
+  const { starts, ends } = areTexts ? texts : batch
+  const isObject = (i: number) =>
+    areTexts ? texts.has(i) : batch.isObject(i) && (flags[i]! & (MODIFIED | INVALID)) === 0
+  if (!isObject(first)) return undefined
+  let length = first + 1
+  while (length < batch.length && isObject(length) && starts[length]! >= ends[length - 1]!) length++
+  return { chunk: areTexts ? texts.bytes : batch.chunk, starts, ends, flags, length }
 }

@@ -6,14 +6,16 @@ import { eventId } from '../../core/event/event-id.js'
 import { type TimeParts, TimeText } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
+import { templatePaths } from '../../core/template.js'
 import { MINUS, NINE, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { findPath, found, MemberName } from '../../lib/formats/json-members.js'
 import { skipSpace, slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { tokenText } from '../../lib/formats/json-token.js'
+import { type LogFields, USE } from '../../lib/kernel/log-records.js'
 import { addText, addValue, eachMember, HASHES, hashOf, unescapedLength, unescapedText } from './any-value.js'
 import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
-import { severityOfNumber, severityOfWord } from './severity.js'
+import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
 
 /** Of a number of nanoseconds with 64 bits. */
 const MOST_SECONDS = 2 ** 64 / 1e9 - 1
@@ -58,6 +60,9 @@ export class LogRecords {
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
 
+  /** What the kernel has to know; undefined: it cannot write these records. */
+  readonly fields: LogFields | undefined
+
   constructor(options: OtlpOptions) {
     const { timestamp, body, severity, trace_id, span_id } = options
     const candidates = (paths: readonly FieldPath[]) => paths.map(path => this.#candidate(path))
@@ -75,6 +80,7 @@ export class LogRecords {
     const others = [...severity, ...trace_id, ...span_id]
     this.#takesLines = body.find(isOfLine)?.text === '.message' && !others.some(isOfLine)
     this.#takesTimes = timestamp.text === '.timestamp'
+    if (options.encoding === 'protobuf' && !options.record_uid) this.fields = logFields(options)
   }
 
   #candidate({ segments: [name, ...rest] }: FieldPath): Candidate {
@@ -241,4 +247,22 @@ export class LogRecords {
     addText(to, eventId(batch, i))
     to.close()
   }
+}
+
+/** A field that lies deeper, or may become two things, is not for the kernel. */
+function logFields({ timestamp, body, severity, trace_id, span_id, resource, scope }: OtlpOptions): LogFields {
+  const uses = new Map<string, number>()
+  for (const [use, paths] of [
+    [USE.time, [timestamp]],
+    [USE.body, body],
+    [USE.severity, severity],
+    [USE.trace, trace_id],
+    [USE.span, span_id],
+  ] as const) {
+    for (const { segments } of paths) {
+      uses.set(segments[0], segments.length > 1 || uses.has(segments[0]) ? USE.left : use)
+    }
+  }
+  const grouped = [...Object.values(resource), scope].flatMap(templatePaths).map(({ segments: [name] }) => name)
+  return { uses, grouped: [...new Set(grouped)], severities: SEVERITIES }
 }

@@ -1,5 +1,5 @@
 /** Severity numbers of the OpenTelemetry protocol by the words that loggers write, as its data model maps them. */
-const WORDS: ReadonlyMap<string, number> = new Map(
+export const SEVERITIES: ReadonlyMap<string, number> = new Map(
   Object.entries({
     ...{ trace: 1, verbose: 1, debug: 5, info: 9, information: 9, informational: 9, notice: 10, warn: 13, warning: 13 },
     ...{ error: 17, err: 17, severe: 17, critical: 18, crit: 18, dpanic: 18, alert: 19, panic: 19 },
@@ -11,7 +11,7 @@ const SYSLOG = [21, 19, 18, 17, 13, 10, 9, 5]
 /** Of loggers for Node.js, which begin at 10 with trace. */
 const TENS = [1, 5, 9, 13, 17, 21]
 
-export const severityOfWord = (word: string): number | undefined => WORDS.get(word.toLowerCase())
+export const severityOfWord = (word: string): number | undefined => SEVERITIES.get(word.toLowerCase())
 
 export const severityOfNumber = (number: number): number | undefined =>
   SYSLOG[number] ?? TENS[Math.floor(number / 10) - 1]

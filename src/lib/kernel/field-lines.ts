@@ -65,8 +65,6 @@ export interface FieldExports {
   ): number
 }
 
-/** Bytes of events that are written at a time. */
-const OUTPUT_BYTES = 512 * 1024
 /** The longest frame, and the most numbers of its slots. */
 const FRAME_BYTES = 16 * 1024
 const MIDDLE_SLOTS = 3 * 16
@@ -89,7 +87,6 @@ export class FieldLines {
   readonly slots: Int32Array
   readonly #code: FieldExports
   readonly #memory: LineMemory
-  readonly #output: number
   readonly #table: number
   readonly #frame: number
   readonly #middleSlots: Int32Array
@@ -103,11 +100,10 @@ export class FieldLines {
     this.starts = memory.starts
     this.ends = memory.ends
     this.slots = memory.slots
+    this.output = memory.output
     this.#table = memory.take(MOST_FIELDS * ENTRY_BYTES)
     this.#middleSlots = new Int32Array(memory.bytes.buffer, memory.take(MIDDLE_SLOTS * 4), MIDDLE_SLOTS)
     this.#frame = memory.take(FRAME_BYTES)
-    this.#output = memory.take(OUTPUT_BYTES)
-    this.output = memory.bytes.subarray(this.#output, this.#output + OUTPUT_BYTES)
     code.setFields(this.#table)
   }
 
@@ -202,8 +198,8 @@ export class FieldLines {
       memory.slots.byteOffset,
       stride * 4,
       memory.shift(lines, from),
-      this.#output,
-      this.#output + OUTPUT_BYTES,
+      this.output.byteOffset,
+      this.output.byteOffset + this.output.length,
     )
     return from + count
   }

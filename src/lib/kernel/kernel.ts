@@ -4,6 +4,7 @@ import { type FieldExports, FieldLines } from './field-lines.js'
 import { type JsonExports, JsonLines } from './json-lines.js'
 import { type LineEndExports, LineEnds } from './line-ends.js'
 import { LineMemory } from './line-memory.js'
+import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
@@ -21,12 +22,14 @@ declare const WebAssembly: {
 type Exports = JsonExports &
   FieldExports &
   LineEndExports &
+  RecordExports &
   StringExports & { readonly base: { readonly value: number } }
 
 export interface Kernel {
   readonly json: JsonLines
   readonly fields: FieldLines
   readonly lines: LineEnds
+  readonly records: RecordLines
   readonly strings: Strings
 }
 
@@ -46,6 +49,7 @@ export function theKernel(): Kernel | undefined {
       json: new JsonLines(code, memory),
       fields: new FieldLines(code, memory),
       lines: new LineEnds(code, memory),
+      records: new RecordLines(code, memory),
       strings: new Strings(code, memory),
     }
   } catch {

@@ -20,6 +20,8 @@ const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
 const SLOT_BYTES = 512 * 1024
+/** Bytes that are written at a time. */
+const OUTPUT_BYTES = 512 * 1024
 /** The kernel reads ahead of the end of a line. */
 export const AHEAD = 64
 
@@ -31,6 +33,8 @@ export class LineMemory {
   readonly ends: Int32Array
   readonly flags: Uint8Array
   readonly slots: Int32Array
+  /** What is written of them. */
+  readonly output: Buffer
   readonly #text: number
   #used: number
 
@@ -44,6 +48,7 @@ export class LineMemory {
     this.flags = new Uint8Array(buffer, this.take(MOST_LINES), MOST_LINES)
     this.slots = new Int32Array(buffer, this.take(SLOT_BYTES), SLOT_BYTES / 4)
     this.#text = this.take(TEXT_BYTES + AHEAD)
+    this.output = Buffer.from(buffer, this.take(OUTPUT_BYTES), OUTPUT_BYTES)
   }
 
   /** The address of memory of so many bytes, a multiple of 16, that is used for nothing else. */

@@ -1,0 +1,444 @@
+import { BACKSLASH, byteAt, CLOSE_OBJECT, COLON, COMMA, isDigit, OPEN_OBJECT, QUOTE, SPACE } from './bytes'
+import { dayNumber, two } from './dates'
+import { isIsoTime } from './iso-time'
+import { ALSE, escaped, NULL, stringEnd, TRUE } from './json-scalars'
+import { forgetBlock } from './special-characters'
+
+/**
+ * Writes valid JSON objects as log records of OTLP in protobuf, as components/otlp/log-record.ts does, to which it is
+ * held. What is rare is left to that: objects and arrays in them, names with escapes or that occur twice, escapes of
+ * code points, white space other than a space, long numbers, and fields such as a body that are not what they mostly are.
+ */
+
+/** What a field becomes, as in ../log-records.ts. Others are attributes. An object that has one of LEFT is left. */
+const BODY: u32 = 2
+const TIME: u32 = 3
+const SEVERITY: u32 = 4
+const TRACE_ID: u32 = 5
+const SPAN_ID: u32 = 6
+
+/** Tags: the numbers of fields with the types of their values. Of LogRecord: */
+const RECORD_TAG: u8 = 0x12
+const TIME_TAG: u8 = 0x09
+const SEVERITY_NUMBER_TAG: u8 = 0x10
+const SEVERITY_TEXT_TAG: u8 = 0x1a
+const BODY_TAG: u8 = 0x2a
+const ATTRIBUTE_TAG: u8 = 0x32
+const TRACE_ID_TAG: u8 = 0x4a
+const SPAN_ID_TAG: u8 = 0x52
+const OBSERVED_TAG: u8 = 0x59
+/** Of KeyValue, and of AnyValue: */
+const KEY_TAG: u8 = 0x0a
+const VALUE_TAG: u8 = 0x12
+const TEXT_TAG: u8 = 0x0a
+const BOOL_TAG: u8 = 0x10
+const INTEGER_TAG: u8 = 0x18
+const DOUBLE_TAG: u8 = 0x21
+
+const MINUS: u32 = 0x2d
+const POINT: u32 = 0x2e
+/** Digits of an integer that 64 bits hold, and of a fraction whose double is the quotient of two exact ones. */
+const MOST_DIGITS: usize = 18
+const MOST_OF_FRACTION: usize = 15
+const DAYS_TO_1970: u32 = 719_468
+const MOST_MEMBERS: u32 = 128
+/** What all tags and lengths of an attribute take at most, and 16 bytes. */
+const HEADS: usize = 32
+/** Bytes of a record for each of its object, and what is written beyond. */
+const MOST_PER_BYTE: usize = 4
+const MARGIN: usize = 256
+
+/** Entries of a table: the length of a text, its number, and at 16 the text, at most 16 bytes. */
+const ENTRY: usize = 32
+const TEXT: usize = 16
+const LONGEST: u32 = 16
+let fields: usize = 0
+let fieldCount: u32 = 0
+let words: usize = 0
+let wordCount: u32 = 0
+
+/** A bit for each sum of length and first byte of these names, modulo 64: most names have no other. */
+let sums: u64 = 0
+
+@inline
+function sumOf(p: usize, length: u32): u64 {
+  return 1 << <u64>((length + byteAt(p)) & 63)
+}
+
+/**
+ * Sets the tables of names that mean something, and of severities in lower case. The number of a name is what the field
+ * becomes, or 0, and 8 bits higher one from 1 to `grouped` if its value decides on the group of an event.
+ */
+export function setLogFields(table: usize, count: u32, grouped: u32, severities: usize, severityCount: u32): void {
+  fields = table
+  fieldCount = count
+  words = severities
+  wordCount = severityCount
+  lastGrouped = values + (<usize>grouped << 3)
+  sums = 0
+  for (let n: u32 = 0; n < count; n++) sums |= sumOf(table + <usize>n * ENTRY + TEXT, load<u32>(table + <usize>n * ENTRY))
+}
+
+/** The number of a text in a table, or 0. */
+function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
+  if (length > LONGEST) return 0
+  const others = ~0 << length
+  for (const end = table + <usize>count * ENTRY; table < end; table += ENTRY) {
+    if (load<u32>(table) != length) continue
+    if ((i8x16.bitmask(i8x16.eq(text, v128.load(table, TEXT))) | others) == -1) return load<u32>(table, 4)
+  }
+  return 0
+}
+
+/** The names of the object so far (address and length, 2 u32), and a bit for each of their lengths modulo 32. */
+const names: usize = memory.data(<i32>(8 * MOST_MEMBERS), 8)
+let nameCount: u32 = 0
+let lengths: u32 = 0
+
+/** Whether the name was there before, or there are too many. */
+function isRepeated(p: usize, length: u32): bool {
+  if (nameCount == MOST_MEMBERS) return true
+  const bit: u32 = 1 << (length & 31)
+  const end = names + (<usize>nameCount << 3)
+  if (lengths & bit) {
+    for (let name = names; name < end; name += 8) {
+      if (load<u32>(name, 4) != length) continue
+      if (memory.compare(<usize>load<u32>(name), p, <usize>length) == 0) return true
+    }
+  }
+  lengths |= bit
+  nameCount++
+  store<u32>(end, <u32>p)
+  store<u32>(end, length, 4)
+  return false
+}
+
+/** Copies at least `length` bytes, 16 at a time. `to` may be 16 bytes before `p`, or more. */
+@inline
+function copy(p: usize, length: usize, to: usize): void {
+  for (let copied: usize = 0; copied < length; copied += 16) v128.store(to + copied, v128.load(p + copied))
+}
+
+/** Writes what [p, end) within quotes stands for. Returns its end; 0 for an escape of a code point. */
+function unescape(p: usize, end: usize, to: usize): usize {
+  while (p < end) {
+    const bytes = v128.load(p)
+    v128.store(to, bytes)
+    const plain = <usize>ctz(i8x16.bitmask(i8x16.eq(bytes, i8x16.splat(<i8>BACKSLASH))) | 0x10000)
+    if (plain >= end - p) return to + (end - p)
+    p += plain
+    to += plain
+    if (plain == 16) continue
+    let byte = byteAt(p + 1)
+    if (byte == 0x75) return 0
+    if (byte == 0x6e) byte = 0x0a
+    else if (byte == 0x74) byte = 0x09
+    else if (byte == 0x72) byte = 0x0d
+    else if (byte == 0x62) byte = 0x08
+    else if (byte == 0x66) byte = 0x0c
+    store<u8>(to++, <u8>byte)
+    p += 2
+  }
+  return to
+}
+
+function sizeOfVarint(value: usize): usize {
+  return value < 0x80 ? 1 : value < 0x4000 ? 2 : 3
+}
+
+@inline
+function putVarint(to: usize, value: u64): usize {
+  while (value >= 0x80) {
+    store<u8>(to++, <u8>(value | 0x80))
+    value >>= 7
+  }
+  store<u8>(to, <u8>value)
+  return to + 1
+}
+
+@inline
+function putHead(to: usize, tag: u8, size: usize): usize {
+  store<u8>(to, tag)
+  return putVarint(to + 1, size)
+}
+
+function putBytes(to: usize, tag: u8, p: usize, size: usize): usize {
+  to = putHead(to, tag, size)
+  copy(p, size, to)
+  return to + size
+}
+
+function put64(to: usize, tag: u8, value: u64): usize {
+  store<u8>(to, tag)
+  store<u64>(to, value, 1)
+  return to + 9
+}
+
+/** Writes an attribute up to its value of `size` bytes, which follows. */
+function putName(to: usize, name: usize, length: usize, size: usize): usize {
+  to = putHead(to, ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
+  to = putBytes(to, KEY_TAG, name, length)
+  return putHead(to, VALUE_TAG, size)
+}
+
+/** Where the text is that `findText` found. */
+let text: usize = 0
+let textSize: usize = 0
+
+/** Finds the text of what [p, end) is within quotes: there, or at `to` if it has escapes. False if it is left. */
+function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
+  text = p
+  textSize = end - p
+  if (hasEscapes) {
+    const stop = unescape(p, end, to)
+    if (!stop) return false
+    text = to
+    textSize = stop - to
+  }
+  return true
+}
+
+/** Where the value ends that was written last. */
+let behind: usize = 0
+
+/** Writes an attribute with the string that begins at `p`. Returns its end, or 0. */
+function putText(to: usize, name: usize, length: usize, p: usize): usize {
+  const end = stringEnd(p)
+  behind = end + 1
+  if (!findText(p, end, escaped, to + HEADS + length)) return 0
+  to = putName(to, name, length, 1 + sizeOfVarint(textSize) + textSize)
+  return putBytes(to, TEXT_TAG, text, textSize)
+}
+
+/** Writes an attribute with the number or literal at `p`. Returns its end, or 0. */
+function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
+  const word = load<u32>(p)
+  if (word == NULL) {
+    behind = p + 4
+    return putName(to, name, length, 0)
+  }
+  if (word == TRUE || load<u32>(p, 1) == ALSE) {
+    behind = word == TRUE ? p + 4 : p + 5
+    to = putName(to, name, length, 2)
+    store<u16>(to, <u16>BOOL_TAG | (word == TRUE ? 0x100 : 0))
+    return to + 2
+  }
+  const isNegative = byteAt(p) == MINUS
+  if (isNegative) p++
+  const first = p
+  let number: i64 = 0
+  while (isDigit(byteAt(p))) number = number * 10 + (byteAt(p++) - 0x30)
+  let digits = p - first
+  let power: f64 = 1
+  if (byteAt(p) == POINT) {
+    for (p++; isDigit(byteAt(p)); digits++, power *= 10) number = number * 10 + (byteAt(p++) - 0x30)
+  }
+  // Containers have no digits.
+  if (digits == 0 || (byteAt(p) | 0x20) == 0x65 || digits > (power > 1 ? MOST_OF_FRACTION : MOST_DIGITS)) return 0
+  behind = p
+  if (power > 1) {
+    const value = <f64>number / power
+    to = putName(to, name, length, 9)
+    return put64(to, DOUBLE_TAG, reinterpret<u64>(isNegative ? -value : value))
+  }
+  if (isNegative && number == 0) return 0
+  const value = <u64>(isNegative ? -number : number)
+  // Its size shows when it is written.
+  const size = putVarint(to, value) - to + 1
+  to = putName(to, name, length, size)
+  store<u8>(to, INTEGER_TAG)
+  return putVarint(to + 1, value)
+}
+
+/** Nanoseconds since 1970 of the ISO time [p, end); 0 if it is none, or of few. */
+function nanosOf(p: usize, end: usize): u64 {
+  if (!isIsoTime(p, end)) return 0
+  const year = two(p) * 100 + two(p + 2)
+  if (year < 1971 || year > 2500) return 0
+  const days = dayNumber(year, two(p + 5), two(p + 8)) - DAYS_TO_1970
+  let seconds = <i64>days * 86_400 + <i64>(two(p + 11) * 3600 + two(p + 14) * 60 + two(p + 17))
+  let nanos: u32 = 0
+  p += 19
+  if (byteAt(p) == POINT) {
+    p++
+    for (let unit: u32 = 100_000_000; isDigit(byteAt(p)); p++, unit /= 10) nanos += (byteAt(p) - 0x30) * unit
+  }
+  if (p + 1 < end) {
+    const offset = <i64>(two(p + 1) * 3600 + two(p + 4) * 60)
+    seconds += byteAt(p) == MINUS ? offset : -offset
+  }
+  return <u64>(seconds * 1_000_000_000 + nanos)
+}
+
+@inline
+function hexDigit(byte: u32): u32 {
+  return isDigit(byte) ? byte - 0x30 : (byte | 0x20) - 0x61 < 6 ? (byte | 0x20) - 0x57 : 16
+}
+
+/** Writes an id of `size` bytes. Returns its end; 0 if the digits at `p` are none. */
+function putId(to: usize, tag: u8, p: usize, size: usize): usize {
+  to = putHead(to, tag, size)
+  let all: u32 = 0
+  for (const end = to + size; to < end; p += 2) {
+    const high = hexDigit(byteAt(p))
+    const low = hexDigit(byteAt(p + 1))
+    if ((high | low) > 15) return 0
+    all |= high | low
+    store<u8>(to++, <u8>((high << 4) | low))
+  }
+  return all == 0 ? 0 : to
+}
+
+/** The values that decide on the group (address and size, 2 u32), of this object and, from GROUPED on, of the last one. */
+const GROUPED: usize = 8 * 16
+const values: usize = memory.data(2 * 8 * 16, 8)
+let lastGrouped: usize = 0
+
+/** Whether this object has the same ones as the last. It becomes the last one. */
+function isSameGroup(): bool {
+  let isSame = true
+  for (let value = values + 8; value <= lastGrouped; value += 8) {
+    const size = load<u32>(value, 4)
+    if (size != load<u32>(value, GROUPED + 4)) isSame = false
+    else if (memory.compare(<usize>load<u32>(value), <usize>load<u32>(value, GROUPED), <usize>size) != 0) isSame = false
+    store<u64>(value, load<u64>(value), GROUPED)
+  }
+  return isSame
+}
+
+/** Where the texts of fields are that are not attributes (2 u32 each, by what they become). */
+const found: usize = memory.data(8 * 8, 8)
+
+@inline
+function startOf(what: u32): usize {
+  return <usize>load<u32>(found + (<usize>what << 3))
+}
+
+@inline
+function endOf(what: u32): usize {
+  return <usize>load<u32>(found + (<usize>what << 3), 4)
+}
+
+/** Writes what follows the attributes. Returns its end, or 0. */
+function putOthers(to: usize, hasEscapes: u32): usize {
+  if (!findText(startOf(BODY), endOf(BODY), hasEscapes, to + HEADS)) return 0
+  to = putHead(to, BODY_TAG, 1 + sizeOfVarint(textSize) + textSize)
+  to = putBytes(to, TEXT_TAG, text, textSize)
+  if (startOf(TIME)) {
+    const nanos = nanosOf(startOf(TIME), endOf(TIME))
+    if (nanos == 0) return 0
+    to = put64(to, TIME_TAG, nanos)
+  }
+  if (startOf(SEVERITY)) {
+    const word = startOf(SEVERITY)
+    const size = endOf(SEVERITY) - word
+    // A number would be an attribute, too.
+    if (isDigit(byteAt(word))) return 0
+    const number = numberIn(words, wordCount, v128.or(v128.load(word), i8x16.splat(0x20)), <u32>size)
+    if (number != 0) to = putHead(to, SEVERITY_NUMBER_TAG, number)
+    to = putBytes(to, SEVERITY_TEXT_TAG, word, size)
+  }
+  if (startOf(TRACE_ID)) {
+    if (endOf(TRACE_ID) - startOf(TRACE_ID) != 32) return 0
+    to = putId(to, TRACE_ID_TAG, startOf(TRACE_ID), 16)
+    if (!to) return 0
+  }
+  if (startOf(SPAN_ID)) {
+    if (endOf(SPAN_ID) - startOf(SPAN_ID) != 16) return 0
+    to = putId(to, SPAN_ID_TAG, startOf(SPAN_ID), 8)
+  }
+  return to
+}
+
+/** Writes the record of the object at `p`. Returns its end, or 0 if it is left. */
+function putRecord(p: usize, to: usize, observed: u64): usize {
+  const head = to
+  // Most lengths take two bytes.
+  const record = to + 3
+  to = put64(record, OBSERVED_TAG, observed)
+  memory.fill(found, 0, 64)
+  memory.fill(values, 0, GROUPED)
+  nameCount = 0
+  lengths = 0
+  let hasEscapes: u32 = 0
+  if (byteAt(p) != OPEN_OBJECT) return 0
+  do {
+    p++
+    if (byteAt(p) == SPACE) p++
+    if (byteAt(p) != QUOTE) return 0
+    const name = p + 1
+    p = stringEnd(name)
+    const length = p - name
+    if (escaped || isRepeated(name, <u32>length) || byteAt(++p) != COLON) return 0
+    p++
+    if (byteAt(p) == SPACE) p++
+    const isString = byteAt(p) == QUOTE
+    const value = p
+    const use = sums & sumOf(name, <u32>length) ? numberIn(fields, fieldCount, v128.load(name), <u32>length) : 0
+    const what = use & 0xff
+    if (what != 0) {
+      if (what < BODY || !isString || startOf(what)) return 0
+      const end = stringEnd(p + 1)
+      if (what == BODY) hasEscapes = escaped
+      else if (escaped) return 0
+      store<u32>(found + (<usize>what << 3), <u32>p + 1)
+      store<u32>(found + (<usize>what << 3), <u32>end, 4)
+      p = end + 1
+    } else {
+      to = isString ? putText(to, name, length, p + 1) : putScalar(to, name, length, p)
+      if (!to) return 0
+      p = behind
+    }
+    if (use > 0xff) {
+      store<u32>(values + (<usize>(use >> 8) << 3), <u32>value)
+      store<u32>(values + (<usize>(use >> 8) << 3), <u32>(p - value), 4)
+    }
+    if (byteAt(p) == SPACE) p++
+  } while (byteAt(p) == COMMA)
+  if (byteAt(p) != CLOSE_OBJECT || !startOf(BODY)) return 0
+  to = putOthers(to, hasEscapes)
+  if (!to) return 0
+  const size = to - record
+  const start = head + 1 + sizeOfVarint(size)
+  if (start != record) memory.copy(start, record, size)
+  putHead(head, RECORD_TAG, size)
+  return start + size
+}
+
+/**
+ * Writes the records of `length` objects at `to`, as far as there is room up to `toEnd`. Object i is at [starts[i],
+ * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` become where its record is, from
+ * `to` on; both are 0 for one that is left. Records follow one another. `same` gets a u8 for each: 1 if it is of the
+ * same group as the one before it. `observed`: nanoseconds since 1970. Returns how many objects were looked at.
+ */
+export function writeRecords(
+  length: u32,
+  starts: usize,
+  ends: usize,
+  shift: i32,
+  observed: u64,
+  same: usize,
+  to: usize,
+  toEnd: usize,
+): u32 {
+  const first = to
+  let hasLast = false
+  forgetBlock()
+  for (let i: usize = 0; i < <usize>length; i++, starts += 4, ends += 4) {
+    const start = <usize>(load<i32>(starts) - shift)
+    const size = <usize>(load<i32>(ends) - shift) - start
+    const fits = to + size * MOST_PER_BYTE + MARGIN <= toEnd
+    if (!fits && to > first) return <u32>i
+    store<i32>(starts, 0)
+    store<i32>(ends, 0)
+    const stop = fits ? putRecord(start, to, observed) : 0
+    const isSame = isSameGroup()
+    store<u8>(same + i, <u8>(hasLast && isSame))
+    hasLast = stop != 0
+    if (!stop) continue
+    store<i32>(starts, <i32>(to - first))
+    store<i32>(ends, <i32>(stop - first))
+    to = stop
+  }
+  return length
+}

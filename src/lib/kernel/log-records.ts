@@ -1,0 +1,121 @@
+import type { LineMemory, Lines } from './line-memory.js'
+
+/** What a field becomes in a log record, if that is no attribute. `left`: events that have it are left to the caller. */
+export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
+
+/** Texts with their numbers. */
+type Table = ReadonlyMap<string, number>
+
+export interface LogFields {
+  /** What the fields with these names become. */
+  readonly uses: Table
+  /** The names of those whose values decide on the group of an event. */
+  readonly grouped: readonly string[]
+  /** The numbers of severities, by their words in lower case. */
+  readonly severities: Table
+}
+
+export interface RecordExports {
+  setLogFields(names: number, nameCount: number, grouped: number, severities: number, severityCount: number): void
+  writeRecords(
+    length: number,
+    starts: number,
+    ends: number,
+    shift: number,
+    observed: bigint,
+    same: number,
+    to: number,
+    toEnd: number,
+  ): number
+}
+
+/** An entry of a table: its length, its number, and the text. */
+const ENTRY_BYTES = 32
+const TEXT_AT = 16
+const MOST_TEXT = 16
+const MOST_ENTRIES = 64
+const MOST_GROUPED = 15
+/** The number of a field that decides on the group is above these bits. */
+const USE_BITS = 8
+
+/** Writes JSON objects as log records of OTLP. One that is rare is left to the caller. */
+export class RecordLines {
+  /** What was written last: `output` holds record i of the group at [starts[i], ends[i]); `ends[i]` is 0 if it was left. */
+  readonly output: Buffer
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  /** 1 for each that is of the same group as the one before it. */
+  readonly same: Uint8Array
+  readonly #code: RecordExports
+  readonly #memory: LineMemory
+  readonly #names: number
+  readonly #severities: number
+  #fields: LogFields | undefined
+
+  constructor(code: RecordExports, memory: LineMemory) {
+    this.#code = code
+    this.#memory = memory
+    this.output = memory.output
+    this.starts = memory.starts
+    this.ends = memory.ends
+    this.same = memory.flags
+    this.#names = memory.take(MOST_ENTRIES * ENTRY_BYTES)
+    this.#severities = memory.take(MOST_ENTRIES * ENTRY_BYTES)
+  }
+
+  /** Whether the kernel has room for the fields. */
+  takes(fields: LogFields): boolean {
+    const hasRoom = (table: Table) => [...table.keys()].every(text => Buffer.byteLength(text) <= MOST_TEXT)
+    const tables = [namesOf(fields), fields.severities]
+    return fields.grouped.length <= MOST_GROUPED && tables.every(table => table.size <= MOST_ENTRIES && hasRoom(table))
+  }
+
+  /**
+   * Writes the records of valid JSON objects from `from` on, as many as fit, which were read at a time in milliseconds.
+   * They lie in the chunk in their order. Returns where the group ends.
+   */
+  write(lines: Lines, from: number, fields: LogFields, observed: number): number {
+    const memory = this.#memory
+    if (fields !== this.#fields) this.#use(fields)
+    const to = memory.put(lines, from, 0)
+    if (to === from) {
+      memory.ends[0] = 0
+      return from + 1
+    }
+    const count = this.#code.writeRecords(
+      to - from,
+      memory.starts.byteOffset,
+      memory.ends.byteOffset,
+      memory.shift(lines, from),
+      BigInt(Math.floor(observed)) * 1_000_000n,
+      this.same.byteOffset,
+      this.output.byteOffset,
+      this.output.byteOffset + this.output.length,
+    )
+    return from + count
+  }
+
+  #use(fields: LogFields): void {
+    this.#fields = fields
+    const { grouped, severities } = fields
+    const names = namesOf(fields)
+    this.#put(names, this.#names)
+    this.#put(severities, this.#severities)
+    this.#code.setLogFields(this.#names, names.size, grouped.length, this.#severities, severities.size)
+  }
+
+  #put(table: Table, at: number): void {
+    const { bytes, view } = this.#memory
+    for (const [text, number] of table) {
+      view.setUint32(at, bytes.write(text, at + TEXT_AT, MOST_TEXT), true)
+      view.setUint32(at + 4, number, true)
+      at += ENTRY_BYTES
+    }
+  }
+}
+
+function namesOf({ uses, grouped }: LogFields): Table {
+  const names = new Map(uses)
+  for (const [n, name] of grouped.entries()) names.set(name, (uses.get(name) ?? 0) | ((n + 1) << USE_BITS))
+  return names
+}
