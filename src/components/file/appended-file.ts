@@ -1,7 +1,7 @@
 import fs, { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { type Encoding, encodeLines, RawEncoder, releaseCopies } from '../../core/codecs/encode.js'
+import { type Encoding, encodeLines, RawEncoder } from '../../core/codecs/encode.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Reach } from '../../core/options/reach.js'
@@ -170,7 +170,7 @@ export class AppendedFile {
     try {
       await this.#write(parts, lead + bytes)
     } finally {
-      releaseCopies(encoded)
+      encoded.release?.()
     }
     this.#raw = encoding === 'raw' ? raw : new RawEncoder()
   }

@@ -14,6 +14,9 @@ import { ProtobufRecords } from './protobuf-records.js'
 import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
+/** Memory of records that is kept for other requests. */
+const MOST_SPARE = 4
+const LARGEST_SPARE = 8 * 1024 * 1024
 
 /** The body of an export request: the events of each resource and scope together, in their order. */
 export class ExportRequest {
@@ -26,6 +29,8 @@ export class ExportRequest {
   /** The values of the last event, and its group in this request. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
+  /** Memory that requests no longer need. Fresh memory for each would cost many garbage collections. */
+  readonly #spare: GrowingBytes[] = []
   /** What writes most records; undefined: it cannot. */
   readonly #kernel: RecordLines | undefined
 
@@ -53,7 +58,17 @@ export class ExportRequest {
       }
     }
     const parts = this.records.request(groups.values())
-    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+    const bytes = parts.reduce((sum, { length }) => sum + length, 0)
+    return { parts, bytes, release: () => this.#release(groups) }
+  }
+
+  #release(groups: Map<string, Group>): void {
+    for (const { records } of groups.values()) {
+      if (this.#spare.length === MOST_SPARE || records.bytes.length > LARGEST_SPARE) continue
+      records.clear()
+      this.#spare.push(records)
+    }
+    groups.clear()
   }
 
   #add(batch: EventBatch, i: number, groups: Map<string, Group>): void {
@@ -107,7 +122,11 @@ export class ExportRequest {
     })
     const scope = values.pop()!
     const resource = this.#names.map((name, n): [string, string] => [name, values[n]!])
-    return { resource: resource.filter(([, value]) => value !== ''), scope, records: new GrowingBytes() }
+    return {
+      resource: resource.filter(([, value]) => value !== ''),
+      scope,
+      records: this.#spare.pop() ?? new GrowingBytes(),
+    }
   }
 }
 

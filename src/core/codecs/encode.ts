@@ -10,6 +10,8 @@ import { JSON_OBJECTS } from './json.js'
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number
+  /** Lets its memory be used again. To be called when nobody reads the parts any more; it may be left out. */
+  release?(): void
 }
 
 /** Minimum size of a run of unchanged events that is sent as a slice; shorter runs are copied together. */
@@ -61,11 +63,6 @@ class Parts implements Encoded, ByteSink {
   release(): void {
     for (const memory of this.#copies.splice(0)) if (spare.length < MOST_SPARE) spare.push(memory)
   }
-}
-
-/** Lets the memory of copies be used again. To be called when nobody reads the parts any more; it may be left out. */
-export function releaseCopies(encoded: Encoded): void {
-  if (encoded instanceof Parts) encoded.release()
 }
 
 /** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
-import { type Encoding, encodeAlone, releaseCopies } from '../../../core/codecs/encode.js'
+import { type Encoding, encodeAlone } from '../../../core/codecs/encode.js'
 import type { Destination, DestinationContext, HandoverState, Receipt, Spool } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -132,7 +132,7 @@ export class SpooledDestination implements Destination {
     // The next write must not continue its last line.
     const isOpen = encoding === 'raw' && last !== undefined && last.at(-1) !== LF
     const plain = Buffer.concat(isOpen ? [...encoded.parts, NEWLINE] : encoded.parts)
-    releaseCopies(encoded)
+    encoded.release?.()
     const content = await compress(plain, compression)
     // What is written from here on counts as delivered, however long it takes.
     signal.throwIfAborted()

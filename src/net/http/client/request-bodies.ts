@@ -26,6 +26,9 @@ interface Prepared {
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
+  /** Lets the memory of the body be used again. */
+  release: (() => void) | undefined
+  attempts: number
 }
 
 type Request = readonly EventBatch[]
@@ -46,15 +49,18 @@ export class RequestBodies {
   /** The uncompressed size of a request. If it is at most `maxBytes`, the request is sent next, so its body is kept. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
-    if (body.bytes <= maxBytes) this.#prepared.set(request, { body, idempotencyKey: randomUUID() })
+    const release = body.release?.bind(body)
+    if (body.bytes > maxBytes) release?.()
+    else this.#prepared.set(request, { body, idempotencyKey: randomUUID(), release, attempts: 0 })
     return body.bytes
   }
 
   async of(request: Request): Promise<{ body: Body; idempotencyKey: string }> {
     if (!this.#prepared.has(request)) this.sizeOf(request, Number.POSITIVE_INFINITY)
     const prepared = this.#prepared.get(request)!
+    prepared.attempts++
     if (!this.#compress) return prepared
-    prepared.compressed ??= this.#compressed(prepared.body, this.#compress)
+    prepared.compressed ??= this.#compressed(prepared, this.#compress)
     try {
       prepared.body = await prepared.compressed
       return prepared
@@ -64,15 +70,19 @@ export class RequestBodies {
     }
   }
 
-  /** The request was delivered and will not be repeated. */
+  /** The request was delivered and will not be repeated. All of its body was sent, unless an earlier attempt still sends. */
   delivered(request: Request): void {
+    const { attempts, release } = this.#prepared.get(request)!
+    if (attempts === 1) release?.()
     this.#prepared.delete(request)
   }
 
-  async #compressed(plain: Body, compress: (body: Buffer) => Promise<Buffer>): Promise<Body> {
-    const joined = this.#memory.join(plain)
+  async #compressed(prepared: Prepared, compress: (body: Buffer) => Promise<Buffer>): Promise<Body> {
+    const joined = this.#memory.join(prepared.body)
     try {
       const compressed = await compress(joined)
+      prepared.release?.()
+      prepared.release = undefined
       return { parts: [compressed], bytes: compressed.length }
     } finally {
       this.#memory.giveBack(joined)

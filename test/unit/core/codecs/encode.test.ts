@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeAlone, encodeLines, eventText, RawEncoder, releaseCopies } from '../../../../src/core/codecs/encode.js'
+import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { Ack } from '../../../../src/core/event/ack.js'
@@ -40,8 +40,8 @@ t.test('memory of copies is used again once they are released, and only then', t
   const other = encoded('b')
   t.equal(Buffer.concat(one.parts).toString(), `${'a'.repeat(1000)}\n`)
   t.equal(Buffer.concat(other.parts).toString(), `${'b'.repeat(1000)}\n`)
-  releaseCopies(one)
-  releaseCopies(one)
+  one.release?.()
+  one.release?.()
   const [next, another] = [encoded('c'), encoded('d')]
   t.equal(next.parts[0]!.buffer, one.parts[0]!.buffer)
   t.equal(Buffer.concat(other.parts).toString(), `${'b'.repeat(1000)}\n`)
