@@ -11,6 +11,7 @@ import { forgetBlock } from './special-characters'
  */
 
 /** What a field becomes, as in ../log-records.ts. Others are attributes. An object that has one of LEFT is left. */
+const LEFT: u32 = 1
 const BODY: u32 = 2
 const TIME: u32 = 3
 const SEVERITY: u32 = 4
@@ -50,20 +51,11 @@ const MARGIN: usize = 256
 
 /** Entries of a table: the length of a text, its number, and at 16 the text, at most 16 bytes. */
 const ENTRY: usize = 32
-const TEXT: usize = 16
 const LONGEST: u32 = 16
 let fields: usize = 0
 let fieldCount: u32 = 0
 let words: usize = 0
 let wordCount: u32 = 0
-
-/** A bit for each sum of length and first byte of these names, modulo 64: most names have no other. */
-let sums: u64 = 0
-
-@inline
-function sumOf(p: usize, length: u32): u64 {
-  return 1 << <u64>((length + byteAt(p)) & 63)
-}
 
 /**
  * Sets the tables of names that mean something, and of severities in lower case. The number of a name is what the field
@@ -75,8 +67,6 @@ export function setLogFields(table: usize, count: u32, grouped: u32, severities:
   words = severities
   wordCount = severityCount
   lastGrouped = values + (<usize>grouped << 3)
-  sums = 0
-  for (let n: u32 = 0; n < count; n++) sums |= sumOf(table + <usize>n * ENTRY + TEXT, load<u32>(table + <usize>n * ENTRY))
 }
 
 /** The number of a text in a table, or 0. */
@@ -85,32 +75,60 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
   const others = ~0 << length
   for (const end = table + <usize>count * ENTRY; table < end; table += ENTRY) {
     if (load<u32>(table) != length) continue
-    if ((i8x16.bitmask(i8x16.eq(text, v128.load(table, TEXT))) | others) == -1) return load<u32>(table, 4)
+    if ((i8x16.bitmask(i8x16.eq(text, v128.load(table, 16))) | others) == -1) return load<u32>(table, 4)
   }
   return 0
 }
 
-/** The names of the object so far (address and length, 2 u32), and a bit for each of their lengths modulo 32. */
-const names: usize = memory.data(<i32>(8 * MOST_MEMBERS), 8)
+/**
+ * The names of the object so far: address, length, and what the fields become (3 u32). Up to `known` follow those of the
+ * last object, as long as this one has the same names. And a bit for each length so far, modulo 32.
+ */
+const NAME: usize = 16
+const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
 let nameCount: u32 = 0
+let known: u32 = 0
 let lengths: u32 = 0
+let nameEnd: usize = 0
 
-/** Whether the name was there before, or there are too many. */
-function isRepeated(p: usize, length: u32): bool {
-  if (nameCount == MOST_MEMBERS) return true
+/** Reads the name that begins at `p`. Returns what its field becomes: LEFT if it was there before. */
+@inline
+function useOfName(p: usize): u32 {
+  const name = names + <usize>nameCount * NAME
+  if (nameCount < known) {
+    const length = load<u32>(name, 4)
+    // With the quote behind it.
+    const others = ~1 << length
+    if (length < 16 && (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(<usize>load<u32>(name)))) | others) == -1) {
+      nameCount++
+      lengths |= 1 << (length & 31)
+      store<u32>(name, <u32>p)
+      nameEnd = p + <usize>length
+      return load<u32>(name, 8)
+    }
+    known = 0
+  }
+  return useOfOther(p, name)
+}
+
+function useOfOther(p: usize, name: usize): u32 {
+  nameEnd = stringEnd(p)
+  if (escaped || nameCount == MOST_MEMBERS) return LEFT
+  const length = <u32>(nameEnd - p)
   const bit: u32 = 1 << (length & 31)
-  const end = names + (<usize>nameCount << 3)
   if (lengths & bit) {
-    for (let name = names; name < end; name += 8) {
-      if (load<u32>(name, 4) != length) continue
-      if (memory.compare(<usize>load<u32>(name), p, <usize>length) == 0) return true
+    for (let before = names; before < name; before += NAME) {
+      if (load<u32>(before, 4) != length) continue
+      if (memory.compare(<usize>load<u32>(before), p, <usize>length) == 0) return LEFT
     }
   }
   lengths |= bit
   nameCount++
-  store<u32>(end, <u32>p)
-  store<u32>(end, length, 4)
-  return false
+  store<u32>(name, <u32>p)
+  store<u32>(name, length, 4)
+  const use = numberIn(fields, fieldCount, v128.load(p), length)
+  store<u32>(name, use, 8)
+  return use
 }
 
 /** Copies at least `length` bytes, 16 at a time. `to` may be 16 bytes before `p`, or more. */
@@ -358,6 +376,7 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
   to = put64(record, OBSERVED_TAG, observed)
   memory.fill(found, 0, 64)
   memory.fill(values, 0, GROUPED)
+  known = nameCount
   nameCount = 0
   lengths = 0
   let hasEscapes: u32 = 0
@@ -367,14 +386,13 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
     if (byteAt(p) == SPACE) p++
     if (byteAt(p) != QUOTE) return 0
     const name = p + 1
-    p = stringEnd(name)
-    const length = p - name
-    if (escaped || isRepeated(name, <u32>length) || byteAt(++p) != COLON) return 0
-    p++
+    const use = useOfName(name)
+    const length = nameEnd - name
+    p = nameEnd + 2
+    if (byteAt(nameEnd + 1) != COLON) return 0
     if (byteAt(p) == SPACE) p++
     const isString = byteAt(p) == QUOTE
     const value = p
-    const use = sums & sumOf(name, <u32>length) ? numberIn(fields, fieldCount, v128.load(name), <u32>length) : 0
     const what = use & 0xff
     if (what != 0) {
       if (what < BODY || !isString || startOf(what)) return 0
@@ -423,6 +441,7 @@ export function writeRecords(
 ): u32 {
   const first = to
   let hasLast = false
+  nameCount = 0
   forgetBlock()
   for (let i: usize = 0; i < <usize>length; i++, starts += 4, ends += 4) {
     const start = <usize>(load<i32>(starts) - shift)
