@@ -79,6 +79,8 @@ export class ExportRequest {
   /** Adds events from `first` on, as many as the kernel writes at once. Returns where they end. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
+    // So are their fields, which this finds.
+    this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {
       const start = starts[i - first]!

@@ -59,7 +59,6 @@ export class LogRecords {
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
-
   /** What the kernel has to know; undefined: it cannot write these records. */
   readonly fields: LogFields | undefined
 
