@@ -1,3 +1,4 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addEscaped, type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
@@ -151,10 +152,18 @@ export function eventText(encoding: Encoding, batch: EventBatch, i: number): str
   return bytes.toString('utf8', start, end)
 }
 
-/** The bytes of the same, valid as long as those of the batch. */
+/** The bytes of an event that were made last. */
+const made = new GrowingBytes()
+
+/** The bytes of the same, valid until the next call. */
 export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): Bytes {
   const found = writtenAt(encoding, batch, i)
   if (found) return found
+  if (isJson(encoding)) {
+    made.clear()
+    batch.origin.codec.writeEvent(batch, i, made)
+    return { bytes: made.bytes, start: 0, end: made.length }
+  }
   return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
 }
 
@@ -172,15 +181,16 @@ interface Bytes {
 
 const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
+const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
+
 /** Where the bytes of event `i` are already, encoded and valid; undefined: nowhere. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
-  const isJson = encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
-  if (!isChanged && (encoding === 'raw' || (isJson && batch.isObject(i)))) {
+  if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {
     const [start, end] = [batch.starts[i]!, batch.ends[i]!]
     return { bytes: batch.chunk, start: encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end }
   }
   const { texts } = batch
-  if (!texts?.has(i) || !(encoding === 'raw' || isJson)) return undefined
+  if (!texts?.has(i) || !(encoding === 'raw' || isJson(encoding))) return undefined
   return { bytes: texts.bytes, start: texts.starts[i]!, end: texts.ends[i]! }
 }
