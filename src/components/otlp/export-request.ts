@@ -1,8 +1,9 @@
 import type { Encoded } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { INVALID, MODIFIED } from '../../core/event/flags.js'
+import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import { type CompiledTemplate, compileTemplate } from '../../core/template.js'
+import { LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
@@ -31,6 +32,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   /** Memory that requests no longer need. Fresh memory for each would cost many garbage collections. */
   readonly #spare: GrowingBytes[] = []
+  readonly #json = new GrowingBytes()
   /** What writes most records; undefined: it cannot. */
   readonly #kernel: RecordLines | undefined
 
@@ -51,8 +53,9 @@ export class ExportRequest {
     for (const batch of request) {
       // The flags of all are known before the kernel writes, since it may be needed to find them.
       for (let i = 0; i < batch.length; i++) batch.look(i)
+      const json = this.#kernel && batch.origin.codec.form === 'fields' ? this.#jsonOf(batch) : undefined
       for (let i = 0; i < batch.length; ) {
-        const objects = this.#kernel && objectsFrom(batch, i)
+        const objects = this.#kernel && objectsFrom(batch, i, json)
         if (objects) i = this.#addObjects(batch, i, objects, groups)
         else this.#add(batch, i++, groups)
       }
@@ -60,6 +63,21 @@ export class ExportRequest {
     const parts = this.records.request(groups.values())
     const bytes = parts.reduce((sum, { length }) => sum + length, 0)
     return { parts, bytes, release: () => this.#release(groups) }
+  }
+
+  /** The events of a batch whose lines are of another format, as lines of JSON. */
+  #jsonOf(batch: EventBatch): Lines {
+    const json = this.#json
+    json.clear()
+    batch.origin.codec.writeJson(batch, json)
+    const { length, flags } = batch
+    const [starts, ends] = [new Int32Array(length), new Int32Array(length)]
+    for (let i = 0, start = 0; i < length; i++) {
+      starts[i] = start
+      ends[i] = json.bytes.indexOf(LF, start)
+      start = ends[i]! + 1
+    }
+    return { chunk: json.bytes, starts, ends, flags, length }
   }
 
   #release(groups: Map<string, Group>): void {
@@ -139,15 +157,20 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
   return true
 }
 
-/** The events up to `length`, from `first` on, whose JSON lies in one memory, in their order. Undefined: not that of one. */
-function objectsFrom(batch: EventBatch, first: number): Lines | undefined {
+/**
+ * The events up to `length`, from `first` on, whose JSON lies in one memory, in their order. Undefined: not that of one.
+ * `json`: that of all events.
+ */
+function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch
-  const areTexts = texts?.has(first) === true
-  const { starts, ends } = areTexts ? texts : batch
-  const isObject = (i: number) =>
-    areTexts ? texts.has(i) : batch.isObject(i) && (flags[i]! & (MODIFIED | INVALID)) === 0
+  const areTexts = !json && texts?.has(first) === true
+  const { starts, ends } = json ?? (areTexts ? texts : batch)
+  const isObject = (i: number) => {
+    const state = flags[i]! & (DECODED | MODIFIED | INVALID)
+    return json ? state !== 0 : areTexts ? texts.has(i) : state === DECODED && batch.isObject(i)
+  }
   if (!isObject(first)) return undefined
   let length = first + 1
   while (length < batch.length && isObject(length) && starts[length]! >= ends[length - 1]!) length++
-  return { chunk: areTexts ? texts.bytes : batch.chunk, starts, ends, flags, length }
+  return { chunk: json?.chunk ?? (areTexts ? texts.bytes : batch.chunk), starts, ends, flags, length }
 }

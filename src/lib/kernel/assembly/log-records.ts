@@ -28,13 +28,15 @@ const ATTRIBUTE_TAG: u8 = 0x32
 const TRACE_ID_TAG: u8 = 0x4a
 const SPAN_ID_TAG: u8 = 0x52
 const OBSERVED_TAG: u8 = 0x59
-/** Of KeyValue, and of AnyValue: */
+/** Of KeyValueList, KeyValue and AnyValue: */
+const MEMBER_TAG: u8 = 0x0a
 const KEY_TAG: u8 = 0x0a
 const VALUE_TAG: u8 = 0x12
 const TEXT_TAG: u8 = 0x0a
 const BOOL_TAG: u8 = 0x10
 const INTEGER_TAG: u8 = 0x18
 const DOUBLE_TAG: u8 = 0x21
+const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
@@ -192,9 +194,12 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Writes an attribute up to its value of `size` bytes, which follows. */
+/** Whether all fields are the body, since the last object had no field that is one. */
+let isMap = false
+
+/** Writes an attribute, or a member of the body, up to its value of `size` bytes, which follows. */
 function putName(to: usize, name: usize, length: usize, size: usize): usize {
-  to = putHead(to, ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
+  to = putHead(to, isMap ? MEMBER_TAG : ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
   to = putBytes(to, KEY_TAG, name, length)
   return putHead(to, VALUE_TAG, size)
 }
@@ -337,11 +342,24 @@ function endOf(what: u32): usize {
   return <usize>load<u32>(found + (<usize>what << 3), 4)
 }
 
-/** Writes what follows the attributes. Returns its end, or 0. */
-function putOthers(to: usize, hasEscapes: u32): usize {
+/** Writes the body. Returns its end, or 0. */
+function putBody(to: usize, hasEscapes: u32): usize {
   if (!findText(startOf(BODY), endOf(BODY), hasEscapes, to + HEADS)) return 0
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(textSize) + textSize)
-  to = putBytes(to, TEXT_TAG, text, textSize)
+  return putBytes(to, TEXT_TAG, text, textSize)
+}
+
+/** Writes the heads of a body at `to`, whose members of `size` bytes are HEADS behind it. Returns its end. */
+function endMap(to: usize, size: usize): usize {
+  const members = to + HEADS
+  to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)
+  to = putHead(to, MAP_TAG, size)
+  memory.copy(to, members, size)
+  return to + size
+}
+
+/** Writes what follows the body. Returns its end, or 0. */
+function putOthers(to: usize): usize {
   if (startOf(TIME)) {
     const nanos = nanosOf(startOf(TIME), endOf(TIME))
     if (nanos == 0) return 0
@@ -368,12 +386,16 @@ function putOthers(to: usize, hasEscapes: u32): usize {
   return to
 }
 
-/** Writes the record of the object at `p`. Returns its end, or 0 if it is left. */
+/** What `putRecord` returns if `isMap` is wrong. */
+const WRONG: usize = 1
+
+/** Writes the record of the object at `p`. Returns its end, 0 if it is left, or WRONG. */
 function putRecord(p: usize, to: usize, observed: u64): usize {
   const head = to
   // Most lengths take two bytes.
   const record = to + 3
-  to = put64(record, OBSERVED_TAG, observed)
+  const body = put64(record, OBSERVED_TAG, observed)
+  to = isMap ? body + HEADS : body
   memory.fill(found, 0, 64)
   memory.fill(values, 0, GROUPED)
   known = nameCount
@@ -402,8 +424,9 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
       store<u32>(found + (<usize>what << 3), <u32>p + 1)
       store<u32>(found + (<usize>what << 3), <u32>end, 4)
       p = end + 1
-    } else {
-      to = isString ? putText(to, name, length, p + 1) : putScalar(to, name, length, p)
+    }
+    if (what == 0 || isMap) {
+      to = isString ? putText(to, name, length, value + 1) : putScalar(to, name, length, value)
       if (!to) return 0
       p = behind
     }
@@ -413,8 +436,10 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
     }
     if (byteAt(p) == SPACE) p++
   } while (byteAt(p) == COMMA)
-  if (byteAt(p) != CLOSE_OBJECT || !startOf(BODY)) return 0
-  to = putOthers(to, hasEscapes)
+  if (byteAt(p) != CLOSE_OBJECT) return 0
+  if ((startOf(BODY) == 0) != isMap) return WRONG
+  to = isMap ? endMap(body, to - body - HEADS) : putBody(to, hasEscapes)
+  if (to) to = putOthers(to)
   if (!to) return 0
   const size = to - record
   const start = head + 1 + sizeOfVarint(size)
@@ -450,7 +475,11 @@ export function writeRecords(
     if (!fits && to > first) return <u32>i
     store<i32>(starts, 0)
     store<i32>(ends, 0)
-    const stop = fits ? putRecord(start, to, observed) : 0
+    let stop = fits ? putRecord(start, to, observed) : 0
+    if (stop == WRONG) {
+      isMap = !isMap
+      stop = putRecord(start, to, observed)
+    }
     const isSame = isSameGroup()
     store<u8>(same + i, <u8>(hasLast && isSame))
     hasLast = stop != 0

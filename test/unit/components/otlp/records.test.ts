@@ -10,6 +10,7 @@ import { freeChunk, takeChunk } from '../../../../src/lib/lines/chunk-pool.js'
 import { batchesOf, batchOf } from '../../../support/batches.js'
 import { json, make } from '../../../support/destination.js'
 import { JsonLines } from '../../../support/json-lines.js'
+import { accessLine, dockerLine } from '../../../support/log-lines.js'
 import { Seeded } from '../../../support/seeded.js'
 import { messageOf } from './messages.js'
 
@@ -51,7 +52,10 @@ function logged(random: Seeded): string {
   const value = () => random.pick([text(), random.below(1e6), -random.below(1e9), random.below(1e6) / 1000, true, null])
   const rare = () => random.pick([random.next(), [1], '\u0001', 1e21])
   const fields: [string, unknown][] = [
-    [random.pick(['message', 'msg', 'body']), random.chance(0.95) ? text() : random.pick([5, null])],
+    [
+      random.pick(['message', 'message', 'msg', 'body', 'no body']),
+      random.chance(0.95) ? text() : random.pick([5, null]),
+    ],
   ]
   for (const [name, usual, others] of FIELDS) {
     if (random.chance(0.15)) fields.push([name, random.chance(0.8) ? usual(random) : random.pick(others)])
@@ -124,6 +128,24 @@ t.test('events of a resource and a scope are together, in their order', async t 
     batch!.scan()
     batch!.move(Buffer.from(batch!.chunk), batch!.starts.slice(), batch!.ends.slice())
     const [protobuf, text] = ['protobuf', 'json'].map(encoding => bothOf(batch!, { encoding }).sent)
+    t.same(messageOf(protobuf!), JSON.parse(text!.toString()))
+  }
+})
+
+t.test('lines of other formats', async t => {
+  const random = new Seeded(20_260_103)
+  for (let round = 0; round < ROUNDS / 4; round++) {
+    const [decode, line] = random.pick([
+      ['nginx', accessLine],
+      ['docker_json', dockerLine],
+      ['logfmt', () => `level=warn msg="a \\"b\\"" 1=2 app=${random.pick(['a', 'b'])}`],
+    ] as const)
+    const lines = Array.from({ length: AT_ONCE }, () => line(random))
+    const batch = batchOf(lines, { decode, wanted: json.wanted, path: '/var/log/"a".log' })
+    if (random.chance(0.5)) batch.modify(random.below(batch.length), { message: 'changed' })
+    const { sent, records } = bothOf(batch, { resource: {}, scope: '' })
+    if (!sent.subarray(-records.length).equals(records)) t.same(messageOf(sent), messageOf(records), decode)
+    const [protobuf, text] = ['protobuf', 'json'].map(encoding => bothOf(batch, { encoding }).sent)
     t.same(messageOf(protobuf!), JSON.parse(text!.toString()))
   }
 })
