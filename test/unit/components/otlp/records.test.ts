@@ -11,8 +11,8 @@ import { batchesOf, batchOf } from '../../../support/batches.js'
 import { json, make } from '../../../support/destination.js'
 import { JsonLines } from '../../../support/json-lines.js'
 import { accessLine, dockerLine } from '../../../support/log-lines.js'
+import { messageOf } from '../../../support/protobuf-messages.js'
 import { Seeded } from '../../../support/seeded.js'
-import { messageOf } from './messages.js'
 
 /** Requests in protobuf, most of whose records the kernel writes, held to records that JavaScript writes one by one. */
 
