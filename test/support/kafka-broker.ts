@@ -51,6 +51,9 @@ export class KafkaBroker {
   sasl: Sasl | undefined
   mechanisms = ['PLAIN', 'OAUTHBEARER']
   sessionMs = 0n
+  clusterId = 'cluster'
+  /** Where it says that it is, if not where it listens. */
+  advertised: { readonly address: string; readonly port: number } | undefined
   producers = 0n
   producerCode = 0
   connections = 0
@@ -164,14 +167,16 @@ export class KafkaBroker {
 
   #metadata(reader: Reader, to: Writer): void {
     const names = reader.readArray(r => r.readString())
-    const brokers = [this, ...(this.peer ? [this.peer] : [])].map(broker => broker.#server.address() as AddressInfo)
+    const brokers = [this, ...(this.peer ? [this.peer] : [])].map(
+      broker => broker.advertised ?? (broker.#server.address() as AddressInfo),
+    )
     const ints = (w: Writer) => void w.appendArray([0], (w, n) => void w.appendInt32(n), true, false)
     to.appendInt32(0)
       .appendArray(
         brokers,
         (w, { address, port }, id) => void w.appendInt32(id).appendString(address).appendInt32(port).appendString(null),
       )
-      .appendString('cluster')
+      .appendString(this.clusterId)
       .appendInt32(0)
       .appendArray(names, (w, name) => {
         const found = this.topic(name)

@@ -257,9 +257,12 @@ export class KafkaDestination implements Destination {
       const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
       if (kind === 'too_large') outcome.tooLarge(indices, error)
       else if (error.failure !== 'reject') outcome.again(indices, error)
-      else if (recordErrors.length === 0) outcome.refused(indices, error)
       else {
         const said = new Map(recordErrors.map(one => [one.batchIndex, one.batchIndexErrorMessage]))
+        if (!indices.some((_, n) => said.has(n))) {
+          outcome.refused(indices, error)
+          continue
+        }
         for (const [n, i] of indices.entries()) {
           const words = said.get(n)
           if (!said.has(n)) outcome.again([i])
@@ -299,6 +302,7 @@ export async function checkTopic(
       return `connects; whether topics can be written to is not checked: ${error.message}`
     }
     const { leaders } = await cluster.topic(name, signal, 'hold', false)
+    await Promise.all(Array.from(new Set(leaders.filter(id => id >= 0)), id => cluster.broker(id, signal)))
     if ((await cluster.mayWrite(name, signal)) === false) throw cluster.refusal(CODES.TOPIC_DENIED, `topic ${name}`)
     if (options.idempotence) await cluster.newProducer(signal)
     const many = leaders.length === 1 ? '1 partition' : `${leaders.length} partitions`

@@ -30,6 +30,7 @@ export interface ApiVersions {
 }
 
 export interface Metadata {
+  readonly clusterId: string | null
   readonly brokers: readonly { readonly nodeId: number; readonly host: string; readonly port: number }[]
   readonly topics: readonly {
     readonly errorCode: number

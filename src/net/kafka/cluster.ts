@@ -8,7 +8,7 @@ import { coded } from '../dial.js'
 import { Dialer } from '../dialer.js'
 import { AccessKey } from '../key.js'
 import type { Api, Authenticated, Callback, KafkaClient, Metadata } from './client.js'
-import { KafkaConnection, PRODUCE, ProtocolProblem, software } from './connection.js'
+import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software } from './connection.js'
 import { type ClusterOptions, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
@@ -22,8 +22,6 @@ const MOST_ITERATIONS = 1_000_000
 /** Connections are replaced after this share of the time that a broker gives them. */
 const SESSION_SHARE = 0.8
 const LONGEST_TEXT = 500
-/** How the client calls what goes wrong within SASL. */
-const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 /** The bit of the right to write, and what is said when a broker does not say. */
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
@@ -47,6 +45,8 @@ export class KafkaCluster {
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
   /** By id. */
   #brokers = new Map<number, string>()
+  /** What the cluster calls itself. Another one can take its place at the same addresses. */
+  id: string | null | undefined
   /** The broker that answered last. */
   #last: string | undefined
   #isClosed = false
@@ -128,11 +128,23 @@ export class KafkaCluster {
     return { id: producerId, epoch: producerEpoch }
   }
 
-  /** A connection to a broker. */
+  /** A connection to a broker, at the address that it advertises. */
   async broker(id: number, signal: AbortSignal): Promise<KafkaConnection> {
     const place = this.#brokers.get(id)
-    if (place !== undefined) return await this.#connect(place, signal)
-    throw new DeliveryError(`broker ${id} is not in the cluster`, { failure: 'retry', reason: 'leader' })
+    if (place === undefined) {
+      const text = `broker ${id} is not in the cluster, or advertises an address that cannot be one: see its advertised.listeners`
+      throw new DeliveryError(text, { failure: 'retry', reason: 'leader' })
+    }
+    try {
+      return await this.#connect(place, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      const isOfAddress = error instanceof DeliveryError && (error.failure === 'retry' || error.reason === 'protocol')
+      if (!isOfAddress || this.#options.brokers.includes(place)) throw error
+      const { message, failure, reason } = error
+      const advice = `; broker ${id} advertises this address: see its advertised.listeners`
+      throw new DeliveryError(message + advice, { failure, reason, cause: error })
+    }
   }
 
   refusal(
@@ -153,23 +165,29 @@ export class KafkaCluster {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
 
-  #explain(error: unknown, place: string, isUnanswered = false): DeliveryError {
+  /** `onClose`: what to do about a connection that was closed. */
+  #explain(error: unknown, place: string, onClose = ''): DeliveryError {
     if (error instanceof DeliveryError) return error
-    const shown = place.replace('kafka://', '')
+    const shown = shownPlace(place)
     const code = codeOf(error)
     if (code !== undefined) return this.refusal(code, shown, wordsOf(error))
     if (errorCode(error) === NOT_AUTHENTICATED) {
       const { cause, message } = error as Error
-      if (cause) return this.#explain(cause, place, isUnanswered)
+      if (cause) return this.#explain(cause, place)
       return new DeliveryError(this.#shown(`${shown}: ${message}`), { failure: 'hold', reason: 'auth' })
     }
     if (error instanceof ProtocolProblem)
       return new DeliveryError(`${shown}: ${error.message}`, { failure: 'hold', reason: 'protocol', cause: error })
-    const explained = this.#dialer.explain(error, shown, this.#url(place).href)
-    const isClosed = isUnanswered && explained.reason === 'reset'
-    const advice = isClosed && `; it may expect ${this.#options.tls ? '"auth"' : '"auth", or "tls"'}`
-    const { failure, reason, message } = explained
-    return new DeliveryError(this.#shown(`${message}${advice || ''}`), { failure, reason })
+    const { failure, reason, message } = this.#dialer.explain(error, shown, this.#url(place).href)
+    return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
+  }
+
+  /** What a broker may want that closes a new connection. */
+  #wanted(connection: KafkaConnection | undefined): string {
+    const { tls } = this.#options
+    if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''
+    if (connection.answers === 0) return `; it may expect ${tls ? '"auth"' : '"auth", or "tls"'}`
+    return connection.answers === 1 && !this.#key ? '; it may expect "auth"' : ''
   }
 
   async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
@@ -180,9 +198,12 @@ export class KafkaCluster {
     const metadata = await asked.catch((error): Metadata => {
       const { response } = error as { response?: Metadata }
       if (response) return response
-      throw this.#explain(error, place)
+      throw this.#explain(error, place, this.#wanted(connection))
     })
-    this.#brokers = new Map(metadata.brokers.map(({ nodeId, host, port }) => [nodeId, urlOf(host, port)]))
+    const brokers = metadata.brokers.map(({ nodeId, host, port }) => [nodeId, urlOf(host, port)] as const)
+    this.#brokers = new Map(brokers.filter(([, url]) => URL.canParse(url)))
+    if (metadata.clusterId !== this.id) this.#topics.clear()
+    this.id = metadata.clusterId
     return metadata
   }
 
@@ -197,7 +218,7 @@ export class KafkaCluster {
       return await connection.ask(api, args, signal)
     } catch (error) {
       signal.throwIfAborted()
-      throw this.#explain(error, place)
+      throw this.#explain(error, place, this.#wanted(connection))
     }
   }
 
@@ -241,13 +262,16 @@ export class KafkaCluster {
 
   #drop(place: string, dialing: Promise<KafkaConnection>): void {
     if (this.#connections.get(place) === dialing) this.#connections.delete(place)
+    // Another leader, or another cluster, may have taken its place.
+    this.#topics.clear()
   }
 
   /** Connects and authenticates. */
   async #open(place: string): Promise<KafkaConnection> {
     const { reach, clock } = this.#context
+    const shown = shownPlace(place)
     if (reach && !this.#options.brokers.includes(place)) {
-      const text = `a published pipeline connects only to brokers in "brokers", and ${place} is another one of the cluster`
+      const text = `a published pipeline connects only to brokers in "brokers", and ${shown} is another one of the cluster`
       throw new DeliveryError(text, { failure: 'hold', reason: 'address_denied' })
     }
     const limit = deadline(this.#options.connect_timeout, undefined, (ms, fn) => clock.after(ms, fn))
@@ -255,22 +279,27 @@ export class KafkaCluster {
     try {
       connection = new KafkaConnection(this.client, await this.#dialer.dial(this.#url(place)))
       if (this.#isClosed) throw new Error('closing')
-      const { apiKeys } = await connection.ask(this.client.apiVersionsV3.api, software(), limit.signal)
-      const produce = apiKeys.find(({ apiKey }) => apiKey === PRODUCE.key)
-      if (!produce || produce.maxVersion < PRODUCE.version)
-        throw new DeliveryError(`${place}: Kafka 2.8 or newer is needed`, { failure: 'hold', reason: 'version' })
-      await this.#authenticate(connection, limit.signal)
+      const offered = await connection.ask(this.client.apiVersionsV3.api, software(), limit.signal).catch(error => {
+        // Brokers before Kafka 2.4 answer in the form of an older version.
+        if (error instanceof ProtocolProblem && connection!.answers > 0) return undefined
+        throw error
+      })
+      const produce = offered?.apiKeys.find(({ apiKey }) => apiKey === PRODUCE.key)
+      if (offered && !produce) throw new ProtocolProblem('it takes no messages, as a controller does: see "brokers"')
+      if (!produce || produce.maxVersion < PRODUCE.version) throw this.refusal(CODES.VERSION, shown)
+      await this.#authenticate(connection, shown, limit.signal)
+      connection.isReady = true
       return connection
     } catch (error) {
       connection?.destroy(new Error('closing'))
-      if (!limit.signal.aborted) throw this.#explain(error, place, connection && !connection.hasAnswered)
-      throw new DeliveryError(`${place}: no answer after connecting`, { failure: 'retry', reason: 'connect_timeout' })
+      if (!limit.signal.aborted) throw this.#explain(error, place, this.#wanted(connection))
+      throw new DeliveryError(`${shown}: no answer after connecting`, { failure: 'retry', reason: 'connect_timeout' })
     } finally {
       limit.clear()
     }
   }
 
-  async #authenticate(connection: KafkaConnection, signal: AbortSignal): Promise<void> {
+  async #authenticate(connection: KafkaConnection, place: string, signal: AbortSignal): Promise<void> {
     const { type, username = '' } = this.#options.auth
     const { name } = MECHANISMS[type]
     if (!this.#key || name === undefined) return
@@ -279,7 +308,8 @@ export class KafkaCluster {
     await connection.ask(saslHandshakeV1.api, [name], signal).catch(error => {
       const offered = (error as { response?: { mechanisms: string[] } }).response?.mechanisms
       if (!offered) throw error
-      throw this.refusal(CODES.NO_MECHANISM, name, `the broker offers ${offered.join(', ')}`)
+      const others = offered.join(', ') || 'none: is that its port for SASL?'
+      throw this.refusal(CODES.NO_MECHANISM, place, `${name} is not offered; the broker offers ${others}`)
     })
     const { api } = saslAuthenticateV2
     const { defaultCrypto } = saslScramSha
@@ -326,6 +356,7 @@ export class KafkaCluster {
   }
 }
 
+const shownPlace = (place: string) => place.replace('kafka://', '')
 const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
 
 /** The first error that a broker has answered with. */

@@ -1,11 +1,19 @@
 import type { Socket } from 'node:net'
+import { errorCode } from '../../core/errors.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { packageVersion } from '../../lib/version.js'
 import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** The largest answer: brokers and partitions of one topic, or the result of a request. */
-const MOST_ANSWER_BYTES = 16 * 1024 * 1024
+/** The largest answer: brokers and partitions of one topic, or the result of a request. Read, it takes 20 times as much. */
+const MOST_ANSWER_BYTES = 4 * 1024 * 1024
+/** The largest one while a connection is opened. The client takes the square of the length of a text of SCRAM. */
+const MOST_FIRST_BYTES = 8 * 1024
+/** The first bytes of other protocols are larger sizes. */
+const MOST_SIZE = 256 * 1024 * 1024
+/** How the client calls what goes wrong within SASL. */
+export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
 /** In the version of Kafka 2.8: its answers name the records that are refused. */
 export const PRODUCE = { key: 0, version: 9 } as const
@@ -24,13 +32,12 @@ export class KafkaConnection implements Sender {
   readonly #socket: Socket
   readonly #asked = new Map<number, Asked>()
   #correlation = 0
-  /** What has arrived of the next answer, and how long that is, as far as it is known. */
-  #chunks: Buffer[] = []
-  #received = 0
-  #wanted = 4
+  /** What has arrived of the next answer. A list of chunks would take many times the memory if they come byte by byte. */
+  readonly #received = new GrowingBytes()
   #isRetired = false
-  /** Whether anything has ever been answered. */
-  hasAnswered = false
+  /** Whether it is open for requests of others. */
+  isReady = false
+  answers = 0
   /** When another one has to be made, by the monotonic clock: the broker lets go of it soon after. */
   expiresAt = Number.POSITIVE_INFINITY
 
@@ -124,30 +131,25 @@ export class KafkaConnection implements Sender {
   destroy(error: Error): void {
     const asked = [...this.#asked.values()]
     this.#asked.clear()
-    this.#chunks = []
+    this.#received.release()
     this.#socket.destroy()
     for (const { callback } of asked) callback(error)
   }
 
   #take(chunk: Buffer): void {
-    this.#chunks.push(chunk)
-    this.#received += chunk.length
-    while (this.#received >= this.#wanted && !this.#socket.destroyed) {
-      const all = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)
-      const size = all.readInt32BE()
-      if (size < 4 || size > MOST_ANSWER_BYTES) {
-        this.destroy(new ProtocolProblem(notKafka(all)))
+    const received = this.#received
+    received.add(chunk, 0, chunk.length)
+    while (received.length >= 4 && !this.#socket.destroyed) {
+      const size = received.bytes.readInt32BE()
+      if (size < 4 || size > (this.isReady ? MOST_ANSWER_BYTES : MOST_FIRST_BYTES)) {
+        this.destroy(new ProtocolProblem(notKafka(received.bytes)))
         return
       }
-      this.#chunks = [all]
-      this.#wanted = 4 + size
-      if (all.length < this.#wanted) return
-      const rest = all.subarray(this.#wanted)
-      this.#chunks = [rest]
-      this.#received = rest.length
-      const frame = all.subarray(4, this.#wanted)
-      this.#wanted = 4
-      this.#answer(frame)
+      const all = received.bytes.subarray(0, received.length)
+      if (all.length < 4 + size) return
+      received.release()
+      received.add(all, 4 + size, all.length)
+      this.#answer(all.subarray(4, 4 + size))
     }
   }
 
@@ -159,20 +161,27 @@ export class KafkaConnection implements Sender {
       return
     }
     this.#asked.delete(correlation)
-    this.hasAnswered = true
+    this.answers++
     try {
       asked.callback(null, asked.parse(frame))
     } catch (error) {
+      const isRefusal = 'response' in (error as object)
+      const isUnderstood = isRefusal || errorCode(error) === NOT_AUTHENTICATED
+      const problem = isUnderstood
+        ? (error as Error)
+        : new ProtocolProblem('its answer cannot be read', { cause: error })
       // A callback of the client may throw, too.
-      if (!('response' in (error as object))) this.destroy(error as Error)
-      asked.callback(error as Error)
+      if (!isRefusal) this.destroy(problem)
+      asked.callback(problem)
     }
     if (this.#isRetired && this.#asked.size === 0) this.retire()
   }
 }
 
-/** The first bytes of another protocol are a size that no answer has. */
+/** Why an answer with a size like this cannot be read. */
 function notKafka(bytes: Buffer): string {
+  const size = bytes.readInt32BE()
+  if (size > 0 && size < MOST_SIZE) return `its answer of ${size} bytes is too long: a lower batch.max_events may help`
   if (bytes[0] === 0x15 && bytes[1] === 0x03) return 'it speaks TLS there: set "tls", as in tls: {}'
   return 'it does not speak the protocol of Kafka there: see "brokers"'
 }

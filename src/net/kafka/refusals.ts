@@ -33,6 +33,7 @@ export const CODES = {
   TOPIC_DENIED: 29,
   CLUSTER_DENIED: 31,
   NO_MECHANISM: 33,
+  VERSION: 35,
   DUPLICATE: 46,
   REFUSED: 58,
 } as const

@@ -366,10 +366,48 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
   const slow = await started(t, options(join(folder, 'token'), 'scram_sha_256'), kafka)
   const asked = await failure(slow.destination.write([batch(numbered(1))], never))
   t.match(asked, { message: /too many iterations/ })
+  broker.sasl = () => ({ code: 0, bytes: Buffer.alloc(1024 * 1024, 'a') })
+  // The client would take hours to read it.
+  const endless = await failure(slow.destination.write([batch(numbered(1))], never))
+  t.match(endless, { failure: 'hold', reason: 'protocol', message: /its answer of \d+ bytes is too long/ })
   broker.mechanisms = ['GSSAPI']
   const third = await started(t, options(join(folder, 'token'), 'plain'), kafka)
   const why = await failure(third.destination.write([batch(numbered(1))], never))
   t.match(why, { failure: 'hold', reason: 'sasl_mechanism', message: /broker offers GSSAPI; correct auth.type/ })
+  broker.mechanisms = []
+  const none = await failure(third.destination.write([batch(numbered(1))], never))
+  t.match(none, { message: /PLAIN is not offered; the broker offers none: is that its port for SASL\?/ })
+})
+
+t.test('a broker that wants a user closes the connection: the advice names "auth"', async t => {
+  const broker = await kafkaBroker(t)
+  broker.sasl = () => ({ code: 0 })
+  const { destination } = await started(t, optionsOf(broker), kafka)
+  const error = await failure(destination.write([batch(numbered(1))], never))
+  t.match(error, { failure: 'retry', reason: 'reset', message: /; it may expect "auth"$/ })
+})
+
+t.test('an address that is advertised and cannot be reached: attempts and the check say whose it is', async t => {
+  const [broker, gone] = [await kafkaBroker(t), await kafkaBroker(t)]
+  const [address, port] = gone.address.split(':') as [string, string]
+  gone.close()
+  broker.advertised = { address, port: Number(port) }
+  const { destination, context } = await started(t, optionsOf(broker), kafka)
+  const said = {
+    failure: 'retry',
+    reason: 'refused',
+    message: /; broker 0 advertises this address: see its advertised/,
+  }
+  t.match(await failure(destination.write([batch(numbered(1))], never)), said)
+  t.match(await failure(checkTopic(kafka.options.parse(optionsOf(broker)), context, never)), said)
+  broker.advertised = { address: 'no name', port: 9092 }
+  const error = await failure(destination.write([batch(numbered(1))], never))
+  t.match(error, {
+    failure: 'retry',
+    message: /advertises an address that cannot be one: see its advertised.listeners/,
+  })
+  broker.advertised = undefined
+  await destination.write([batch(numbered(1))], never)
 })
 
 t.test('a silent broker: bounded attempts, one connection each, and a quick end', async t => {
@@ -418,6 +456,13 @@ t.test('what does not speak Kafka, TLS in its place, and nothing at all', async 
   t.match(await answers(''), { failure: 'retry', reason: 'reset', message: /it may expect "auth", or "tls"/ })
   // A size within bounds, and an answer that nobody asked for.
   t.match(await answers(Buffer.from('000000080000ffff00000000', 'hex')), { failure: 'hold', reason: 'protocol' })
+  // Brokers before Kafka 2.4 say in their own form that they do not know this version of the request.
+  t.match(await answers(Buffer.from('0000000a00000001002300000000', 'hex')), {
+    message: /Kafka 2.8 or newer is needed/,
+  })
+  // A controller has nothing but the request for versions.
+  const controller = '00000013000000010000020012000000040000000000' + '00'
+  t.match(await answers(Buffer.from(controller, 'hex')), { failure: 'hold', message: /as a controller does/ })
 })
 
 t.test('as many brokers as are named are asked', async t => {

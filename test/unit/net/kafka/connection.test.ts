@@ -1,0 +1,18 @@
+import { Socket } from 'node:net'
+import t from 'tap'
+import { loadClient } from '../../../../src/net/kafka/client.js'
+import { KafkaConnection } from '../../../../src/net/kafka/connection.js'
+import { heldBytes } from '../../../support/heap.js'
+
+t.test('an answer that comes byte by byte takes no more memory than its bytes', async t => {
+  const socket = new Socket()
+  const connection = new KafkaConnection(await loadClient(), socket)
+  connection.isReady = true
+  const size = Buffer.alloc(4)
+  size.writeInt32BE(2_000_000)
+  const before = heldBytes() + process.memoryUsage().arrayBuffers
+  socket.emit('data', size)
+  for (let n = 0; n < 1_000_000; n++) socket.emit('data', Buffer.from([n]))
+  t.ok(heldBytes() + process.memoryUsage().arrayBuffers - before < 20_000_000)
+  connection.destroy(new Error('closing'))
+})
