@@ -42,6 +42,8 @@ interface Share {
 /** What is remembered of a topic. */
 interface Memory {
   readonly lanes: Map<number, Lane>
+  /** How many there are, as far as keys are concerned. */
+  partitions: number
   /** The partition of events without a key, until a request is accepted. */
   sticky: number
 }
@@ -65,6 +67,8 @@ export class KafkaDestination implements Destination {
   readonly #duplicates: { value: number }
   /** Of partitions that have none. */
   #producer: Promise<Producer> | undefined
+  /** What all of this is about. */
+  #clusterId: string | null | undefined
 
   constructor(options: KafkaOptions, context: ComponentContext, client: KafkaClient) {
     const { metrics } = context
@@ -110,6 +114,7 @@ export class KafkaDestination implements Destination {
     // Where only an event says that it goes there, a topic that is missing is a fault of that event.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
+    this.#noticeCluster()
     const memory = this.#memoryOf(name)
     const accepted = this.#accepted.get(request) ?? new Set()
     this.#accepted.set(request, accepted)
@@ -135,8 +140,17 @@ export class KafkaDestination implements Destination {
     this.#records.delete(request)
   }
 
+  /** Another cluster may have given the same id to another producer, whose messages it would take for ours. */
+  #noticeCluster(): void {
+    const { id } = this.#cluster
+    if (id === this.#clusterId) return
+    this.#clusterId = id
+    this.#memory.clear()
+    this.#producer = undefined
+  }
+
   #memoryOf(topic: string): Memory {
-    const memory = this.#memory.get(topic) ?? { lanes: new Map(), sticky: -1 }
+    const memory = this.#memory.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
     // A topic that is forgotten begins again at 0, which needs another producer.
     if (this.#memory.size >= MOST_TOPICS) this.#producer = undefined
     this.#memory.delete(topic)
@@ -153,10 +167,14 @@ export class KafkaDestination implements Destination {
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
+    // What may be stored is sent again with the same events, also if there are more partitions now.
+    const isRepeated = Array.from(memory.lanes.values()).some(({ unconfirmed }) => unconfirmed)
+    if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
+    const { partitions } = memory
     const byPartition = new Map<number, number[]>()
     for (const [i, hash] of records.hashes.entries()) {
       if (accepted.has(i)) continue
-      const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % leaders.length
+      const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % partitions
       const own = byPartition.get(partition)
       if (own) own.push(i)
       else byPartition.set(partition, [i])

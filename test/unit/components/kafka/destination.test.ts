@@ -410,6 +410,31 @@ t.test('an address that is advertised and cannot be reached: attempts and the ch
   await destination.write([batch(numbered(1))], never)
 })
 
+t.test('another cluster in the place of one: its producers are others', async t => {
+  const broker = await kafkaBroker(t)
+  const { destination } = await started(t, optionsOf(broker), kafka)
+  await destination.write([batch(numbered(10))], never)
+  broker.script.push({ instead: 'cut' })
+  await failure(destination.write([batch(numbered(10, 10))], never))
+  // There, another client may have the same id, and have sent as many messages.
+  broker.clusterId = 'other'
+  await destination.write([batch(numbered(10, 10))], never)
+  t.same(sorted(numbersOf(broker)), upTo(20))
+  t.equal(broker.producers, 2n)
+})
+
+t.test('more partitions while it is not known what is stored: the same events go to the same ones', async t => {
+  const broker = await kafkaBroker(t)
+  const { put, all, counter } = await delivering(t, broker)
+  broker.script.push({ instead: 'store and cut' })
+  broker.topic = () => ({ partitions: broker.requests.length === 0 ? 3 : 7 })
+  for (let n = 0; n < 3; n++) put(100)
+  await all(3)
+  t.same(sorted(numbersOf(broker)), upTo(300))
+  t.equal(counter('sluice_kafka_new_producers_total'), 0)
+  t.ok(valuesAt(broker)[6]!.length > 0, 'later events use them')
+})
+
 t.test('a silent broker: bounded attempts, one connection each, and a quick end', async t => {
   const broker = await kafkaBroker(t)
   broker.otherwise = () => ({ instead: 'hang' })
