@@ -16,6 +16,9 @@ const REASONS: Record<string, string> = {
   ENETUNREACH: 'unreachable',
 }
 
+/** Types of frames of HTTP/2. */
+const [SETTINGS, GOAWAY] = [4, 7]
+
 const WORDS: Record<string, string> = {
   refused: 'nothing accepts connections there',
   reset: 'the connection was closed before the answer',
@@ -94,10 +97,11 @@ function reasonOf(error: unknown, code: string): string {
 function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way): string {
   if (reason === 'protocol') {
     const { rawPacket } = error as { readonly rawPacket?: unknown }
-    // The header of a TLS alert.
-    return Buffer.isBuffer(rawPacket) && rawPacket[0] === 0x15 && rawPacket[1] === 0x03
-      ? '; it speaks TLS there: use https://'
-      : ''
+    if (!Buffer.isBuffer(rawPacket)) return ''
+    // The header of a TLS alert, and of the frames that HTTP/2 begins or ends with.
+    if (rawPacket[0] === 0x15 && rawPacket[1] === 0x03) return '; it speaks TLS there: use https://'
+    const isHttp2 = rawPacket[0] === 0 && (rawPacket[3] === SETTINGS || rawPacket[3] === GOAWAY)
+    return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: take its port for HTTP' : ''
   }
   if (reason !== 'reset' || !unanswered) return ''
   if (url.startsWith('http:')) return '; does it expect https:// there?'

@@ -7,7 +7,7 @@ const count = z.union([
   z.int(),
   z
     .string()
-    .regex(/^\d{1,15}$/)
+    .regex(/^-?\d{1,20}$/)
     .transform(Number),
 ])
 const inJson = z.object({

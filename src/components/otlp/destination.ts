@@ -121,7 +121,6 @@ export const otlp = defineHttpDestination({
   format(options, context) {
     const request = new ExportRequest(options, context)
     const { contentType } = request.records
-    let hasWarned = false
     return {
       url: withoutSlash(options.url) + PATH,
       contentType,
@@ -133,14 +132,7 @@ export const otlp = defineHttpDestination({
       ...(options.encoding === 'protobuf' && {
         json: batches => new ExportRequest({ ...options, encoding: 'json' }, context).encode(batches),
       }),
-      success(content, type) {
-        const said = readSuccess(content, type)
-        if (said?.refused === 0 && said.message !== '' && !hasWarned) {
-          hasWarned = true
-          context.log.warn({ said: said.message }, 'the receiver warns; this is logged once')
-        }
-        return said
-      },
+      success: readSuccess,
       words: errorWords,
       refusal: (status, text) => readRefusal(status, text),
     }

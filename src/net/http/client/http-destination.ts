@@ -8,7 +8,7 @@ import { packageVersion } from '../../../lib/version.js'
 import { AccessKey, headerValue } from '../../key.js'
 import { withoutQuery } from '../../urls.js'
 import { Answers, text } from './answers/answers.js'
-import { bodyJson, bodyText, drain } from './answers/read-answer.js'
+import { bodyJson, drain, shortBody } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './http-client.js'
 import { type ClientOptions, plainKeyHost } from './options.js'
@@ -47,7 +47,7 @@ export class HttpDestination implements Destination {
     this.mostPartitions = format.mostPartitions
     this.#transport = new Transport(options, context)
     this.#bodies = new RequestBodies(request => this.#heads.encode(request), compression, format.gzipLevel)
-    this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
+    this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock, log })
     const host = plainKeyHost(options)
     if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')
   }
@@ -107,17 +107,17 @@ export class HttpDestination implements Destination {
     const parts = [Buffer.from(body)]
     const headers = { 'content-type': contentType }
     const answer = await this.#send(head, 'POST', headers, { parts, bytes: parts[0]!.length }, signal)
-    const said = await bodyText(answer.body)
+    const { content, text: said } = await shortBody(answer.body)
     const takes =
       this.#takes(answer.statusCode) &&
       (!answerList?.isWhole || said.startsWith('{')) &&
-      !(success && said.startsWith('<'))
+      (!success || (content && success(content, text(answer.headers['content-type']) ?? '')))
     if (takes || (answer.statusCode === status && says.test(said))) {
       const { server, note, problem } = await this.#inspect(signal)
       if (problem !== undefined) throw new DeliveryError(problem, { failure: 'hold', reason: 'inspected' })
       return ['accepts requests', server, note].filter(text => text !== undefined).join('; ')
     }
-    const read = { ...answer, body: Readable.from([Buffer.from(said)]) }
+    const read = { ...answer, body: Readable.from([content ?? Buffer.from(said)]) }
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 

@@ -1,8 +1,10 @@
+import { createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { type OtlpOptions, otlp } from '../../../../src/components/otlp/destination.js'
 import { ExportRequest } from '../../../../src/components/otlp/export-request.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { HOST, listening } from '../../../support/address.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
@@ -340,6 +342,47 @@ t.test('what counts as delivered', async t => {
   to.script.push({ status: 200, ...response('{"partialSuccess":{"errorMessage":"use another field"}}') })
   for (let n = 0; n < 3; n++) t.equal(await put(1), 'delivered')
   t.match(valuesOf(made.logs, 'said'), ['use another field'])
+  for (const rejectedLogRecords of [-3, '-3', '-9223372036854775808']) {
+    to.script.push({ status: 200, ...response(JSON.stringify({ partialSuccess: { rejectedLogRecords } })) })
+    t.equal(await put(1), 'delivered')
+  }
+  t.equal(to.requests.length, 6, 'nothing is sent again')
+})
+
+t.test('words of a receiver: on one line, cut, and without the key that they repeat', async t => {
+  const to = await receiver(t)
+  const auth = { type: 'bearer', key: 'c0ffee-secret' }
+  const { destination, logs } = await started(t, { url: to.url(''), encoding: 'json', auth }, otlp)
+  const errorMessage = `\u001b[2J c0ffee-secret\r\n${'x'.repeat(100_000)}`
+  to.script.push({ status: 200, ...response(JSON.stringify({ partialSuccess: { errorMessage } })) })
+  await destination.write([sent(['{}'])], never)
+  const [said] = valuesOf(logs, 'said') as string[]
+  t.match(said, /^\[2J \[hidden\] x{50}/)
+  t.ok(said!.length < 400)
+  to.script.push({
+    status: 200,
+    ...response(JSON.stringify({ partialSuccess: { rejectedLogRecords: 9, errorMessage } })),
+  })
+  t.match(await failure(destination.write([sent(['{}'])], never)), {
+    failure: 'reject',
+    message: /v1\/logs: \[2J \[hidden\] x/,
+  })
+  to.script.push({ status: 200, ...response(`{"partialSuccess":{"errorMessage":"${'x'.repeat(200_000)}"}}`) })
+  t.match(await failure(destination.write([sent(['{}'])], never)), { failure: 'hold', reason: 'no_answer' })
+})
+
+t.test('the check: an answer that is none of the protocol, and a port for gRPC', async t => {
+  const to = await receiver(t)
+  const { context } = await make({ url: to.url('') }, otlp)
+  const check = (url: string) => otlp.check!(otlp.options.parse({ url }) as OtlpOptions, context, never)
+  to.script.push({ status: 200, headers: { 'content-type': 'text/plain' }, body: 'ok' })
+  t.match(await failure(check(to.url(''))), { message: /is that the right address/ })
+  to.script.push({ status: 200, headers: { 'content-type': 'application/x-protobuf' }, body: '' })
+  t.equal(await check(to.url('')), 'accepts requests')
+  const settings = Buffer.from('000006040000000000000500004000', 'hex')
+  const grpc = createServer(socket => socket.on('error', () => {}).end(settings))
+  const port = await listening(t, grpc)
+  t.match(await failure(check(`http://${HOST}:${port}`)), { message: /it speaks HTTP\/2 there, as gRPC does/ })
 })
 
 t.test('a page of a web server is no answer', async t => {

@@ -1,3 +1,4 @@
+import type { Logger } from 'pino'
 import { DeliveryError, type Failure } from '../../../../core/errors.js'
 import type { EventBatch } from '../../../../core/event/batch.js'
 import { hideSecrets } from '../../../../lib/formats/escapes.js'
@@ -10,7 +11,7 @@ import type { ClientOptions } from '../options.js'
 import type { Refused, RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
 import { type Divided, divided, type Entry } from './divided.js'
-import { bodyText, cutText, drain, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
+import { bodyText, cutText, drain, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
 /** Values of headers and of a query at least this long are redacted from every text. */
@@ -33,11 +34,13 @@ interface AnswersOf {
   readonly transport: Transport
   readonly key: AccessKey | undefined
   readonly clock: Clock
+  readonly log: Logger
 }
 
 /** Interprets responses: what they mean for the events of a request, and what an operator can do about an error. */
 export class Answers {
   readonly #of: AnswersOf
+  #hasWarned = false
 
   constructor(of: AnswersOf) {
     this.#of = of
@@ -72,8 +75,15 @@ export class Answers {
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
     const found = content && this.#of.format.success!(content, text(answer.headers['content-type']) ?? '')
     if (!found) return this.#ofSomebodyElse(answer, asked, said, 'is none of this protocol')
-    const { refused, message } = found
-    if (refused === 0) return undefined
+    const { refused } = found
+    const message = oneLine(found.message)
+    if (refused === 0) {
+      if (message !== '' && !this.#hasWarned) {
+        this.#hasWarned = true
+        this.#of.log.warn({ said: this.#cut(message) }, 'the receiver warns; this is logged once')
+      }
+      return undefined
+    }
     const all = this.#countable(asked.request!)
     const which = refused < all ? `${refused} of the ${all} events were refused, and it is not known which` : ''
     const shown = [this.#shown(answer, asked, message), which].filter(Boolean).join('; ')
@@ -155,10 +165,14 @@ export class Answers {
     text: string,
     advice = this.#advice(status, headers),
   ): string {
-    const said = cutText(this.#withoutSecrets(text))
+    const said = this.#cut(text)
     const proxy = this.#of.transport.answeringProxy(this.#of.format.url)
     const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
     return `${status} from ${place}${through}${said ? `: ${said}` : ''}${advice}`
+  }
+
+  #cut(text: string): string {
+    return cutText(this.#withoutSecrets(text))
   }
 
   #advice(status: number, headers: Answer['headers']): string {

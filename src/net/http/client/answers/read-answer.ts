@@ -11,10 +11,8 @@ const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
-/** Limit of a response that only counts events. */
-const SHORT_BYTES = 4 * 1024 * 1024
-/** Limit of a response in which a receiver describes itself. */
-const JSON_BYTES = 128 * 1024
+/** Limit of a response that only counts events, or in which a receiver describes itself. */
+const SHORT_BYTES = 128 * 1024
 /** A list with more entries for each event is not about them. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
 /** Most bytes read in order to reuse a connection. */
@@ -61,7 +59,7 @@ async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer
 /** The beginning of the body of an error response as one line. `words`: what of it is text. */
 export async function bodyText(body: Readable, words = (content: Buffer) => content): Promise<string> {
   const { content } = await readUpTo(ERROR_BYTES - 1, body)
-  return oneLine(words(content), ERROR_BYTES)
+  return oneLine(words(content).toString('utf8', 0, ERROR_BYTES))
 }
 
 /** A body that is expected to be short; undefined if it is too long. `broken`: why it was cut off. */
@@ -70,13 +68,13 @@ export async function shortBody(
 ): Promise<{ content: Buffer | undefined; text: string; broken: unknown }> {
   const { content, broken } = await readUpTo(SHORT_BYTES, body)
   const isTooLong = content.length > SHORT_BYTES
-  return { content: isTooLong ? undefined : content, text: oneLine(content), broken: isTooLong ? undefined : broken }
+  return { content: isTooLong ? undefined : content, text: beginning(content), broken: isTooLong ? undefined : broken }
 }
 
 /** The body as JSON; undefined if it is not JSON, or too long. */
 export async function bodyJson(body: Readable): Promise<unknown> {
-  const { content } = await readUpTo(JSON_BYTES, body)
-  return content.length > JSON_BYTES ? undefined : parsed(content.toString())
+  const { content } = await readUpTo(SHORT_BYTES, body)
+  return content.length > SHORT_BYTES ? undefined : parsed(content.toString())
 }
 
 function parsed(text: string): unknown {
@@ -87,13 +85,10 @@ function parsed(text: string): unknown {
   }
 }
 
-/** The beginning of untrusted text as one line. */
-function oneLine(bytes: Buffer, most = TEXT_BYTES): string {
-  return bytes
-    .toString('utf8', 0, most)
-    .replace(/[\s\p{C}]+/gu, ' ')
-    .trim()
-}
+const beginning = (bytes: Buffer) => oneLine(bytes.toString('utf8', 0, TEXT_BYTES))
+
+/** Untrusted text as one line. */
+export const oneLine = (text: string): string => text.replace(/[\s\p{C}]+/gu, ' ').trim()
 
 export function cutText(text: string): string {
   return text.length > TEXT_CHARACTERS ? `${text.slice(0, TEXT_CHARACTERS)}...` : text
@@ -117,7 +112,7 @@ export async function readAnswer(body: Readable, list: AnswerList, events: numbe
   // Most responses are empty.
   const isComplete = content.length > 0 && !unreadable && broken === undefined
   const entries = isComplete ? entriesOf(content.toString(), list, events) : undefined
-  return { text: oneLine(content), entries, broken: unreadable ? undefined : broken, unreadable }
+  return { text: beginning(content), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
 /** The entries of a complete response; undefined if it has no such list. */
