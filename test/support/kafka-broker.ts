@@ -51,6 +51,7 @@ export class KafkaBroker {
   sasl: Sasl | undefined
   mechanisms = ['PLAIN', 'OAUTHBEARER']
   sessionMs = 0n
+  throttleMs = 0
   clusterId = 'cluster'
   /** Where it says that it is, if not where it listens. */
   advertised: { readonly address: string; readonly port: number } | undefined
@@ -236,7 +237,7 @@ export class KafkaBroker {
         w.appendString(code === 0 ? null : `words about ${code}`)
       })
     })
-    to.appendInt32(0).appendTaggedFields()
+    to.appendInt32(this.throttleMs).appendTaggedFields()
     return undefined
   }
 

@@ -6,6 +6,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
 import { isConstant } from '../../core/template.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
+import type { Clock } from '../../lib/time.js'
 import { type KafkaClient, kafkaClient } from '../../net/kafka/client.js'
 import { KafkaCluster, type Topic } from '../../net/kafka/cluster.js'
 import { CODES, meaningOf } from '../../net/kafka/refusals.js'
@@ -19,6 +20,8 @@ import { topicsOf } from './topics.js'
 /** Topics that may wait for more events, and whose numbers are remembered. */
 const MOST_OPEN = 1000
 const MOST_TOPICS = 10_000
+/** During a pause for a quota, a broker reads no requests. What would wait there for longer might time out. */
+const LONGEST_PAUSE_MS = 5000
 /** In a record, beside its key, value and headers, about. */
 const RECORD_BYTES = 8
 
@@ -63,6 +66,9 @@ export class KafkaDestination implements Destination {
   /** The events of a request that an attempt has delivered before it ran out of time: it is tried again as a whole. */
   readonly #accepted = new WeakMap<readonly EventBatch[], Set<number>>()
   readonly #memory = new BoundedMap<string, Memory>(MOST_TOPICS)
+  readonly #clock: Clock
+  /** By broker: when its pause for a quota ends. */
+  readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
   /** Of partitions that have none. */
@@ -71,7 +77,8 @@ export class KafkaDestination implements Destination {
   #clusterId: string | null | undefined
 
   constructor(options: KafkaOptions, context: ComponentContext, client: KafkaClient) {
-    const { metrics } = context
+    const { clock, metrics } = context
+    this.#clock = clock
     this.#options = options
     this.#cluster = new KafkaCluster(options, context, client)
     this.#topics = topicsOf(options, context)
@@ -146,6 +153,7 @@ export class KafkaDestination implements Destination {
     if (id === this.#clusterId) return
     this.#clusterId = id
     this.#memory.clear()
+    this.#pausedUntil.clear()
     this.#producer = undefined
   }
 
@@ -241,6 +249,12 @@ export class KafkaDestination implements Destination {
       const text = `topic ${topic}: partition ${shares[0]!.partition} has no leader now; are all brokers up?`
       throw new DeliveryError(text, { failure: 'retry', reason: 'leader' })
     }
+    const pauseMs = (this.#pausedUntil.get(leader) ?? 0) - this.#clock.now()
+    if (pauseMs > LONGEST_PAUSE_MS) {
+      const { reason, advice } = meaningOf(CODES.QUOTA)
+      const text = `topic ${topic}: ${advice}, and broker ${leader} asks for a pause`
+      throw new DeliveryError(text, { failure: 'retry', reason, retryAfterMs: pauseMs })
+    }
     const connection = await this.#cluster.broker(leader, signal)
     const wasUnconfirmed = new Set(shares.filter(({ lane }) => lane.unconfirmed !== undefined))
     for (const { lane, batch } of shares) lane.unconfirmed = batch
@@ -252,6 +266,7 @@ export class KafkaDestination implements Destination {
         signal.throwIfAborted()
         throw this.#cluster.explainBroker(error, leader)
       })
+    this.#pausedUntil.set(leader, this.#clock.now() + answered.throttleTimeMs)
     const results = new Map(
       answered.responses.flatMap(({ partitionResponses }) => partitionResponses).map(result => [result.index, result]),
     )

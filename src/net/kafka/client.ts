@@ -40,6 +40,7 @@ export interface Metadata {
 }
 
 export interface Produced {
+  readonly throttleTimeMs: number
   readonly responses: readonly {
     readonly partitionResponses: readonly {
       readonly index: number

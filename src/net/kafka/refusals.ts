@@ -36,6 +36,7 @@ export const CODES = {
   VERSION: 35,
   DUPLICATE: 46,
   REFUSED: 58,
+  QUOTA: 89,
 } as const
 
 const MEANINGS: Readonly<Record<number, Meaning>> = {

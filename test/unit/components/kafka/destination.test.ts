@@ -435,6 +435,19 @@ t.test('more partitions while it is not known what is stored: the same events go
   t.ok(valuesAt(broker)[6]!.length > 0, 'later events use them')
 })
 
+t.test('a quota: the pause that a broker asks for is kept if a request would time out within it', async t => {
+  const broker = await kafkaBroker(t)
+  const { destination } = await started(t, optionsOf(broker), kafka)
+  broker.throttleMs = 1000
+  for (let n = 0; n < 2; n++) await destination.write([batch(numbered(3))], never)
+  broker.throttleMs = 40_000
+  await destination.write([batch(numbered(3))], never)
+  const error = await failure(destination.write([batch(numbered(3))], never))
+  t.match(error, { failure: 'retry', reason: 'quota', message: /a quota .* is used up, and broker 0 asks for a pause/ })
+  t.ok(error.retryAfterMs! > 10_000)
+  t.equal(broker.requests.length, 3)
+})
+
 t.test('a silent broker: bounded attempts, one connection each, and a quick end', async t => {
   const broker = await kafkaBroker(t)
   broker.otherwise = () => ({ instead: 'hang' })
