@@ -131,9 +131,9 @@ function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const text = b.toString('latin1', start, end)
   const isInteger = /^-?\d+$/.test(text)
   const value = isInteger ? integerOf(text) : Number(text)
-  if (value === undefined || value < LEAST || value > MOST || !Number.isFinite(Number(text))) to.text(b, start, end)
-  else if (isInteger) to.integer(value)
-  else to.double(Number(value))
+  if (!isInteger && Number.isFinite(value)) to.double(Number(value))
+  else if (!isInteger || value === undefined || value < LEAST || value > MOST) to.text(b, start, end)
+  else to.integer(value)
 }
 
 function addMap(to: Records, b: Buffer, start: number, end: number, level: number): void {

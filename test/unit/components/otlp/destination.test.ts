@@ -59,7 +59,7 @@ const attributesOf = ({ attributes }: LogRecord) => Object.fromEntries(attribute
 
 t.test('fields become what they mean, and all others are attributes with their types', async t => {
   const [trace, span] = ['0AF7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331']
-  const line = `{"timestamp":"2026-01-02T03:04:05.123456789+01:00","level":"Warn","message":"a \\"b\\" é","trace_id":"${trace}","spanId":"${span}","app":"shop","logger":"cart","n":5,"big":9007199254740993,"huge":99999999999999999999,"far":1e999,"half":0.5,"yes":true,"nothing":null,"list":[1,"two",[false]],"map":{"a\\u0022":{"b":[]},"c":null}}`
+  const line = `{"timestamp":"2026-01-02T03:04:05.123456789+01:00","level":"Warn","message":"a \\"b\\" é","trace_id":"${trace}","spanId":"${span}","app":"shop","logger":"cart","n":5,"big":9007199254740993,"huge":99999999999999999999,"far":1e999,"half":0.5,"large":-1e300,"yes":true,"nothing":null,"list":[1,"two",[false]],"map":{"a\\u0022":{"b":[]},"c":null}}`
   const body = await bodyOf(t, [line])
   t.match(body.resourceLogs, [
     {
@@ -85,6 +85,7 @@ t.test('fields become what they mean, and all others are attributes with their t
     huge: { stringValue: '99999999999999999999' },
     far: { stringValue: '1e999' },
     half: { doubleValue: 0.5 },
+    large: { doubleValue: -1e300 },
     yes: { boolValue: true },
     nothing: {},
     list: {

@@ -191,6 +191,7 @@ export class Answers {
     }
     if (status === 407) return `; a proxy answered this${proxyWords(status)}`
     if (status === 404) return '; there is nothing at this address'
+    if (status === 405) return '; this address is for other requests'
     return ''
   }
 
