@@ -22,10 +22,11 @@ export class Outcome {
     if (error) this.#errors.push(error)
   }
 
-  /** Several events are sent again in smaller requests. */
+  /** Several events are sent again in smaller requests. Without a status, a row of large events is no reason to pause. */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
+    const { message, reason } = error
     if (indices.length > 1) this.again(indices, error)
-    else this.refused(indices, error)
+    else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
   /** What to throw; undefined: all is delivered. */

@@ -279,6 +279,13 @@ t.test('what is too large is divided, and an event that does not fit is rejected
   await second.all(1)
   t.same(second.reasons(), { too_long: 1 }, 'as the broker says')
   t.equal(numbersOf(other).length, 39)
+
+  const small = await kafkaBroker(t)
+  small.otherwise = () => ({ code: () => 10 })
+  const third = await delivering(t, small, {}, { batch: { max_events: 1 } })
+  third.put(8)
+  await third.all(1)
+  t.same(third.reasons(), { too_long: 8 }, 'the destination does not pause')
 })
 
 t.test('a topic that is missing pauses the destination, and its creation ends that', async t => {
