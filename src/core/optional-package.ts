@@ -1,4 +1,4 @@
-import { OptionError } from './errors.js'
+import { lacksDescriptor, OptionError } from './errors.js'
 
 /** A package that npm may leave out: only the configurations that use it need it. */
 export class OptionalPackage<T> {
@@ -18,6 +18,7 @@ export class OptionalPackage<T> {
     try {
       return (await this.#import()) as T
     } catch (error) {
+      if (lacksDescriptor(error)) throw error
       throw new OptionError(option, this.#missing(error), error)
     }
   }
@@ -34,7 +35,9 @@ export class OptionalPackage<T> {
 
   #missing(error: unknown): string {
     const { code, message } = error as NodeJS.ErrnoException
-    if (code !== 'ERR_MODULE_NOT_FOUND') return `cannot load ${this.#name}: ${message}`
+    // One that it needs may be missing.
+    const isMissing = code === 'ERR_MODULE_NOT_FOUND' && message.includes(`'${this.#name}'`)
+    if (!isMissing) return `cannot load ${this.#name}: ${message}`
     return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`
   }
 }

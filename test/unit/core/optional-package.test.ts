@@ -5,19 +5,25 @@ import { testFolder } from '../../support/folder.js'
 import { sluice } from '../../support/sluice.js'
 
 t.test('without a package that npm may leave out, validate and run say what to install', async t => {
-  const hide = `export const resolve = (name, context, next) => {
-    if (name.startsWith('@platformatic/')) throw Object.assign(new Error('Cannot find it'), { code: 'ERR_MODULE_NOT_FOUND' })
+  const hide = (hidden: string) => `export const resolve = (name, context, next) => {
+    const text = "Cannot find package '" + name + "' imported from here"
+    if (name.startsWith('${hidden}')) throw Object.assign(new Error(text), { code: 'ERR_MODULE_NOT_FOUND' })
     return next(name, context)
   }`
   const moduleOf = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
-  const register = `import { register } from 'node:module'; register(${JSON.stringify(moduleOf(hide))})`
+  const register = (hidden: string) =>
+    `import { register } from 'node:module'; register(${JSON.stringify(moduleOf(hide(hidden)))})`
   const text = `data_dir: data
 sources: { in: { type: stdin } }
 destinations:
   kafka: { type: kafka, inputs: [in], brokers: [localhost], topic: logs }
   loki: { type: loki, inputs: [in], url: http://127.0.0.1:1, labels: { a: b }, compression: snappy }
 `
-  const folder = testFolder(t, { 'sluice.yaml': text, 'hide.mjs': register })
+  const folder = testFolder(t, {
+    'sluice.yaml': text,
+    'hide.mjs': register('@platformatic/'),
+    'part.mjs': register('avsc'),
+  })
   const env = { NODE_OPTIONS: `--import=${join(folder, 'hide.mjs')}` }
   const problems = [
     /sluice\.yaml:4:\d+: destinations\.kafka\.type: needs the package .*: run "npm install @platformatic\/kafka@1/,
@@ -32,5 +38,12 @@ destinations:
     const run = sluice(['run', 'one.yaml'], { cwd: folder, env })
     t.equal(await run.exit, 78)
     t.match(run.stderr, new RegExp(problems[i]!.source.replace(/^.*?: /, '')))
+    if (name !== 'kafka') continue
+    const part = sluice(['run', 'one.yaml'], {
+      cwd: folder,
+      env: { NODE_OPTIONS: `--import=${join(folder, 'part.mjs')}` },
+    })
+    t.equal(await part.exit, 78)
+    t.match(part.stderr, /type: cannot load @platformatic\/kafka: Cannot find package 'avsc'/)
   }
 })
