@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
-import type { ComponentContext, Destination } from '../../core/component.js'
+import type { ComponentContext, Destination, HandoverState } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { RequestTexts } from '../../core/partition.js'
@@ -51,6 +51,14 @@ interface Memory {
   sticky: number
 }
 
+/** What tells brokers which batches they have. At a reload it goes to the successor. */
+interface Session {
+  readonly topics: BoundedMap<string, Memory>
+  /** Of partitions that have none. */
+  producer: Promise<Producer> | undefined
+  clusterId: string | null | undefined
+}
+
 /**
  * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
  * outcome is not known is sent again with the same numbers and the same bytes, so that the broker knows it; any other
@@ -65,20 +73,18 @@ export class KafkaDestination implements Destination {
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
   /** The events of a request that an attempt has delivered before it ran out of time: it is tried again as a whole. */
   readonly #accepted = new WeakMap<readonly EventBatch[], Set<number>>()
-  readonly #memory = new BoundedMap<string, Memory>(MOST_TOPICS)
   readonly #clock: Clock
   /** By broker: when its pause for a quota ends. */
   readonly #pausedUntil = new Map<number, number>()
   readonly #newProducers: { value: number }
   readonly #duplicates: { value: number }
-  /** Of partitions that have none. */
-  #producer: Promise<Producer> | undefined
-  /** What all of this is about. */
-  #clusterId: string | null | undefined
+  readonly #session: Session
 
   constructor(options: KafkaOptions, context: ComponentContext, client: KafkaClient) {
-    const { clock, metrics } = context
+    const { clock, metrics, inherited } = context
     this.#clock = clock
+    const begin = (): Session => ({ topics: new BoundedMap(MOST_TOPICS), producer: undefined, clusterId: undefined })
+    this.#session = (inherited as Session | undefined) ?? begin()
     this.#options = options
     this.#cluster = new KafkaCluster(options, context, client)
     this.#topics = topicsOf(options, context)
@@ -96,6 +102,10 @@ export class KafkaDestination implements Destination {
 
   changed(): Promise<boolean> {
     return this.#cluster.changed()
+  }
+
+  handOver(): HandoverState {
+    return { value: this.#session }
   }
 
   async stop(): Promise<void> {
@@ -125,24 +135,27 @@ export class KafkaDestination implements Destination {
     const memory = this.#memoryOf(name)
     const accepted = this.#accepted.get(request) ?? new Set()
     this.#accepted.set(request, accepted)
-    const outcome = new Outcome(records.times.length)
-    const shares = await this.#shares(records, topic, memory, accepted, outcome, signal)
-    const byLeader = new Map<number, Share[]>()
-    for (const share of shares) {
-      const leader = topic.leaders[share.partition]!
-      byLeader.set(leader, [...(byLeader.get(leader) ?? []), share])
-    }
-    await Promise.all(
-      Array.from(byLeader, ([leader, own]) =>
-        this.#produce(name, leader, own, accepted, outcome, failure, signal).catch(error => {
-          signal.throwIfAborted()
-          this.#cluster.forget(name)
-          for (const { indices } of own) outcome.again(indices, error)
-        }),
-      ),
-    )
-    const error = outcome.error
-    if (error) throw error
+    let outcome: Outcome
+    do {
+      outcome = new Outcome(records.times.length)
+      const shares = await this.#shares(records, topic, memory, accepted, outcome, signal)
+      const byLeader = new Map<number, Share[]>()
+      for (const share of shares) {
+        const leader = topic.leaders[share.partition]!
+        byLeader.set(leader, [...(byLeader.get(leader) ?? []), share])
+      }
+      await Promise.all(
+        Array.from(byLeader, ([leader, own]) =>
+          this.#produce(name, leader, own, accepted, outcome, failure, signal).catch(error => {
+            signal.throwIfAborted()
+            this.#cluster.forget(name)
+            for (const { indices } of own) outcome.again(indices, error)
+          }),
+        ),
+      )
+      const { error } = outcome
+      if (error) throw error
+    } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
   }
@@ -150,19 +163,21 @@ export class KafkaDestination implements Destination {
   /** Another cluster may have given the same id to another producer, whose messages it would take for ours. */
   #noticeCluster(): void {
     const { id } = this.#cluster
-    if (id === this.#clusterId) return
-    this.#clusterId = id
-    this.#memory.clear()
+    const session = this.#session
+    if (id === session.clusterId) return
+    session.clusterId = id
+    session.topics.clear()
+    session.producer = undefined
     this.#pausedUntil.clear()
-    this.#producer = undefined
   }
 
   #memoryOf(topic: string): Memory {
-    const memory = this.#memory.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
+    const session = this.#session
+    const memory = session.topics.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
     // A topic that is forgotten begins again at 0, which needs another producer.
-    if (this.#memory.size >= MOST_TOPICS) this.#producer = undefined
-    this.#memory.delete(topic)
-    this.#memory.set(topic, memory)
+    if (session.topics.size >= MOST_TOPICS) session.producer = undefined
+    session.topics.delete(topic)
+    session.topics.set(topic, memory)
     return memory
   }
 
@@ -189,10 +204,22 @@ export class KafkaDestination implements Destination {
     }
     const { compression, max_message_bytes: maxBytes } = this.#options
     const shares: Share[] = []
-    for (const [partition, indices] of byPartition) {
+    for (const [partition, all] of byPartition) {
       const lane = memory.lanes.get(partition) ?? { producer: undefined, sequence: 0, unconfirmed: undefined }
       memory.lanes.set(partition, lane)
-      const batch = await recordBatch(records, indices, compression, this.#cluster.client)
+      const encoded = (indices: readonly number[]) => recordBatch(records, indices, compression, this.#cluster.client)
+      let [indices, batch] = [all, await encoded(all)]
+      const repeated = lane.unconfirmed ? countOf(lane.unconfirmed) : all.length
+      if (repeated < all.length) {
+        // After a reload, others may be behind those that may be stored.
+        const [first, rest] = [all.slice(0, repeated), all.slice(repeated)]
+        const before = await encoded(first)
+        if (haveSameRecords(lane.unconfirmed!, before)) {
+          indices = first
+          batch = before
+          outcome.again(rest)
+        }
+      }
       signal.throwIfAborted()
       if (batch.length > maxBytes) {
         const text = `a batch of ${batch.length} bytes is larger than max_message_bytes (${maxBytes})`
@@ -218,10 +245,10 @@ export class KafkaDestination implements Destination {
       if (unconfirmed && !lane.producer) this.#duplicates.value += countOf(batch)
       if (!lane.producer) {
         lane.unconfirmed = undefined
-        this.#producer ??= this.#cluster.newProducer(signal)
-        const asked = this.#producer
+        const session = this.#session
+        const asked = (session.producer ??= this.#cluster.newProducer(signal))
         lane.producer = await asked.catch(error => {
-          if (this.#producer === asked) this.#producer = undefined
+          if (session.producer === asked) session.producer = undefined
           throw error
         })
         lane.sequence = 0
@@ -232,7 +259,7 @@ export class KafkaDestination implements Destination {
 
   #renew(lane: Lane): void {
     lane.producer = undefined
-    this.#producer = undefined
+    this.#session.producer = undefined
     this.#newProducers.value++
   }
 

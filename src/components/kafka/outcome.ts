@@ -16,7 +16,7 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, they were only beside others that are refused. */
+  /** Without an error, nothing was wrong with them: they were beside others that are refused, or wait for others. */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
@@ -29,11 +29,16 @@ export class Outcome {
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** What to throw; undefined: all is delivered. */
+  /** Without an error, events are left that nothing is wrong with. */
+  get isPart(): boolean {
+    return this.#again.length > 0
+  }
+
+  /** What to throw; undefined: nothing went wrong. */
   get error(): DeliveryError | undefined {
     const refused = this.#refused.sort((a, b) => a.index - b.index)
     const again = this.#again.sort((a, b) => a - b)
-    if (refused.length === 0 && again.length === 0) return undefined
+    if (refused.length === 0 && this.#errors.length === 0) return undefined
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error

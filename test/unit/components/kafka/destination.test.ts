@@ -430,6 +430,29 @@ t.test('another cluster in the place of one: its producers are others', async t 
   t.equal(broker.producers, 2n)
 })
 
+t.test(
+  'a reload while it is not known what is stored: the successor repeats it as it was, and more behind it',
+  async t => {
+    const broker = await kafkaBroker(t)
+    const first = await started(t, optionsOf(broker), kafka)
+    broker.script.push({}, { instead: 'store and cut' })
+    await first.destination.write([batch(numbered(20))], never)
+    await failure(first.destination.write([batch(numbered(20, 20))], never))
+    const { value } = first.destination.handOver!()!
+    await first.destination.stop!(never)
+    const { destination } = await make(optionsOf(broker), kafka, undefined, value)
+    t.teardown(() => destination.stop!(never))
+    await destination.start!(never)
+    broker.script.push({ instead: 'cut' })
+    const more = [batch(numbered(20, 20)), batch(numbered(60, 40))]
+    await failure(destination.write(more, never))
+    await destination.write(more, never)
+    t.same(sorted(numbersOf(broker)), upTo(100))
+    t.ok(inOrder(broker))
+    t.equal(broker.producers, 1n)
+  },
+)
+
 t.test('more partitions while it is not known what is stored: the same events go to the same ones', async t => {
   const broker = await kafkaBroker(t)
   const { put, all, counter } = await delivering(t, broker)
