@@ -237,12 +237,12 @@ export class KafkaDestination implements Destination {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
     if (!this.#options.idempotence) {
-      if (unconfirmed) this.#duplicates.value += countOf(batch)
+      if (unconfirmed) this.#duplicates.value += countOf(unconfirmed)
       lane.producer = NO_PRODUCER
       lane.sequence = -1
     } else {
       if (unconfirmed && !isKnown) this.#renew(lane)
-      if (unconfirmed && !lane.producer) this.#duplicates.value += countOf(batch)
+      if (unconfirmed && !lane.producer) this.#duplicates.value += countOf(unconfirmed)
       if (!lane.producer) {
         lane.unconfirmed = undefined
         const session = this.#session

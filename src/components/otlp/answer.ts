@@ -11,7 +11,7 @@ const count = z.union([
     .transform(Number),
 ])
 const inJson = z.object({
-  partialSuccess: z.object({ rejectedLogRecords: count.optional(), errorMessage: z.string().optional() }).nullish(),
+  partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
 /** The fields of a message with numbers and texts; the last one of each number counts. Undefined: it is none. */

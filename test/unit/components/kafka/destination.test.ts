@@ -204,6 +204,12 @@ t.test('another batch in the place of one whose outcome is not known has another
     t.match(await failure(destination.write([batch(numbered(2, 6))], never)), { status: code })
   await destination.write([batch(numbered(2, 8))], never)
   t.same(numbersOf(broker), upTo(10), 'a later refusal says nothing about the first attempt')
+  const before = counters.counter('sluice_kafka_possible_duplicates_total', '').value
+  broker.script.push({ instead: 'store and cut' })
+  await failure(destination.write([batch(numbered(3, 10))], never))
+  await destination.write([batch(numbered(1, 13))], never)
+  const after = counters.counter('sluice_kafka_possible_duplicates_total', '').value
+  t.equal(after - before, 3, 'all that may be stored of it')
 })
 
 t.test('a leader that moved, and a broker that says that it has the events', async t => {

@@ -343,11 +343,11 @@ t.test('what counts as delivered', async t => {
   to.script.push({ status: 200, ...response('{"partialSuccess":{"errorMessage":"use another field"}}') })
   for (let n = 0; n < 3; n++) t.equal(await put(1), 'delivered')
   t.match(valuesOf(made.logs, 'said'), ['use another field'])
-  for (const rejectedLogRecords of [-3, '-3', '-9223372036854775808']) {
+  for (const rejectedLogRecords of [null, -3, '-3', '-9223372036854775808']) {
     to.script.push({ status: 200, ...response(JSON.stringify({ partialSuccess: { rejectedLogRecords } })) })
     t.equal(await put(1), 'delivered')
   }
-  t.equal(to.requests.length, 6, 'nothing is sent again')
+  t.equal(to.requests.length, 7, 'nothing is sent again')
 })
 
 t.test('words of a receiver: on one line, cut, and without the key that they repeat', async t => {
