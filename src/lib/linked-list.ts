@@ -6,7 +6,7 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order in which they were added. Adding and deleting take constant time.
+ * Items in the order in which they were added, or before which. Adding and deleting take constant time.
  *
  * A Set or Map would do, except for the memory: V8 replaces their table every few changes, and the old table points to
  * the new one. Once such a table is in the old generation, everything that was ever in later tables looks reachable
@@ -29,13 +29,16 @@ export class LinkedList<T extends Linked<T>> {
     return item.list === this
   }
 
-  /** Appends an item, which must be in no list. */
-  add(item: T): void {
+  /** Adds an item, which must be in no list, before `next`, or at the end. */
+  add(item: T, next?: T): void {
+    const previous = next ? next.previous : this.#last
     item.list = this
-    item.previous = this.#last
-    if (this.#last) this.#last.next = item
+    item.previous = previous
+    item.next = next
+    if (previous) previous.next = item
     else this.#first = item
-    this.#last = item
+    if (next) next.previous = item
+    else this.#last = item
     this.#size++
   }
 

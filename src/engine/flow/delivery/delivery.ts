@@ -369,11 +369,12 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  #request(parts: EventBatch[]): Request {
+  /** `next`: the one that it comes before. */
+  #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
     const request: Request = { parts, ...amount }
-    this.#unsettled.add(request)
+    this.#unsettled.add(request, next)
     return request
   }
 
@@ -455,8 +456,7 @@ export class Delivery extends BatchQueue {
     const errors = error.byReason()
     for (const [n, { rejected }] of errors.entries()) for (const index of rejected!) groups[index] = n + 2
     const divided = divide(request.parts, errors.length + 2, index => groups[index]!)
-    this.#unsettled.delete(request)
-    const [taken, again, ...refused] = divided.map(parts => this.#request(parts))
+    const [taken, again, ...refused] = this.#replace(request, divided)
     this.#settle(taken!, undefined)
     const pairs = refused.map((events, n): [Request, DeliveryError] => [events, errors[n]!])
     return { refused: pairs.filter(([{ events }]) => events > 0), again: again! }
@@ -498,15 +498,23 @@ export class Delivery extends BatchQueue {
   }
 
   #halves(request: Request): Request[] {
+    return this.#replace(request, halve(request.parts))
+  }
+
+  /** Puts requests in the place of one. A successor gets them in this order. */
+  #replace(request: Request, divided: EventBatch[][]): Request[] {
+    const { next } = request
     this.#unsettled.delete(request)
-    return halve(request.parts).map(parts => this.#request(parts))
+    return divided.map(parts => this.#request(parts, next))
   }
 
   /** A request of each group. */
   #grouped(request: Request, groups: readonly number[]): Request[] {
-    this.#unsettled.delete(request)
     const divided = divide(request.parts, Math.max(...groups) + 1, index => groups[index]!)
-    return divided.filter(parts => parts.length > 0).map(parts => this.#request(parts))
+    return this.#replace(
+      request,
+      divided.filter(parts => parts.length > 0),
+    )
   }
 
   /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. False: it ended. */
@@ -532,9 +540,8 @@ export class Delivery extends BatchQueue {
       this.#settle(request, reason)
       return
     }
-    this.#unsettled.delete(request)
     const divided = divide(request.parts, 2, index => (index < refused ? 1 : 0))
-    const [taken, left] = divided.map(parts => this.#request(parts))
+    const [taken, left] = this.#replace(request, divided)
     this.#settle(taken!, undefined)
     this.#settle(left!, reason)
   }

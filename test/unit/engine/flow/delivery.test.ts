@@ -474,3 +474,22 @@ t.test('what is given back at the end begins with the first event that was not d
     ['errored', 0],
   ])
 })
+
+t.test('one that leaves gives its events in order, also of a request that was divided', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 8, max_wait: '1h' }, max_in_flight: 1 },
+    write(events, attempt) {
+      if (attempt === 1) fail('too_large')
+      if (attempt === 2) fail('retry', { rejected: [], again: [1, 2, 3] })
+      if (attempt > 2) t.same(events, [1, 2, 3])
+      fail('retry')
+    },
+  })
+  await it.delivery.start()
+  it.put(11)
+  await settle()
+  it.delivery.leave()
+  it.input.end()
+  await settle()
+  t.same(numbers(it.delivery.takeLeft()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+})
