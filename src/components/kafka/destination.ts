@@ -9,14 +9,13 @@ import { byteSize, fieldPath, refuse, refuseAt } from '../../core/options/option
 import { reaches } from '../../core/options/reach.js'
 import { template, templatePaths } from '../../core/template.js'
 import { kafkaClient } from '../../net/kafka/client.js'
-import { clusterOptions } from '../../net/kafka/options.js'
+import { clusterOptions, isSentPlainly } from '../../net/kafka/options.js'
 import { keyFileWarnings } from '../../net/key.js'
 import { RecordEncoder } from './records.js'
 import { topicsOf } from './topics.js'
 
 /** The default of `message.max.bytes` of brokers. */
 const BATCH_BYTES = 1_048_588
-const LOOPBACK = /\/\/(localhost|127\.[\d.]+|\[::1\]):/
 
 const DELIVERY: DeliveryDefaults = {
   max_events: 10_000,
@@ -129,11 +128,11 @@ export const kafka = defineDestination({
     ...Object.values(headers).flatMap(value => templatePaths(value).map(path => ({ option: 'headers', path }))),
     { option: 'timestamp', path: timestamp },
   ],
-  warnings: ({ auth, brokers, tls }) => [
-    ...(tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => LOOPBACK.test(url))
+  warnings: options => [
+    ...(isSentPlainly(options)
       ? [{ path: ['auth', 'type'], message: 'the password or the token is sent without encryption: set "tls"' }]
       : []),
-    ...keyFileWarnings(auth),
+    ...keyFileWarnings(options.auth),
   ],
   checkFiles: async () => {
     const message = kafkaClient.problem()

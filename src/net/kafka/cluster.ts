@@ -9,7 +9,7 @@ import { Dialer } from '../dialer.js'
 import { AccessKey } from '../key.js'
 import type { Api, Authenticated, Callback, KafkaClient, Metadata } from './client.js'
 import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software } from './connection.js'
-import { type ClusterOptions, MECHANISMS } from './options.js'
+import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
 /** After this time, the partitions of a topic are looked up again: there may be more. */
@@ -58,6 +58,7 @@ export class KafkaCluster {
     this.client = client
     this.#dialer = new Dialer({ connect_timeout, proxy, tls }, context)
     if (auth.type === 'none') return
+    if (isSentPlainly(options)) context.log.warn('the password or the token is sent without encryption; set "tls"')
     const { key, key_file, credential, exec, password, password_file } = auth
     const source = { key: key ?? password, key_file: key_file ?? password_file, credential, exec }
     const what = auth.type === 'oauthbearer' ? 'access key' : 'password'

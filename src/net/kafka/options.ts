@@ -68,3 +68,9 @@ export const clusterOptions = {
 }
 
 export type ClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>
+
+const LOOPBACK = /\/\/(localhost|127\.[\d.]+|\[::1\]):/
+
+/** Whether everybody between this machine and the brokers can read the password or the token. */
+export const isSentPlainly = ({ auth, brokers, tls }: ClusterOptions): boolean =>
+  tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => LOOPBACK.test(url))

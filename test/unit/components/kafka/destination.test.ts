@@ -392,6 +392,17 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
   t.match(none, { message: /PLAIN is not offered; the broker offers none: is that its port for SASL\?/ })
 })
 
+t.test('a password that others can read on its way is logged as such', async t => {
+  const auth = { type: 'plain', username: 'me', password: 'a-password' }
+  const warnings = async (more: object) => {
+    const { logs } = await make({ brokers: ['kafka.example.com:9092'], topic: 'logs', auth, ...more }, kafka)
+    return logs.map(({ msg }) => msg)
+  }
+  t.match(await warnings({}), [/sent without encryption; set "tls"/])
+  for (const safe of [{ tls: {} }, { brokers: ['127.0.0.1:9092'] }, { auth: { ...auth, type: 'scram_sha_256' } }])
+    t.same(await warnings(safe), [])
+})
+
 t.test('a broker that wants a user closes the connection: the advice names "auth"', async t => {
   const broker = await kafkaBroker(t)
   broker.sasl = () => ({ code: 0 })
