@@ -7,6 +7,7 @@ import { type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
+import type { LearnedSize } from './sent-size.js'
 
 /** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
 const CHECK_EVERY_MS = 1000
@@ -36,7 +37,7 @@ interface Failures {
   readonly count: number
 }
 
-/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage, and the limit. */
+/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage, and the limits. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
@@ -49,6 +50,7 @@ export interface OutageState {
   readonly past: PastOutage | undefined
   /** With `max_in_flight: auto`: how many requests the receiver takes. */
   readonly limit?: LimitState | undefined
+  readonly size?: LearnedSize | undefined
 }
 
 export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' | 'random' | 'after' | 'outage'> {

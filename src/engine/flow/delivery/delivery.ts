@@ -93,7 +93,7 @@ export class Delivery extends BatchQueue {
     this.#destination = destination
     this.#options = options
     this.#context = context
-    this.#sentSize = new SentSize(destination, options.batch.max_bytes)
+    this.#sentSize = new SentSize(destination, options.batch.max_bytes, context.outage?.size)
     const batcher = () => new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
     if (destination.partitionOf)
       this.#partitions = new Partitions(destination.partitionOf.bind(destination), destination.mostPartitions, batcher)
@@ -165,7 +165,8 @@ export class Delivery extends BatchQueue {
 
   /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
-    return this.#shown.outage
+    const { outage } = this.#shown
+    return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
   /** The attempts that operators see: those of a spool, unless only writing it fails. */

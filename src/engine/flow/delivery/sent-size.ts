@@ -17,13 +17,20 @@ export interface SizeOutcome {
   readonly accepted: number
 }
 
+/** What a reload passes on. */
+export interface LearnedSize {
+  readonly ratio: number
+  /** Missing if the receiver takes requests as they are configured. */
+  readonly maxBytes: number | undefined
+}
+
 /**
  * Estimates the size of requests as sent, and limits it. An encoding adds fields and escapes, and processors modify
  * events, so a request may be many times larger than the bytes that were read.
  */
 export class SentSize {
   /** Bytes sent per byte read in the requests so far; at least 1. */
-  ratio = 1
+  ratio: number
   /** The largest request of several events: as configured, or less if the receiver refused that. */
   maxBytes: number
   readonly #destination: Destination
@@ -31,10 +38,17 @@ export class SentSize {
   /** Requests that were accepted since `maxBytes` changed. */
   #accepted = 0
 
-  constructor(destination: Destination, maxBytes: number) {
+  /** `before`: what the predecessor has learned, so that the same events make the same requests. */
+  constructor(destination: Destination, configured: number, before?: LearnedSize) {
     this.#destination = destination
-    this.#configured = maxBytes
-    this.maxBytes = maxBytes
+    this.#configured = configured
+    this.ratio = before?.ratio ?? 1
+    this.maxBytes = Math.min(before?.maxBytes ?? configured, configured)
+  }
+
+  get learned(): LearnedSize {
+    const { ratio, maxBytes } = this
+    return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
   /** The size of a request as sent, or as read where the destination does not tell. */

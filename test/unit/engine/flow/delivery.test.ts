@@ -11,6 +11,7 @@ import {
   never,
   numbers,
   origin,
+  type SetUp,
   setUp,
   upTo,
   type Write,
@@ -492,4 +493,21 @@ t.test('one that leaves gives its events in order, also of a request that was di
   it.input.end()
   await settle()
   t.same(numbers(it.delivery.takeLeft()), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+})
+
+t.test('a successor makes the same requests of the same events: it knows their size as sent', async t => {
+  const more = {
+    options: { batch: { max_bytes: 100, max_wait: '1h' }, max_in_flight: 1 },
+    destination: { sizeOf: (request: readonly EventBatch[]) => numbers(request).length * 15 },
+  }
+  const sizeOfFirst = async (outage?: SetUp['outage']) => {
+    const it = setUp({ ...more, outage })
+    await it.delivery.start()
+    it.put(60)
+    await settle()
+    return [it.attempts[0]!.events.length, it.delivery.outage.state] as const
+  }
+  const [halved, state] = await sizeOfFirst()
+  t.equal(halved, 5)
+  t.equal((await sizeOfFirst(state))[0], 6)
 })
