@@ -16,11 +16,13 @@ interface Meaning {
   readonly isUnknown?: true
 }
 
+/** A leader says so, too, if it has stored the events and was replaced before its replicas confirmed them. */
 const MOVED = {
   failure: 'retry',
   reason: 'leader',
   advice: 'the leader of the partition is another broker',
   isStale: true,
+  isUnknown: true,
 } as const
 const BUSY = { failure: 'retry', reason: 'broker', advice: 'the broker cannot answer now' } as const
 const SESSION = { failure: 'session', reason: 'producer', advice: 'events are sent again by a new producer' } as const

@@ -470,6 +470,16 @@ t.test(
   },
 )
 
+t.test('a leader that is replaced while it waits for others may have stored events', async t => {
+  const broker = await kafkaBroker(t)
+  const { destination } = await started(t, optionsOf(broker), kafka)
+  broker.script.push({ code: () => 6, stored: [6] })
+  t.match(await failure(destination.write([batch(numbered(20))], never)), { failure: 'retry', reason: 'leader' })
+  await destination.write([batch(numbered(20)), batch(numbered(20, 20))], never)
+  t.same(sorted(numbersOf(broker)), upTo(40))
+  t.equal(broker.producers, 1n)
+})
+
 t.test('more partitions while it is not known what is stored: the same events go to the same ones', async t => {
   const broker = await kafkaBroker(t)
   const { put, all, counter } = await delivering(t, broker)
