@@ -1,12 +1,12 @@
 import { Socket } from 'node:net'
 import t from 'tap'
-import { loadClient } from '../../../../src/net/kafka/client.js'
+import { kafkaClient } from '../../../../src/net/kafka/client.js'
 import { KafkaConnection } from '../../../../src/net/kafka/connection.js'
 import { heldBytes } from '../../../support/heap.js'
 
 t.test('an answer that comes byte by byte takes no more memory than its bytes', async t => {
   const socket = new Socket()
-  const connection = new KafkaConnection(await loadClient(), socket)
+  const connection = new KafkaConnection(await kafkaClient.load('type'), socket)
   connection.isReady = true
   const size = Buffer.alloc(4)
   size.writeInt32BE(2_000_000)
