@@ -23,6 +23,9 @@ export function currentWorld(): World | undefined {
 /** Wall clock at the beginning of every run. */
 const EPOCH = 1_700_000_000_000
 
+/** Work takes no time in a simulated process. */
+const NO_CPU: NodeJS.CpuUsage = { user: 0, system: 0 }
+
 /** Timers of the simulated process that are set. */
 export const timers = new Set<VirtualTimer>()
 
@@ -110,6 +113,8 @@ scope.clearImmediate = (set: unknown) => {
 }
 Date.now = () => (world ? EPOCH + Math.floor(world.now) : real.now())
 performance.now = () => (world ? world.now : real.monotonic())
+const cpuUsage = process.cpuUsage
+process.cpuUsage = (before?: NodeJS.CpuUsage) => (world ? NO_CPU : cpuUsage.call(process, before))
 Math.random = () => (world ? world.random.next() : real.chance())
 const randomBytes = crypto.randomBytes
 crypto.randomBytes = ((size: number) => (world ? ZEROS.subarray(0, size) : randomBytes(size))) as typeof randomBytes

@@ -52,12 +52,16 @@ export function eventLine(mark: string, size: number): string {
 /** Memory that a batch with it counts as holding, so that few events come to the bound. */
 const LARGE = Buffer.from(new ArrayBuffer(8 * 1024 * 1024))
 let largeAt = 0
+let largeIn: World | undefined
 
 function frameOf(text: string, large: boolean): Frame {
   const bytes = Buffer.from(text)
   const frame = new LineSplitter(2 ** 30).push(bytes)!
   if (!large) return frame
-  if (largeAt + bytes.length > LARGE.length) largeAt = 0
+  const { world } = currentMachine()
+  // Where its memory begins must not depend on worlds before it.
+  if (world !== largeIn || largeAt + bytes.length > LARGE.length) largeAt = 0
+  largeIn = world
   const shift = largeAt - frame.starts[0]!
   largeAt += bytes.copy(LARGE, largeAt)
   return { ...frame, chunk: LARGE, starts: frame.starts.map(at => at + shift), ends: frame.ends.map(at => at + shift) }
