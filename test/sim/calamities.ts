@@ -4,14 +4,14 @@ import { MOODS } from './receiver.js'
 
 /** What happens to the disk and the receivers while a process runs. */
 
-const DISK = ['calm', 'calm', 'full', 'errors', 'sync_errors', 'short', 'reads', 'slow'] as const
+const DISK = ['calm', 'calm', 'full', 'errors', 'sync_errors', 'short', 'reads', 'reads', 'names', 'slow'] as const
 
 /** Changes one of them, by chance. */
 export function changes(machine: Machine): void {
-  const { random } = machine.world
+  const { random, size } = machine.world
   if (random.chance(0.5)) changeDisk(machine)
   for (const receiver of machine.receivers.values()) {
-    if (!random.chance(0.4)) continue
+    if (!random.chance(size.moods)) continue
     receiver.mood = random.chance(0.4) ? receiver.healthy : random.pick(MOODS)
     machine.world.say(() => `receiver ${receiver.id}: ${receiver.mood}`)
   }
@@ -36,10 +36,13 @@ function changeDisk({ disk, world }: Machine): void {
       disk.faults = { ...disk.faults, syncs: rate }
       break
     case 'short':
-      disk.faults = { ...disk.faults, short: rate, writes: rate / 3 }
+      disk.faults = { ...disk.faults, short: rate, writes: rate / 2 }
       break
     case 'reads':
-      disk.faults = { ...disk.faults, reads: 0.01 }
+      disk.faults = { ...disk.faults, reads: random.pick([0.01, 0.1, 0.5]) }
+      break
+    case 'names':
+      disk.faults = { ...disk.faults, names: random.pick([0.1, 0.6]) }
       break
     case 'slow':
       disk.faults = { ...disk.faults, latencyMs: random.pick([20, 200]) }

@@ -33,6 +33,10 @@ export class Disk extends DiskNames {
   #nextFd = FIRST_FD
   /** The process is killed in the middle of so many further calls; undefined: it is not. */
   killAfter: number | undefined
+  /** The process is killed in the middle of a write, after so many others; undefined: it is not. */
+  killAfterWrites: number | undefined
+  /** Whether another thread makes the call. */
+  #isLater = false
   /** Whether the process ends in the middle of the call that is being made. */
   #isLast = false
 
@@ -45,7 +49,9 @@ export class Disk extends DiskNames {
     for (const { node } of this.#open.values()) if (node instanceof FileNode) node.opened = 0
     this.#open.clear()
     this.failedRepairs.clear()
+    this.readFaults.clear()
     this.killAfter = undefined
+    this.killAfterWrites = undefined
     this.#isLast = false
   }
 
@@ -132,6 +138,7 @@ export class Disk extends DiskNames {
         throw failed('ENOSPC', 'write', path)
       }
     }
+    if (this.#isLater && this.killAfterWrites !== undefined) this.#isLast ||= --this.killAfterWrites < 0
     if (this.#isLast) size = this.world.random.below(size + 1)
     else if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
       size = 1 + this.world.random.below(size - 1)
@@ -164,7 +171,7 @@ export class Disk extends DiskNames {
 
   nodeOf(fd: number): Node {
     const open = this.#fd(fd, 'fstat')
-    if (open.isDead) this.fail('fstat', open.path)
+    this.#mayFailOn(open, 'reads', 'fstat')
     return open.node
   }
 
@@ -185,14 +192,17 @@ export class Disk extends DiskNames {
         // Killed before or after the call has had its effect.
         if (isLast && world.random.chance(0.5)) return world.kill()
         this.#isLast = isLast
+        this.#isLater = true
         try {
           const result = work()
-          if (isLast) world.kill()
+          if (this.#isLast) world.kill()
           else resolve(result)
         } catch (error) {
           if (!(error instanceof DiskError)) world.violate(`simulated disk: ${(error as Error).stack}`)
-          if (isLast) world.kill()
+          if (this.#isLast) world.kill()
           else reject(error)
+        } finally {
+          this.#isLater = false
         }
       }
       world.after(0.01 + world.random.next() ** 2 * this.faults.latencyMs, call, true)

@@ -29,6 +29,9 @@ export const NO_FAULTS: Faults = {
 /** Calls that are needed to remove what a failed write left. */
 const REPAIRS = new Set(['read', 'fstat', 'ftruncate'])
 
+/** A file that cannot be read in three attempts is left out, with the events in it. */
+const MOST_READ_FAULTS = 2
+
 export type Kind = 'writes' | 'syncs' | 'names' | 'reads'
 
 /** The calls about names. */
@@ -39,6 +42,8 @@ export class DiskNames {
   calls = 0
   /** How many calls of the present process failed that would have repaired a file. */
   readonly failedRepairs = new Map<string, number>()
+  /** How many reads of a path failed in the present process. */
+  protected readonly readFaults = new Map<string, number>()
 
   constructor(world: World) {
     this.world = world
@@ -48,7 +53,13 @@ export class DiskNames {
   protected mayFail(kind: Kind, call: string, path: string): void {
     this.calls++
     const likely = this.faults[kind]
-    if (likely > 0 && this.world.random.chance(likely)) this.fail(call, path)
+    if (likely === 0 || !this.world.random.chance(likely)) return
+    if (kind === 'reads') {
+      const faults = this.readFaults.get(path) ?? 0
+      if (faults === MOST_READ_FAULTS) return
+      this.readFaults.set(path, faults + 1)
+    }
+    this.fail(call, path)
   }
 
   protected fail(call: string, path: string): never {

@@ -40,8 +40,12 @@ export interface LifePlan {
   /** Milliseconds between two things that happen to it. */
   readonly calamityMs: number
   readonly reloads: boolean
+  /** Whether something is wrong already when it starts. */
+  readonly isTroubled: boolean
   /** In the middle of so many calls of the disk. */
   readonly killAfter: number | undefined
+  /** In the middle of a write, after so many others. */
+  readonly killAfterWrites: number | undefined
 }
 
 export class Life {
@@ -74,7 +78,9 @@ export class Life {
     const { world, disk } = this.#machine
     const { random } = world
     this.#begin()
-    if (plan.killAfter !== undefined) disk.killAfter = plan.killAfter
+    disk.killAfter = plan.killAfter
+    disk.killAfterWrites = plan.killAfterWrites
+    if (plan.isTroubled) changes(this.#machine)
     const end = world.now + plan.ms
     const running = this.#start(() => world.now >= end)
     while (!this.#isOver && world.now < end) {

@@ -2,7 +2,7 @@ import { Clients, clientsOf } from './clients.js'
 import { Disk } from './disk-calls.js'
 import { enter } from './globals.js'
 import { Outcome } from './invariants.js'
-import { type Ending, LAST_STOP_MS, Life } from './life.js'
+import { LAST_STOP_MS, Life } from './life.js'
 import { type Machine, useMachine } from './machine.js'
 import { mayRepeat, promisesOrder } from './order.js'
 import { Receiver } from './receiver.js'
@@ -27,14 +27,13 @@ export interface Result {
 
 /** One seed in so many is for the store of the service. */
 const STORE_EVERY = 6
-const ENDINGS: readonly Ending[] = ['kill', 'kill', 'power', 'stop', 'abort']
 
 export async function runSeed(seed: number, traced = false): Promise<Result> {
   // Stacks take more time than everything else. A seed that is run again by itself has them.
   Error.stackTraceLimit = traced ? 20 : 0
   const world = new World(seed, traced)
   const { random } = world
-  const topology = makeTopology(random)
+  const topology = makeTopology(world)
   const disk = new Disk(world)
   disk.makeFolder('/out')
   disk.tree.root.sync()
@@ -89,19 +88,21 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
 }
 
 async function live(machine: Machine, topology: Topology): Promise<void> {
-  const { random } = machine.world
+  const { random, size } = machine.world
   const isCalm = random.chance(0.1)
-  const lives = isCalm ? 0 : 1 + random.below(3)
+  const lives = isCalm ? 0 : random.pick(size.lives)
   const tears = new Tears(machine)
   let current = topology
   for (let i = 0; i < lives; i++) {
     const life = new Life(machine, current, tears)
     await life.run({
-      ms: random.pick([300, 2000, 8000]) * (0.2 + random.next()),
-      ending: random.pick(ENDINGS),
-      calamityMs: random.pick([200, 1500]),
-      reloads: random.chance(0.4),
-      killAfter: random.chance(0.3) ? random.below(random.pick([50, 500])) : undefined,
+      ms: random.pick(size.lifeMs) * (0.2 + random.next()),
+      ending: random.pick(size.endings),
+      calamityMs: random.pick(size.calamityMs),
+      isTroubled: random.chance(size.startsInTrouble),
+      reloads: random.chance(size.reloads),
+      killAfter: random.chance(0.3) ? random.below(random.pick(size.calls)) : undefined,
+      killAfterWrites: random.chance(size.killsInWrite) ? random.below(4) : undefined,
     })
     current = life.topology
     await machine.world.wait(100)

@@ -24,10 +24,10 @@ export class Topic {
   isSaved = () => {}
 
   constructor(id: string, world: World) {
-    const { random } = world
+    const { random, size } = world
     this.id = id
-    this.count = 5 + random.below(random.pick([15, 40, 100]))
-    this.everyMs = random.pick([1, 20, 100])
+    this.count = size.leastEvents + random.below(random.pick(size.events))
+    this.everyMs = random.pick(size.everyMs)
     this.sizes = [20, random.pick([20, 200]), random.pick([20, 2000])]
   }
 

@@ -1,6 +1,7 @@
 import type { Seeded } from '../support/seeded.js'
 import { DEEDS, type Deed } from './processors.js'
 import type { ThrottleSpec } from './throttle.js'
+import type { World } from './world.js'
 
 /** What a run's pipeline is made of. A reload changes options, and never where an event has to go in the end. */
 
@@ -49,10 +50,10 @@ export interface Topology {
 
 const TOPICS = ['a', 'b']
 
-export function makeTopology(random: Seeded): Topology {
-  const sources = TOPICS.slice(0, 1 + random.below(2)).map((id): SourceSpec => {
+export function makeTopology({ random, size }: World): Topology {
+  const sources = TOPICS.slice(0, random.chance(size.secondSource) ? 2 : 1).map((id): SourceSpec => {
     const kind = id === 'b' && random.chance(0.5) ? 'clients' : 'topic'
-    return { id, kind, batch: 1 + random.below(12), large: random.chance(0.2), version: 0 }
+    return { id, kind, batch: 1 + random.below(size.batch), large: random.chance(0.2), version: 0 }
   })
   /** Outputs, and whether the events there may have been summarized. */
   const outputs = new Map<string, boolean>(sources.map(({ id }) => [id, false]))
@@ -60,7 +61,7 @@ export function makeTopology(random: Seeded): Topology {
     ...new Set(Array.from({ length: 1 + random.below(2) }, () => random.pick(some))),
   ]
   const processors: ProcessorSpec[] = []
-  for (let i = 0; i < random.below(4); i++) {
+  for (let i = 0; i < random.below(size.processors); i++) {
     const id = `p${i}`
     const inputs = pick([...outputs.keys()])
     const isSummarized = inputs.some(input => outputs.get(input))
@@ -89,7 +90,7 @@ export function makeTopology(random: Seeded): Topology {
     if ((deed === 'discard' || deed === 'throttle') && random.chance(0.5)) outputs.set(`${id}.discarded`, isSummarized)
   }
   const destinations: DestinationSpec[] = []
-  for (let i = 0; i < 1 + random.below(3); i++) {
+  for (let i = 0; i < 1 + random.below(size.destinations); i++) {
     const id = `d${i}`
     destinations.push(
       makeDestination(id, i === 0 ? allUnread(outputs, processors, pick) : pick([...outputs.keys()]), random),

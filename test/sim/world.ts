@@ -1,5 +1,6 @@
 import { Seeded } from '../support/seeded.js'
 import { runsRealTurns } from './real.js'
+import { type Size, sizeOf } from './size.js'
 
 /** Something that happens at a virtual time. */
 export interface Task {
@@ -26,6 +27,7 @@ const MOST_TASKS = 400_000
 export class World {
   readonly seed: number
   readonly random: Seeded
+  readonly size: Size
   now = 0
   /** What happened, where it is wanted. */
   readonly trace: string[] | undefined
@@ -45,6 +47,7 @@ export class World {
   constructor(seed: number, traced = false) {
     this.seed = seed
     this.random = new Seeded(seed * 2_654_435_761)
+    this.size = sizeOf(this.random)
     this.trace = traced ? [] : undefined
   }
 

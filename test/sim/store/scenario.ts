@@ -14,11 +14,11 @@ const RESTART_MS = 500
 const LAST_MS = 120_000
 
 export async function storeLives(machine: Machine): Promise<void> {
-  const { random } = machine.world
+  const { random, size } = machine.world
   const writes = new Writes(machine.world)
-  const lives = 1 + random.below(4)
+  const lives = 1 + random.below(size.storeLives)
   for (let i = 0; i < lives; i++) {
-    await live(machine, writes, random.pick([500, 3000]) * (0.3 + random.next()))
+    await live(machine, writes, random.pick(size.storeMs) * (0.3 + random.next()))
     await machine.world.wait(50)
   }
   await finish(machine, writes)
@@ -58,9 +58,9 @@ async function opened(machine: Machine, path: string, writes: Writes): Promise<S
 
 async function live(machine: Machine, writes: Writes, ms: number): Promise<void> {
   const { world, disk } = machine
-  const { random } = world
+  const { random, size } = world
   const { killed, path } = begin(machine)
-  if (random.chance(0.4)) disk.killAfter = random.below(random.pick([20, 300]))
+  if (random.chance(0.4)) disk.killAfter = random.below(random.pick(size.calls))
   const end = world.now + ms
   const process = world.killed
   const work = async () => {
