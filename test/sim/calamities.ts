@@ -42,7 +42,7 @@ function changeDisk({ disk, world }: Machine): void {
       disk.faults = { ...disk.faults, reads: random.pick([0.01, 0.1, 0.5]) }
       break
     case 'names':
-      disk.faults = { ...disk.faults, names: random.pick([0.1, 0.6]) }
+      disk.faults = { ...disk.faults, names: random.pick([0.3, 0.8]) }
       break
     case 'slow':
       disk.faults = { ...disk.faults, latencyMs: random.pick([20, 200]) }

@@ -29,9 +29,6 @@ export const NO_FAULTS: Faults = {
 /** Calls that are needed to remove what a failed write left. */
 const REPAIRS = new Set(['read', 'fstat', 'ftruncate'])
 
-/** A file that cannot be read in three attempts is left out, with the events in it. */
-const MOST_READ_FAULTS = 2
-
 export type Kind = 'writes' | 'syncs' | 'names' | 'reads'
 
 /** The calls about names. */
@@ -42,8 +39,11 @@ export class DiskNames {
   calls = 0
   /** How many calls of the present process failed that would have repaired a file. */
   readonly failedRepairs = new Map<string, number>()
-  /** How many reads of a path failed in the present process. */
-  protected readonly readFaults = new Map<string, number>()
+  /**
+   * What could not be read in the present process: the content of a file, or the file itself, once each. What cannot be
+   * read in three attempts is left out, with the events in it.
+   */
+  protected readonly readFaults = new Set<string>()
 
   constructor(world: World) {
     this.world = world
@@ -55,9 +55,9 @@ export class DiskNames {
     const likely = this.faults[kind]
     if (likely === 0 || !this.world.random.chance(likely)) return
     if (kind === 'reads') {
-      const faults = this.readFaults.get(path) ?? 0
-      if (faults === MOST_READ_FAULTS) return
-      this.readFaults.set(path, faults + 1)
+      const one = `${call === 'read' ? 'content' : 'file'} of ${path}`
+      if (this.readFaults.has(one)) return
+      this.readFaults.add(one)
     }
     this.fail(call, path)
   }
