@@ -104,7 +104,8 @@ export class TimeText {
     if (number !== undefined) return ofEpoch(number, behind)
     const ms = parseIsoTime(Buffer.from(text), 0, Buffer.byteLength(text))
     if (Number.isNaN(ms)) return undefined
-    return { seconds: Math.floor(ms / 1000), digits: String(Math.floor(ms) % 1000).padStart(3, '0') }
+    const seconds = Math.floor(ms / 1000)
+    return { seconds, digits: String(Math.floor(ms) - seconds * 1000).padStart(3, '0') }
   }
 
   #ofSecond(text: string, digits: string): TimeParts | undefined {
