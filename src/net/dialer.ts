@@ -54,13 +54,14 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Uses replaced certificates. Before a request, they are looked at once a second at most. */
-  async renew(isRequest = false): Promise<void> {
+  /** Uses replaced certificates. Before a request, they are looked at once a second at most; undefined: not now. */
+  renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
-    if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return
+    if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
     this.#polledAt = now
-    const content = await this.#tls.renewed()
-    if (content) this.#use(content)
+    return this.#tls.renewed().then(content => {
+      if (content) this.#use(content)
+    })
   }
 
   /** Connects to the host and port of a URL. The certificate of the receiver is verified. `open` comes first. */
@@ -76,8 +77,8 @@ export class Dialer {
   }
 
   /** The proxy that a request for an http URL is sent to. */
-  async viaFor(target: URL): Promise<Via | undefined> {
-    return target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
+  viaFor(target: URL): Promise<Via | undefined> | undefined {
+    return target.protocol === 'http:' ? this.#proxy?.viaFor(target) : undefined
   }
 
   /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */

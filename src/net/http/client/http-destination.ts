@@ -207,7 +207,7 @@ export class HttpDestination implements Destination {
     signal: AbortSignal,
   ): Promise<Answer> {
     const { auth } = this.#options
-    const key = await this.#currentKey(signal)
+    const key = this.#key && (await this.#currentKey(signal))
     const all: Record<string, string> = {
       'user-agent': USER_AGENT,
       accept: 'application/json',

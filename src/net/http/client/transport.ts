@@ -40,9 +40,12 @@ export class Transport {
    * response.
    */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
-    await this.#dialer.renew(true)
+    // Waiting for nothing takes turns, too: sources that have room would read before the receiver gets its request.
+    const renewing = this.#dialer.renew(true)
+    if (renewing) await renewing
     signal.throwIfAborted()
-    const via = await this.#dialer.viaFor(request.target)
+    const finding = this.#dialer.viaFor(request.target)
+    const via = finding && (await finding)
     const sent = via ? throughProxy(request, via) : request
     try {
       return await this.#client!.request(sent, signal)
