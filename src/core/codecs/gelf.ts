@@ -17,6 +17,8 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
+/** The time that was read last, which is at most a sign, six digits of the year and nine of a fraction long. */
+const time = Buffer.alloc(40)
 
 /** The members of a message that are not additional ones, and the names of their fields. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
@@ -89,7 +91,7 @@ class Gelf extends FieldsCodec {
     const start = this.#places.valueStarts[n]!
     const end = this.#places.valueEnds[n]!
     const iso = isTime ? isoAt(b, start, end) : undefined
-    if (iso !== undefined) to.value(name, iso)
+    if (iso !== undefined) to.text(name, time, 0, time.write(iso, 'latin1'))
     else if (b[start] === QUOTE) to.string(name, b, start + 1, end - 1, (this.#places.escapes[n]! & VALUE) !== 0)
     else to.json(name, b, start, end)
   }
@@ -126,9 +128,10 @@ class Gelf extends FieldsCodec {
 /** Seconds since the epoch, a number or its text, as ISO 8601; undefined: it is none. */
 function isoAt(b: Buffer, start: number, end: number): string | undefined {
   if (end - start > LONGEST_NUMBER) return undefined
-  const text = b.toString('latin1', start, end).replaceAll('"', '')
-  const time = TIME_FORMATS.unix!(/e/i.test(text) ? String(Number(text)) : text, UTC, 0)
-  return time && isoText(time)
+  const inside = b[start] === QUOTE ? 1 : 0
+  const text = b.toString('latin1', start + inside, end - inside)
+  const read = TIME_FORMATS.unix!(/e/i.test(text) ? String(Number(text)) : text, UTC, 0)
+  return read && isoText(read)
 }
 
 const line = new GrowingBytes()

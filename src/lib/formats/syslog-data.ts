@@ -35,23 +35,25 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
   return p === start ? -1 : p
 }
 
-const ELEMENT = /\[([^\x00-\x20=\]"]+)((?: [^\x00-\x20=\]"]+="(?:[^"\\]|\\[\s\S])*")*) ?\]/g
-const PARAMETER = / ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
+/** The beginning of an element, or a parameter of it. */
+const PART = /\[([^\x00-\x20=\]"]+)| ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
 
-/** Parses structured data to parameters by element and name. A repeated name has a list of its values. */
+/** Parses valid structured data to parameters by element and name. A repeated name has a list of its values. */
 export function structuredData(text: string): Record<string, Record<string, string | string[]>> {
   const elements = new Map<string, Map<string, string | string[]>>()
-  for (const [, id, parameters] of text.matchAll(ELEMENT)) {
-    const element = elements.get(id!) ?? new Map<string, string | string[]>()
-    elements.set(id!, element)
-    for (const [, name, written] of parameters!.matchAll(PARAMETER)) {
-      // Only these three are escapes; elsewhere a backslash stands for itself.
-      const value = written!.replace(/\\(["\\\]])/g, '$1')
-      const before = element.get(name!)
-      // A line may repeat a name a hundred thousand times, so the list is extended in place.
-      if (Array.isArray(before)) before.push(value)
-      else element.set(name!, before === undefined ? value : [before, value])
+  let element = new Map<string, string | string[]>()
+  for (const [, id, name, written] of text.matchAll(PART)) {
+    if (id !== undefined) {
+      element = elements.get(id) ?? new Map()
+      elements.set(id, element)
+      continue
     }
+    // Only these three are escapes; elsewhere a backslash stands for itself.
+    const value = written!.includes('\\') ? written!.replace(/\\(["\\\]])/g, '$1') : written!
+    const before = element.get(name!)
+    // A line may repeat a name a hundred thousand times, so the list is extended in place.
+    if (Array.isArray(before)) before.push(value)
+    else element.set(name!, before === undefined ? value : [before, value])
   }
   // fromEntries creates own properties for all names, including `__proto__`.
   return Object.fromEntries([...elements].map(([id, element]) => [id, Object.fromEntries(element)]))

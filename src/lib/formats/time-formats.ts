@@ -82,8 +82,13 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
+/** The second that was written last, which many lines have, and its text up to the fraction. */
+let [lastMs, lastSecond] = [Number.NaN, '']
+
 /** As ISO 8601 in UTC, with at least three digits of the fraction; undefined where that has no form. */
 export function isoText({ ms, fraction }: ReadTime): string | undefined {
   if (!(Math.abs(ms) <= LARGEST_MS)) return undefined
-  return `${new Date(ms).toISOString().slice(0, -4)}${fraction.padEnd(3, '0')}Z`
+  if (ms !== lastMs) lastSecond = new Date(ms).toISOString().slice(0, -4)
+  lastMs = ms
+  return `${lastSecond}${fraction.padEnd(3, '0')}Z`
 }
