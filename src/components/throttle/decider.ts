@@ -32,6 +32,8 @@ export interface DeciderOptions extends LimiterOptions {
   readonly exclude?: Excludes | undefined
   /** The fields of the key; none: all events belong to the default bucket. */
   readonly keyFields: readonly FieldReader[]
+  /** Loads the keys, in the place of a key of its own. */
+  readonly key?: BucketKey | undefined
   /** The field with what an event costs instead of 1. Limits of events are then of the unit `cost`. */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
@@ -70,10 +72,10 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   /** Undefined: there are no rules. */
   #ruleLimits: RuleLimits | undefined
 
-  constructor({ exclude, keyFields, onMaxKeys, limits, costField, rules }: DeciderOptions, limiter: L) {
+  constructor({ exclude, keyFields, key, onMaxKeys, limits, costField, rules }: DeciderOptions, limiter: L) {
     this.limiter = limiter
     this.#exclude = exclude
-    this.#key = keyFields.length > 0 ? new BucketKey(keyFields, limiter.seed) : undefined
+    this.#key = keyFields.length > 0 ? (key ?? new BucketKey(keyFields, limiter.seed)) : undefined
     this.#onMaxKeys = onMaxKeys
     this.#costs = Costs.for(limits, costField)
     if (rules) this.setRules(rules)

@@ -4,7 +4,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { type Effect, type Goal, keepGoal, type Meter } from './goal.js'
 import type { Replay, Visitor } from './replay.js'
 import type { SearchResult, Unanswered } from './result.js'
-import { createTrialDecider, type TrialDecider } from './trial.js'
+import { createTrialDecider, SharedKey, type TrialDecider } from './trial.js'
 import type { FieldContext } from './trials.js'
 import { type Variant, variantOf } from './variants.js'
 import { keyText, number, windowText } from './words.js'
@@ -96,7 +96,9 @@ class Attempt {
     const { options } = search.variant
     this.search = search
     this.limits = search.limits()
-    this.#deciders = this.limits.map(limit => createTrialDecider({ ...options, [search.option]: limit }, context))
+    const key = new SharedKey(options, context)
+    const deciderOf = (limit: number) => createTrialDecider({ ...options, [search.option]: limit }, context, false, key)
+    this.#deciders = this.limits.map(deciderOf)
     this.meter = search.goal.meter(this.limits.length, limitsOf(options)[0]!.windowMs, context)
     this.#lost = new Uint8Array(this.limits.length)
   }

@@ -1,6 +1,7 @@
 import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
 import { longestWaits, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { OneInN } from '../../../components/processors/throttle/over-limit.js'
+import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { EventKey } from '../../../components/throttle/buckets/event-key.js'
 import { KeyedBuckets } from '../../../components/throttle/buckets/keyed-buckets.js'
 import type { Decider, DeciderOptions } from '../../../components/throttle/decider.js'
@@ -33,12 +34,37 @@ export abstract class TrialDecider {
   abstract decide(batch: EventBatch, i: number, now: number): Outcome
 }
 
+/** The key of throttles that decide about the same events, one after the other. It is read once for each event. */
+export class SharedKey extends BucketKey {
+  #batch: EventBatch | undefined
+  #event = -1
+  #isThere = false
+
+  constructor({ key_field }: ThrottleOptions, context: FieldContext) {
+    super(key_field.map(path => context.field(path)))
+  }
+
+  override load(batch: EventBatch, i: number): boolean {
+    if (batch === this.#batch && i === this.#event) return this.#isThere
+    this.#isThere = super.load(batch, i)
+    this.#batch = batch
+    this.#event = i
+    return this.#isThere
+  }
+}
+
 /**
  * Creates the decider of a throttle with any options. `isBacklog`: the events are backlog, and come when the first of
- * them does.
+ * them does. `key`: that of other throttles with the same fields.
  */
-export function createTrialDecider(options: ThrottleOptions, context: FieldContext, isBacklog = false): TrialDecider {
-  const compiled = deciderOptions(options, context)
+export function createTrialDecider(
+  options: ThrottleOptions,
+  context: FieldContext,
+  isBacklog = false,
+  key?: SharedKey,
+): TrialDecider {
+  // Rules note in a key where they have found it.
+  const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
   if (!isBacklog) return live > 0 ? new WaitingTrial(compiled, samples, live) : new UsualTrial(compiled, samples)
@@ -82,6 +108,7 @@ class Samples {
 class UsualTrial extends TrialDecider {
   readonly #decider: Decider
   readonly #samples: Samples
+  #now = Number.NaN
 
   constructor(options: DeciderOptions, samples: Samples) {
     super()
@@ -99,7 +126,8 @@ class UsualTrial extends TrialDecider {
 
   decide(batch: EventBatch, i: number, now: number): Outcome {
     const decider = this.#decider
-    if (!decider.inEventTime) decider.limiter.advance(now)
+    if (now !== this.#now && !decider.inEventTime) decider.limiter.advance(now)
+    this.#now = now
     const decision = decider.decideOne(batch, i, now)
     switch (decision) {
       case DISCARD:

@@ -1,6 +1,4 @@
-import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
 import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { DISCARD, EXCLUDED } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
@@ -10,7 +8,7 @@ import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
 import { TALLY_WIDTH, TrialTally } from './tally.js'
-import { createTrialDecider, type TrialDecider } from './trial.js'
+import { createTrialDecider, SharedKey, type TrialDecider } from './trial.js'
 
 export interface FieldContext {
   field(path: FieldPath): FieldReader
@@ -38,7 +36,7 @@ export class Trials implements Visitor {
   costless = 0
   readonly #cost: FieldReader | undefined
   /** The keys by which events are counted. Each is read once for all trials with it. */
-  readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: BucketKey; readonly trials: Trial[] }>()
+  readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean
   /** When backlog comes. */
@@ -59,14 +57,14 @@ export class Trials implements Visitor {
       const name = JSON.stringify(options.key_field.map(({ text }) => text))
       let known = this.#keys.get(name)
       if (!known) {
-        const key = new BucketKey(deciderOptions(options, context).keyFields)
+        const key = new SharedKey(options, context)
         known = { key, ids: new KeyIds(key, mostKeys), trials: [] }
         this.#keys.set(name, known)
       }
-      const { ids, trials } = known
+      const { ids, key, trials } = known
       const { windowMs, mode } = limitsOf(options)[0]!
       const tally = new TrialTally({ ids, slots, windowMs, aligned: mode === 'aligned', trials: all.length })
-      const trial = { options, ids, tally, decider: createTrialDecider(options, context, isBacklog) }
+      const trial = { options, ids, tally, decider: createTrialDecider(options, context, isBacklog, key) }
       trials.push(trial)
       return trial
     })
