@@ -76,7 +76,8 @@ export const elasticsearch = defineHttpDestination({
       'An event that comes twice has the same `_id`, and is stored once. In a data stream that holds until it rolls over.',
     limits:
       '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) a request, less after a 413; `max_in_flight` requests.',
-    tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. API keys: a proxy before it. Failure stores: a receiver that answers as documented.',
+    tested:
+      'OpenSearch 2.19.3, Elasticsearch 7.17.29. API keys: a proxy before it. Failure stores: a receiver that answers as documented.',
   },
   options,
   examples: [

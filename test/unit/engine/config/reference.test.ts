@@ -80,7 +80,10 @@ t.test('the JSON Schema of a known list', async t => {
   t.ok(schema.safeParse(config).success)
   t.ok(changed(copy => Object.assign(copy, { metrics: false, tests: [], shutdown_timeout: '1m' })))
   t.ok(changed(copy => Object.assign(copy.processors.lim, { limit: '${LIMIT:-5}', mode: '${MODE}' })))
-  t.ok(changed(copy => Object.assign(copy.destinations.out, { renamed_from: 'old_${NAME}' })), 'in a text with a form')
+  t.ok(
+    changed(copy => Object.assign(copy.destinations.out, { renamed_from: 'old_${NAME}' })),
+    'in a text with a form',
+  )
   t.notOk(changed(copy => Object.assign(copy.destinations.out, { renamed_from: 'Old' })))
   t.notOk(changed(copy => Object.assign(copy.processors.lim, { limit: 'five' })))
   t.notOk(changed(copy => Object.assign(copy.processors.lim, { limit: 0 })))
