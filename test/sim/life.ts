@@ -130,8 +130,9 @@ export class Life {
   }
 
   #begin(): void {
-    const { world, disk, topics } = this.#machine
+    const { world, disk, topics, receivers, throttles } = this.#machine
     this.#root = mount(disk)
+    if (throttles.size > 0) for (const receiver of receivers.values()) receiver.forgetOrder()
     for (const topic of topics.values()) topic.isSaved = () => {}
     world.isAlive = true
     world.say(() => '--- the process starts')

@@ -55,6 +55,11 @@ export class Receiver {
     this.healthy = world.random.chance(0.2) ? 'too_large' : 'accepts'
   }
 
+  /** Another process may pass what the throttles of the one before discarded, if it reads that again. */
+  forgetOrder(): void {
+    this.#last.clear()
+  }
+
   /** A request has arrived: an event is the marks that it has. */
   take(events: readonly string[][]): Answer {
     const { random } = this.#world
