@@ -3,6 +3,7 @@ import { duration, listenAddress, refuse } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { isAddressOrRange } from '../lib/network/address-list.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
+import { isLoopback } from './urls.js'
 
 /** The options of servers, apart from the servers: a configuration is read without loading them. */
 
@@ -70,5 +71,5 @@ export const listenOptions = {
 
 /** Whether the address is certainly reachable from this machine only. */
 export function isLocal(address: ListenAddress): boolean {
-  return 'host' in address && /^(localhost|127\..*|::1)$/.test(address.host)
+  return 'host' in address && isLoopback(address.host)
 }

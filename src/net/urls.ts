@@ -95,3 +95,6 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   const { port: usual = 80, isTls = false } = SCHEMES[protocol] ?? {}
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
+
+/** Whether a host is certainly this machine. 127.0.0.1.example.com is another one. */
+export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

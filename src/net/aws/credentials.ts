@@ -11,6 +11,7 @@ import { bodyText } from '../http/client/answers/read-answer.js'
 import { isSuccess } from '../http/client/answers/statuses.js'
 import { Transport } from '../http/client/transport.js'
 import { AccessKey, keyProblem, noKeyFile } from '../key.js'
+import { isLoopback } from '../urls.js'
 import type { AwsAuth } from './auth-options.js'
 import type { Credentials } from './sign.js'
 
@@ -36,8 +37,8 @@ const FETCH_MS = 5000
 const LONGEST_FILE = 256 * 1024
 const METADATA = 'http://169.254.169.254'
 const CONTAINER = 'http://169.254.170.2'
-/** Where a token may be sent without encryption. */
-const LOCAL_HOST = /^(localhost|127(\.\d+){3}|\[::1\]|169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
+/** Where a token may be sent without encryption, besides this machine. */
+const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -223,7 +224,7 @@ export class AwsCredentials {
     const relative = env.AWS_CONTAINER_CREDENTIALS_RELATIVE_URI
     const url = relative ? CONTAINER + relative : (env.AWS_CONTAINER_CREDENTIALS_FULL_URI ?? '')
     const { protocol, hostname } = new URL(url)
-    if (protocol !== 'https:' && !LOCAL_HOST.test(hostname))
+    if (protocol !== 'https:' && !isLoopback(hostname) && !CONTAINER_HOST.test(hostname))
       throw new Error('AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this machine')
     const file = env.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
     const read = async () => (await readWithin(undefined, file!, noKeyFile(LONGEST_FILE))).bytes.toString().trim()

@@ -3,6 +3,7 @@ import { once, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { dialOptions, tlsOptions } from '../dial-options.js'
 import { auth, checkAuth, USES } from '../key.js'
+import { isLoopback } from '../urls.js'
 
 /** Parses `kafka-1:9092` to a URL. */
 const broker = once(() => {
@@ -69,8 +70,6 @@ export const clusterOptions = {
 
 export type ClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>
 
-const LOOPBACK = /\/\/(localhost|127\.[\d.]+|\[::1\]):/
-
 /** Whether everybody between this machine and the brokers can read the password or the token. */
 export const isSentPlainly = ({ auth, brokers, tls }: ClusterOptions): boolean =>
-  tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => LOOPBACK.test(url))
+  tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => isLoopback(new URL(url).hostname))

@@ -7,7 +7,7 @@ import { type Template, template } from '../../../core/template.js'
 import { dialOptions } from '../../dial-options.js'
 import { auth, HEADER_NAME } from '../../key.js'
 import { httpUrl } from '../../proxy.js'
-import { isDotSegment } from '../../urls.js'
+import { isDotSegment, isLoopback } from '../../urls.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
@@ -108,6 +108,6 @@ export function checkHeaders(
 /** The remote host to which the key is sent without encryption; undefined if there is none. */
 export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
   const { hostname, protocol } = new URL(url)
-  const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)
+  const isPrivate = auth.type === 'none' || protocol === 'https:' || isLoopback(hostname)
   return isPrivate ? undefined : hostname
 }
