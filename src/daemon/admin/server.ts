@@ -2,16 +2,14 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
-import { errorFields } from '../../core/errors.js'
 import { CONTENT_TYPES, type Metrics } from '../../engine/run/measure/metrics.js'
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
-import { createServer } from '../../lib/network/node-http.js'
-import { endWith, failReply, sendReply } from '../../net/http/server/respond.js'
-import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
-import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
-import { type Reports, readiness, statusOf } from '../status/status.js'
+import { sendReply } from '../../net/http/server/respond.js'
+import type { ConnectionEvents } from '../../net/limits.js'
+import { type Reports, readiness, type Status, statusOf } from '../status/status.js'
+import { type AdminLimits, boundedServer, takesGzip, USUAL } from './bounded-server.js'
 import { answerBucket, answerKeys } from './keys.js'
-import { streamTap, type Tappable } from './tap.js'
+import { streamTap, type Tappable, tapQueryOf } from './tap.js'
 
 const compress = promisify(gzip)
 
@@ -21,58 +19,45 @@ export interface Served extends Reports {
   readonly connections: ConnectionEvents
 }
 
-/** Limits for connections to /metrics and the other paths. */
-export interface AdminLimits {
-  readonly max: number
-  /** Time limit for receiving a request, for the client to read the response, and for it to close the connection. */
-  readonly timeoutMs: number
+/** The page of the daemon, as far as the socket needs it. */
+export interface Page {
+  /** Answers a request of the owner. Resolves with false if it is for none of the paths of the page. */
+  answerOwner(request: IncomingMessage, response: ServerResponse): Promise<boolean>
 }
-const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/** Serves the same for the owner only, and also /status, /tap (shows events), /keys and /bucket (counts by key). */
-export function socketServer(reports: Served, tappable: Tappable, log: Logger): Server {
-  return createAdmin(reports, tappable, log, USUAL)
+/**
+ * Serves the same for the owner only, and also /status, /tap (shows events), /keys and /bucket (counts by key), and all
+ * that the page of the daemon serves while there is one.
+ */
+export function socketServer(
+  reports: Served,
+  tappable: Tappable,
+  log: Logger,
+  page: () => Page | undefined = () => undefined,
+): Server {
+  const all = async (request: IncomingMessage, response: ServerResponse) => {
+    if (!(await page()?.answerOwner(request, response))) await answer(request, response, reports, tappable)
+  }
+  return boundedServer(all, reports.connections, log, USUAL, {})
 }
 
 /** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping). */
-export async function serveAdmin(listen: ListenAddress, reports: Served, log: Logger, limits = USUAL): Promise<Server> {
-  const { timeoutMs } = limits
-  const server = createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
+export async function serveAdmin(
+  listen: ListenAddress,
+  reports: Served,
+  log: Logger,
+  limits?: AdminLimits,
+): Promise<Server> {
+  const server = boundedServer((...call) => answer(...call, reports, undefined), reports.connections, log, limits)
   await listenOn(server, listen)
   // A scraper that disconnects must not end the daemon.
   server.on('error', () => {})
   return server
 }
 
-function createAdmin(
-  reports: Served,
-  tappable: Tappable | undefined,
-  log: Logger,
-  { max, timeoutMs }: AdminLimits,
-  bounds: Partial<ConnectionBounds> = {},
-): Server {
-  const server = createServer(timeoutOptions({ headersMs: timeoutMs, requestMs: timeoutMs }))
-  const connections = new ConnectionLimits({ max, closesUsed: true, ...bounds }, reports.connections)
-  connections.attach(server, false)
-  serveHttp(server, ['request'], {
-    connections,
-    atOnce: 1,
-    handle: (request, response) => {
-      answer(request, response, reports, tappable).catch(error => {
-        const { method, url } = request
-        log.error({ method, url, ...errorFields(error) }, 'cannot respond to a request; sending status 500')
-        failReply(response)
-      })
-    },
-    refuse: (socket, status) => endWith(socket, status),
-  })
-  return server
-}
-
-/** A positive number in a query; undefined if it is missing or no such number. */
-function numberIn(query: URLSearchParams, name: string): number | undefined {
-  const value = Number(query.get(name) ?? Number.NaN)
-  return value > 0 && Number.isFinite(value) ? value : undefined
+/** What the daemon is doing now. */
+export async function statusNow(reports: Served, { taps }: Tappable): Promise<Status> {
+  return statusOf(reports, await reports.metrics.samples(), component => taps.waitState(component))
 }
 
 async function answer(
@@ -92,11 +77,7 @@ async function answer(
     return
   }
   if (pathname === '/tap' && tappable) {
-    const limit = numberIn(searchParams, 'limit') ?? Number.POSITIVE_INFINITY
-    const where = searchParams.get('where') ?? undefined
-    const [rate, forMs] = [numberIn(searchParams, 'rate'), numberIn(searchParams, 'for')]
-    const component = searchParams.get('component') ?? ''
-    streamTap({ component, limit, where, rate, forMs }, tappable, response)
+    streamTap(tapQueryOf(searchParams), tappable, response)
     return
   }
   if (pathname === '/keys' && tappable) {
@@ -108,8 +89,7 @@ async function answer(
     return
   }
   if (pathname === '/status' && tappable) {
-    const waits = (component: string) => tappable.taps.waitState(component)
-    sendReply(response, { status: 200, body: statusOf(reports, await reports.metrics.samples(), waits) })
+    sendReply(response, { status: 200, body: await statusNow(reports, tappable) })
     return
   }
   switch (pathname) {
@@ -138,13 +118,12 @@ async function answer(
 
 /** What scrapers send that read OpenMetrics: they name it before text, which they read as well. */
 const OPEN_METRICS = /^(?:(?!text\/plain).)*application\/openmetrics-text(?! *; *version=0)/i
-const GZIP = /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i
 
 async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Served): Promise<void> {
   const format = OPEN_METRICS.test(headers.accept ?? '') ? 'openmetrics' : 'text'
   const text = await reports.metrics.render(format)
   const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
-  if (!GZIP.test(String(headers['accept-encoding']))) response.writeHead(200, about).end(text)
+  if (!takesGzip(headers)) response.writeHead(200, about).end(text)
   // Compression runs in another thread. The fastest level already makes a scrape ten times smaller.
   else {
     const body = await compress(text, { level: 1 })

@@ -34,6 +34,22 @@ export interface TapQuery {
   readonly forMs?: number | undefined
 }
 
+/** A positive number in a query; undefined if it is missing or no such number. */
+function numberIn(query: URLSearchParams, name: string): number | undefined {
+  const value = Number(query.get(name) ?? Number.NaN)
+  return value > 0 && Number.isFinite(value) ? value : undefined
+}
+
+export function tapQueryOf(query: URLSearchParams): TapQuery {
+  return {
+    component: query.get('component') ?? '',
+    limit: numberIn(query, 'limit') ?? Number.POSITIVE_INFINITY,
+    where: query.get('where') ?? undefined,
+    rate: numberIn(query, 'rate'),
+    forMs: numberIn(query, 'for'),
+  }
+}
+
 /** Most events inspected per second: tapping must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
 /** The same, if a client asks for more. */

@@ -25,6 +25,8 @@ export interface Named {
   readonly id: string
   readonly kind: string
   readonly type: string
+  /** What it reads, as in the configuration. */
+  readonly inputs?: readonly string[]
 }
 
 /** What problems are found in. */

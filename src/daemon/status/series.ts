@@ -11,6 +11,8 @@ export type Samples = Readonly<Record<string, readonly Sample[]>>
 /** The numbers of a daemon at one moment. */
 export class Series {
   readonly #samples: Samples
+  /** By the names of the metrics, then by component: with many components, most reads are of one of them. */
+  readonly #ofComponents = new Map<string, Map<string | undefined, Sample[]>>()
 
   constructor(samples: Samples) {
     this.#samples = samples
@@ -18,8 +20,23 @@ export class Series {
 
   /** All series of a metric that have these labels. */
   all(name: string, labels: Labels = {}): readonly Sample[] {
-    const samples = this.#samples[name] ?? []
-    return samples.filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
+    const { component_id } = labels
+    const samples = component_id === undefined ? this.#samples[name] : this.#of(name).get(component_id)
+    return (samples ?? []).filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
+  }
+
+  #of(name: string): ReadonlyMap<string | undefined, readonly Sample[]> {
+    let found = this.#ofComponents.get(name)
+    if (!found) {
+      this.#ofComponents.set(name, (found = new Map()))
+      for (const sample of this.#samples[name] ?? []) {
+        const { component_id } = sample.labels
+        const own = found.get(component_id)
+        if (own) own.push(sample)
+        else found.set(component_id, [sample])
+      }
+    }
+    return found
   }
 
   /** All metrics whose names match, with what the first group of the pattern is there. */

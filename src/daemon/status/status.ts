@@ -1,5 +1,8 @@
+import { hostname } from 'node:os'
 import type { WaitState } from '../../core/component.js'
+import type { Totals } from '../../engine/run/measure/totals.js'
 import { systemClock } from '../../lib/time.js'
+import { packageVersion } from '../../lib/version.js'
 import type { ManagedReport } from '../run/gauges.js'
 import { type Named, noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
 import type { Rate, Rates } from './rates.js'
@@ -14,6 +17,9 @@ export interface Status {
   readonly version: number
   /** When it was made. Times are in ISO 8601. */
   readonly at: string
+  readonly started_at?: string
+  readonly version_of_sluice: string
+  readonly host: string
   readonly ready: boolean
   /** A signal ends the daemon, which still delivers what it has read. */
   readonly stopping?: true
@@ -26,6 +32,10 @@ export interface Status {
   /** What costs no events. */
   readonly notices: readonly Problem[]
   readonly managed?: ManagedReport
+  /** What happened to the events since the start: received + emitted = passed + discarded + consumed + in flight. */
+  readonly books?: Books
+  /** What the page of the daemon keeps, while there is one. */
+  readonly status_page?: PageState
   /** The busiest component that works, if one is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
@@ -38,6 +48,24 @@ export interface Status {
   readonly series: Samples
 }
 
+export interface Books extends Totals {
+  /** The same as `undelivered`. */
+  readonly in_flight: number
+}
+
+export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
+
+export interface PageState {
+  /** Bytes: the limit of what is kept, and what is kept now. */
+  readonly memory: number
+  readonly used: number
+  /** How far back the numbers of components go, and how far they are apart. */
+  readonly history_seconds: number
+  readonly history_step_ms: number
+  /** Whether a token is set, with which the page shows texts of events. */
+  readonly token: boolean
+}
+
 /** The events that wait in a component. */
 export interface WaitingEvents extends WaitState {
   readonly id: string
@@ -46,10 +74,19 @@ export interface WaitingEvents extends WaitState {
 
 /** Events since the daemon started. */
 export interface ComponentStatus extends Named {
+  /** What it reads, as in the configuration: ids, or `id.output`. Empty for sources. */
+  readonly inputs: readonly string[]
   readonly received: number
+  /** To all outputs. */
   readonly sent: number
+  /** Those to side outputs, by name. Missing if there are none. */
+  readonly side_outputs?: Readonly<Record<string, number>>
   readonly discarded: number
   readonly in_flight: number
+  /** By kind, since the start. Missing if there are none. */
+  readonly errors?: Readonly<Record<string, number>>
+  /** Why it does not work now, or waits. */
+  readonly last_error?: string
   /** The share of the last seconds in which it was busy, 0 to 1. */
   readonly utilization?: number | undefined
   /** Events and bytes a second, over the last one to twenty seconds. Missing in the first second. */
@@ -75,6 +112,11 @@ export interface Reports {
   /** The paths of the configuration and of the data. */
   about?(): NonNullable<Observed['about']>
   readonly rates?: Rates
+  /** When the daemon started, wall clock in milliseconds. */
+  readonly startedAt?: number
+  totals?(): Totals
+  /** Undefined: there is no page of the daemon. */
+  page?(): PageState | undefined
 }
 
 /** What is ready and what is not, without numbers. */
@@ -112,14 +154,23 @@ export function statusOf(
   const rates = reports.rates?.all()
   const seen = { ...state, wall, series, about, components }
   const bottleneck = bottleneckOf(series, blockedIn(state))
+  const page = reports.page?.()
+  const errors = new Map(
+    [...state.destinations, ...state.sources, ...state.processors].map(one => [one.id, one.reason]),
+  )
   return {
     version: VERSION,
     at: new Date(wall).toISOString(),
+    ...(reports.startedAt !== undefined && { started_at: new Date(reports.startedAt).toISOString() }),
+    version_of_sluice: packageVersion(),
+    host: hostname(),
     ...state,
     ...(stopping && { stopping }),
     ...about,
     problems: problemsOf(seen),
     notices: noticesOf(seen),
+    ...(reports.totals && { books: booksOf(reports.totals()) }),
+    ...(page && { status_page: page }),
     ...(bottleneck && { bottleneck }),
     waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
       const id = labels.component_id!
@@ -127,7 +178,7 @@ export function statusOf(
       // They may have left by now.
       return wait ? [{ id, events: value, ...wait }] : []
     }),
-    components: components.map(one => componentStatus(one, series, rates)),
+    components: components.map(one => componentStatus(one, series, rates, errors.get(one.id))),
     series: samples,
   }
 }
@@ -147,18 +198,31 @@ function bottleneckOf(series: Series, blocked: ReadonlySet<string>): Status['bot
   return busiest
 }
 
-function componentStatus({ id, kind, type }: Named, series: Series, rates: ReturnType<Rates['all']> | undefined) {
+function componentStatus(
+  { id, kind, type, inputs = [] }: Named,
+  series: Series,
+  rates: ReturnType<Rates['all']> | undefined,
+  error: string | undefined,
+): ComponentStatus {
   // A reload may have removed another component of this id.
   const labels = { component_id: id, component_kind: kind, component_type: type }
   const sum = (name: string) => series.sum(`sluice_component_${name}`, labels)
+  const sides = series.all('sluice_component_sent_events_total', labels).flatMap(({ labels, value }) => {
+    return labels.output === undefined ? [] : [[labels.output, value] as const]
+  })
+  const errors = series.all('sluice_component_errors_total', labels).map(({ labels, value }) => [labels.kind!, value])
   return {
     id,
     kind,
     type,
+    inputs,
     received: sum('received_events_total'),
     sent: sum('sent_events_total'),
+    ...(sides.length > 0 && { side_outputs: Object.fromEntries(sides) }),
     discarded: sum('discarded_events_total'),
     in_flight: sum('in_flight_events'),
+    ...(errors.length > 0 && { errors: Object.fromEntries(errors) }),
+    ...(error !== undefined && { last_error: error }),
     utilization: series.all('sluice_component_utilization', { component_id: id })[0]?.value,
     per_second: rates?.get(id),
   }
