@@ -6,7 +6,7 @@ import { z } from 'zod'
 import type { OptionProblem } from '../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { refuse, refuseAt, type Secret, secret } from '../core/options/options.js'
-import { filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/options/reach.js'
+import { credentialName, filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/options/reach.js'
 import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../lib/files/remote/guarded-fs.js'
 import { shownPath } from '../lib/files/shown-path.js'
@@ -42,10 +42,7 @@ export const auth = z
     key_file: filePath()
       .optional()
       .describe('File that holds the key, read again when it changes. A trailing newline is ignored.'),
-    credential: reaches(
-      'credentials',
-      z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
-    )
+    credential: credentialName()
       .optional()
       .describe('Name of a systemd credential (LoadCredential=) that holds the key or, with `basic`, the password.'),
     exec: z
@@ -188,6 +185,12 @@ interface Version {
   readonly ctimeMs: number
 }
 
+/**
+ * A password of a user may have any character, since it is encoded. A token lets in who sends it, so its file must not be
+ * readable by everyone.
+ */
+type What = 'access key' | 'password' | 'token'
+
 /** One of the places that a key, or a password, can come from. */
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
@@ -200,8 +203,7 @@ export class AccessKey {
   readonly #source: KeySource
   readonly #log: Logger
   readonly #reach: Reach | undefined
-  /** `password`, of a user: it is encoded, so that it may have any character. */
-  readonly #what: 'access key' | 'password'
+  readonly #what: What
   #key: string | undefined
   #version: Version | undefined
   #loggedUnusable = false
@@ -211,7 +213,7 @@ export class AccessKey {
   #running: Promise<void> | undefined
 
   /** `reach`: the limits of the component that the options belong to. */
-  constructor(source: KeySource, log: Logger, reach?: Reach, what: 'access key' | 'password' = 'access key') {
+  constructor(source: KeySource, log: Logger, reach?: Reach, what: What = 'access key') {
     this.#source = source
     this.#log = log
     this.#reach = reach
@@ -261,7 +263,7 @@ export class AccessKey {
       const text = this.#unusable(path, error)
       if (this.#key === undefined) throw held(text, error)
       if (!this.#loggedUnusable)
-        this.#log.warn({ error: text }, 'cannot read the access key again; keeping the current one')
+        this.#log.warn({ error: text }, `cannot read the ${this.#name} again; keeping the current one`)
       this.#loggedUnusable = true
     }
     return this.#key!
@@ -288,6 +290,11 @@ export class AccessKey {
     return this.#key !== before
   }
 
+  /** As the log has it. */
+  get #name(): string {
+    return this.#what === 'token' ? 'token' : 'access key'
+  }
+
   #path(): string | undefined {
     const { key_file: file, credential } = this.#source
     if (credential === undefined) return file
@@ -302,9 +309,11 @@ export class AccessKey {
     const { bytes, stats: version } = await fileSystems.runInTime(path, () =>
       readWithin(this.#reach, path, noKeyFile(LONGEST_KEY)),
     )
+    const isExposed = (version.mode & 0o004) !== 0
+    if (isExposed && this.#what === 'token') throw new Error('everyone can read it; run chmod 600 on it')
     this.#take(bytes, { file: path })
     this.#version = version
-    if (version.mode & 0o004 && !this.#loggedReadable) {
+    if (isExposed && !this.#loggedReadable) {
       this.#loggedReadable = true
       this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
     }
@@ -325,9 +334,9 @@ export class AccessKey {
   #take(bytes: Buffer, from: object): void {
     const isPassword = this.#what === 'password'
     const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
-    const problem = keyProblem(key, isPassword ? 'password' : 'key')
+    const problem = keyProblem(key, this.#what.replace('access ', ''))
     if (problem) throw new Error(problem)
-    if (this.#key !== undefined && key !== this.#key) this.#log.info(from, 'read a new access key')
+    if (this.#key !== undefined && key !== this.#key) this.#log.info(from, `read a new ${this.#name}`)
     this.#key = key
   }
 

@@ -36,6 +36,12 @@ export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
 
 export const filePath = () => reaches('files', z.string().min(1))
 
+export const credentialName = () =>
+  reaches(
+    'credentials',
+    z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
+  )
+
 /** What configurations of others are compared with: these know no folder that a relative path could begin in. */
 export const absolutePath = () =>
   reaches(
