@@ -64,7 +64,7 @@ export function onReload(
     try {
       const next = await read()
       logWarnings(log, next.warnings)
-      const listening = await servers.prepare(next.metrics)
+      const listening = await servers.prepare(next)
       await pipeline.replace(next).catch(error => {
         listening.drop()
         throw error
@@ -89,11 +89,11 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, texts.failed)
     }
   }
-  /** Returns the metrics and the log to the settings of the configuration that runs again. */
+  /** Returns the metrics, the page and the log to the settings of the configuration that runs again. */
   const moveBack = async (back: Config) => {
     applied(back)
     try {
-      const listening = await servers.prepare(back.metrics)
+      const listening = await servers.prepare(back)
       listening.use()
       watch?.set(back.watched)
     } catch (error) {

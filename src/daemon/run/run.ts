@@ -60,6 +60,8 @@ export interface Running {
   readonly problems: () => Promise<string[]>
   /** Undefined if metrics are not served. */
   readonly metricsUrl: string | undefined
+  /** Undefined if there is no page. */
+  readonly pageUrl: string | undefined
 }
 
 /** Called when everything is built, just before the run starts. The returned function is called when it has ended. */
@@ -129,6 +131,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     origin.wentBack?.(error, failed, back)
   }
   const { systemd, managed } = origin
+  const startedAt = systemClock.wall()
   if (managed) managedMetrics(metrics, managed.report)
   const build = () => Supervisor.build(config, around, wentBack)
   const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
@@ -167,12 +170,17 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     reloadingSince: () => pipeline.replacingSince,
     about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
     rates,
+    startedAt,
+    totals,
+    page: () => servers.pageState,
   }
   const problems = async () => {
     const { statusOf } = await import('../status/status.js')
     return statusOf(reports, await metrics.samples(), () => undefined).problems.map(({ what }) => what)
   }
-  const servers = new Servers({ ...reports, metrics, connections, ...(managed && { managed: managed.report }) }, log)
+  const served = { ...reports, metrics, connections, ...(managed && { managed: managed.report }) }
+  const page = { reports: served, metrics, tappable: pipeline, config: () => pipeline.config, clock: systemClock }
+  const servers: Servers = new Servers(served, log, page)
   await servers.open(config, pipeline)
   const { dataDir } = config
   if (!config.metrics && !config.metricsGiven)
@@ -193,7 +201,14 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, subject)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
-  const leave = origin.follow?.({ pipeline, metrics, totals, problems, metricsUrl: servers.metricsUrl })
+  const leave = origin.follow?.({
+    pipeline,
+    metrics,
+    totals,
+    problems,
+    metricsUrl: servers.metricsUrl,
+    pageUrl: servers.pageUrl,
+  })
   systemd.follow(subject)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])

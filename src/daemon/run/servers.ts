@@ -1,26 +1,41 @@
 import type { Server as HttpServer } from 'node:http'
-import type { Server } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
+import { closeServer, urlOf } from '../admin/bounded-server.js'
 import type { Served } from '../admin/server.js'
 import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
+import type { PageSources } from '../page/data.js'
+import type { StatusPage } from '../page/page.js'
+import type { PageState } from '../status/status.js'
 
-type Listen = Config['metrics']
+/** What a configuration says about the servers. */
+type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
-/** The servers on which the daemon reports about itself: the metrics address and the Unix socket. */
+/** A change that has been prepared. */
+interface Prepared {
+  use(): void
+  drop(): void
+}
+const UNCHANGED: Prepared = { use() {}, drop() {} }
+
+/** The servers on which the daemon reports about itself: the metrics address, its page, and the Unix socket. */
 export class Servers {
   readonly #reports: Served
+  readonly #pageSources: PageSources | undefined
   readonly #log: Logger
-  #address: Listen
+  #address: Listen['metrics']
   #metrics: HttpServer | undefined
+  #page: StatusPage | undefined
   #socket: HttpServer | undefined
 
-  constructor(reports: Served, log: Logger) {
+  /** `pageSources`: needed for a configuration with a page. */
+  constructor(reports: Served, log: Logger, pageSources?: PageSources) {
     this.#reports = reports
+    this.#pageSources = pageSources
     this.#log = log
   }
 
@@ -29,11 +44,20 @@ export class Servers {
     return this.#metrics && this.#address && urlOf('http', this.#metrics, this.#address, '/metrics')
   }
 
-  /** Throws if the metrics address cannot be used. */
-  async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
-    const prepared = await this.prepare(metrics)
+  /** The URL of the page; undefined if there is none. */
+  get pageUrl(): string | undefined {
+    return this.#page?.url
+  }
+
+  get pageState(): PageState | undefined {
+    return this.#page?.state
+  }
+
+  /** Throws if the metrics address, or that of the page, cannot be used. */
+  async open(config: Config, tappable: Tappable): Promise<void> {
+    const prepared = await this.prepare(config)
     prepared.use()
-    await this.openSocket(dataDir, tappable)
+    await this.openSocket(config.dataDir, tappable)
   }
 
   /** Opens the socket in data_dir, or reopens it if that is another folder now. */
@@ -42,7 +66,7 @@ export class Servers {
     const path = socketPath(dataDir)
     try {
       const { socketServer } = await import('../admin/server.js')
-      const server = socketServer(this.#reports, tappable, this.#log)
+      const server = socketServer(this.#reports, tappable, this.#log, () => this.#page)
       await listenAtSocket(server, path)
       this.#socket = server
     } catch (error) {
@@ -55,11 +79,28 @@ export class Servers {
   }
 
   /**
-   * Serves metrics also at a new address: `use` closes the old server, `drop` the new one. Throws if that is
-   * impossible.
+   * Serves metrics and the page also at new addresses: `use` closes the old servers, `drop` the new ones. Throws if that
+   * is impossible.
    */
-  async prepare(address: Listen): Promise<{ use(): void; drop(): void }> {
-    if (isDeepStrictEqual(address, this.#address)) return { use() {}, drop() {} }
+  async prepare({ metrics, statusPage }: Listen): Promise<Prepared> {
+    const first = await this.#prepareMetrics(metrics)
+    const second = await this.#preparePage(statusPage).catch(error => {
+      first.drop()
+      throw error
+    })
+    const both = [first, second]
+    return {
+      use: () => {
+        for (const one of both) one.use()
+      },
+      drop: () => {
+        for (const one of both) one.drop()
+      },
+    }
+  }
+
+  async #prepareMetrics(address: Listen['metrics']): Promise<Prepared> {
+    if (isDeepStrictEqual(address, this.#address)) return UNCHANGED
     const next = address && (await this.#serve(address))
     return {
       use: () => {
@@ -72,33 +113,54 @@ export class Servers {
     }
   }
 
-  async #serve(address: NonNullable<Listen>): Promise<HttpServer> {
+  async #preparePage(options: Listen['statusPage']): Promise<Prepared> {
+    const before = this.#page
+    if (!options) {
+      const use = () => {
+        before?.close()
+        this.#page = undefined
+      }
+      return { use, drop() {} }
+    }
+    // Without a page, nothing of it is loaded.
+    const { StatusPage } = await import('../page/page.js')
+    const page = before ?? new StatusPage(this.#pageSources!, options, this.#log)
+    try {
+      const { use, drop } = await page.prepare(options)
+      const undo = () => {
+        drop()
+        if (!before) page.close()
+      }
+      return {
+        use: () => {
+          this.#page = page
+          use()
+        },
+        drop: undo,
+      }
+    } catch (error) {
+      if (!before) page.close()
+      throw cannotServe('the page', options.listen, 'status_page.listen', error)
+    }
+  }
+
+  async #serve(address: ListenAddress): Promise<HttpServer> {
     const { serveAdmin } = await import('../admin/server.js')
     try {
       return await serveAdmin(address, this.#reports, this.#log)
     } catch (error) {
-      const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
-      const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
-      const why = 'systemd' in address ? `: ${errorText(error)}` : hint
-      throw new Error(`cannot serve metrics at ${listenText(address)}${why}`, { cause: error })
+      throw cannotServe('metrics', address, 'metrics.listen', error)
     }
   }
 
   close(): void {
     for (const server of [this.#metrics, this.#socket]) closeServer(server)
+    this.#page?.close()
   }
 }
 
-/** Ends all connections, too. */
-export function closeServer(server: HttpServer | undefined): void {
-  server?.close()
-  server?.closeAllConnections()
-}
-
-/** The URL of a server, with its actual port if the system chose it. */
-export function urlOf(scheme: string, server: Server, address: ListenAddress, path: string): string {
-  if ('systemd' in address) return listenText(address)
-  const bound = server.address()
-  const { port } = typeof bound === 'object' && bound ? bound : address
-  return `${scheme}://${listenText({ ...address, port })}${path}`
+function cannotServe(what: string, address: ListenAddress, option: string, error: unknown): Error {
+  const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+  const why = isTaken ? `another program listens there; set ${option} to a free port` : errorText(error)
+  return new Error(`cannot serve ${what} at ${listenText(address)}: ${why}`, { cause: error })
 }

@@ -18,6 +18,7 @@ import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-
 import type { ManagedOptions } from './published/managed-options.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
+import type { StatusPageOptions } from './status-page-options.js'
 import { readDocument } from './yaml/document.js'
 import { type ConfigText, digestOf, textsOf } from './yaml/files.js'
 import { readYaml } from './yaml/load-yaml.js'
@@ -43,6 +44,10 @@ export interface Config {
   readonly metrics: ListenAddress | undefined
   /** Whether the configuration has that address, or `metrics: false`. */
   readonly metricsGiven: boolean
+  /** Undefined: there is no page of the daemon. */
+  readonly statusPage?: StatusPageOptions | undefined
+  /** The document as it was written, kept while there is a page that shows it. */
+  readonly root?: MapNode
   /** Undefined: it depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
@@ -260,6 +265,8 @@ function assemble(
     dataDir,
     metrics: parsed.metrics === false || (metricsOnSocket && !metricsGiven) ? undefined : parsed.metrics.listen,
     metricsGiven,
+    statusPage: parsed.status_page || undefined,
+    ...(parsed.status_page && { root }),
     logFormat: parsed.log.format,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',

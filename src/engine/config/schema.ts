@@ -6,6 +6,7 @@ import { filePath } from '../../core/options/reach.js'
 import { tests } from './checks/config-tests.js'
 import { managedOptions } from './published/managed-options.js'
 import { serviceOptions } from './service-options.js'
+import { statusPage } from './status-page-options.js'
 
 export { SECTIONS } from './yaml/node.js'
 
@@ -36,6 +37,7 @@ export const settings = z.strictObject({
     )
     .prefault({})
     .describe('Address of /metrics, /healthz and /readyz. `metrics: false` disables them.'),
+  status_page: statusPage,
   log: z
     .strictObject({
       format: z

@@ -1,6 +1,7 @@
-import { parseDocument } from 'yaml'
+import { Document, isMap, isSeq, type Node, parseDocument } from 'yaml'
 import { ConfigError } from '../../../core/errors.js'
 import { readFileSync } from '../../../lib/files/remote/guarded-fs.js'
+import type { ConfigNode } from './node.js'
 
 /** Reads a YAML file as a plain value without replacing `${NAME}`; throws ConfigError if it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {
@@ -27,3 +28,30 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
 
 /** The text that a configuration reads as `text`: where it has `${`, a variable would be put in. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
+
+/** The value of a tree as it is written: with `${NAME}` in the place of the values of variables. */
+export function writtenValue(node: ConfigNode): unknown {
+  if (node.kind === 'scalar') return node.environment?.text ?? node.value
+  if (node.kind === 'list') return node.items.map(writtenValue)
+  return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, writtenValue(value)]))
+}
+
+/** A value as YAML, in brackets where `like`, from which it was made, is written in brackets. */
+export function yamlOf(value: unknown, like: ConfigNode): string {
+  const document = new Document(value)
+  if (document.contents) shapeLike(document.contents, like)
+  return document.toString({ lineWidth: 0 })
+}
+
+function shapeLike(node: Node, like: ConfigNode): void {
+  if (isMap<{ value: string }, Node>(node) && like.kind === 'map') {
+    node.flow = like.flow
+    for (const { key, value } of node.items) {
+      const entry = like.entries.get(key.value)
+      if (value && entry) shapeLike(value, entry.value)
+    }
+  } else if (isSeq<Node>(node) && like.kind === 'list') {
+    node.flow = like.flow
+    for (const [i, item] of node.items.entries()) if (like.items[i]) shapeLike(item, like.items[i])
+  }
+}

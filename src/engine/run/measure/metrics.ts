@@ -76,6 +76,14 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   },
 }
 
+/** A number of a component. */
+export interface ComponentSeries {
+  readonly name: string
+  readonly help: string
+  readonly labels: Labels
+  readonly value: number
+}
+
 /** A sample in the form of prom-client. The text of `sharedLabels` is built once per object. */
 interface Sample {
   readonly metricName?: string
@@ -108,6 +116,10 @@ class Family {
     }
     if (key) this.#merged!.set(key, sample)
     this.#values.push(sample)
+  }
+
+  get help(): string {
+    return this.#about.help
   }
 
   /** Its name, and each sample that is a finite number and no part of a histogram. */
@@ -268,6 +280,16 @@ export class Metrics extends ComponentSet {
     const { registry } = await this.measureProcess()
     const families = [...(await familiesOf(registry, 'text')), ...(await this.#ofComponents('text'))]
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
+  }
+
+  /** The numbers of one component as a scrape has them, but those of histograms, with the help of their metrics. */
+  async of(component: string): Promise<readonly ComponentSeries[]> {
+    await this.refresh(REFRESH_MS)
+    return [...(await this.#ofComponents('text'))].flatMap(family => {
+      const [name, samples] = family.samples
+      const own = samples.filter(({ labels }) => labels.component_id === component)
+      return own.map(sample => ({ name, help: family.help, ...sample }))
+    })
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {

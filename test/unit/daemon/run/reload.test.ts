@@ -130,7 +130,7 @@ t.test('a configuration that cannot start gives the address of the metrics back 
       pipeline.config = config
     },
   }
-  ;(await servers.prepare(pipeline.config.metrics)).use()
+  ;(await servers.prepare(pipeline.config)).use()
   const read = () => configOf(after, 'b')
   const { reloads, told } = reloading(t, async () => read(), pipeline, servers)
 

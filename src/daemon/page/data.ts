@@ -1,0 +1,152 @@
+import type { ServerResponse } from 'node:http'
+import { componentsOf } from '../../engine/config/inputs.js'
+import type { Config } from '../../engine/config/load.js'
+import type { ComponentCounters } from '../../engine/flow/counters.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import type { Totals } from '../../engine/run/measure/totals.js'
+import type { TimerClock } from '../../lib/time.js'
+import { type Served, statusNow } from '../admin/server.js'
+import type { Tappable } from '../admin/tap.js'
+import type { PageState, Status } from '../status/status.js'
+import { type ComponentPage, componentPage } from './component.js'
+import { History } from './history.js'
+import { Live } from './live.js'
+import { secondOf } from './second.js'
+
+/** What the page is made of. */
+export interface PageSources {
+  readonly reports: Served & { totals(): Totals }
+  readonly metrics: Metrics
+  readonly tappable: Tappable
+  readonly config: () => Config
+  readonly clock: TimerClock
+}
+
+/** The numbers of the last hour have this share of the memory. */
+const HISTORY_SHARE = 1 / 4
+/** A status without news is sent this often. */
+const STATUS_MS = 10_000
+/** The time between two looks for news: at least this, and this many times what a look takes. */
+const LOOK_MS = 1500
+const TIMES_A_LOOK = 300
+
+/** What is kept while there is a page, and what it shows. */
+export class PageData {
+  readonly tappable: Tappable
+  readonly history: History
+  readonly #from: PageSources
+  readonly #live = new Live()
+  readonly #stop: () => void
+  #memory: number
+  /** What of the last status was no number, and when it was sent and looked at. */
+  #news = ''
+  #sentAt = Number.NEGATIVE_INFINITY
+  #lookAt = Number.NEGATIVE_INFINITY
+  #isLooking = false
+
+  constructor(from: PageSources, memory: number) {
+    this.#from = from
+    this.#memory = memory
+    this.tappable = from.tappable
+    this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
+    this.#stop = eachSecond(from.clock, () => this.#tick())
+  }
+
+  close(): void {
+    this.#stop()
+  }
+
+  /** Changes the limit of what is kept. */
+  limit(memory: number): void {
+    this.#memory = memory
+    this.history.limit(memory * HISTORY_SHARE)
+  }
+
+  /** Without what the server of the page knows. */
+  get state(): Omit<PageState, 'token'> {
+    const { history } = this
+    return {
+      memory: this.#memory,
+      used: history.used,
+      history_seconds: history.spanMs / 1000,
+      history_step_ms: history.stepMs,
+    }
+  }
+
+  status(): Promise<Status> {
+    return statusNow(this.#from.reports, this.tappable)
+  }
+
+  /** Sends server-sent events until the client disconnects. */
+  async follow(response: ServerResponse): Promise<undefined> {
+    const status = await this.#look()
+    if (!response.destroyed) this.#live.add(response, status)
+  }
+
+  component(id: string): Promise<ComponentPage | undefined> {
+    return componentPage(id, this.#from.config(), this.#from.metrics)
+  }
+
+  /** The counters of the components that run, in the order of the configuration. */
+  #counters(): ComponentCounters[] {
+    const { config, metrics } = this.#from
+    return componentsOf(config()).flatMap(({ id }) => metrics.components.get(id) ?? [])
+  }
+
+  #tick(): void {
+    this.history.tick()
+    if (!this.#live.isRead) return
+    const { clock, reports } = this.#from
+    if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
+    this.#live.second(secondOf({ at: clock.wall(), counters: this.#counters(), totals: reports.totals() }))
+  }
+
+  async #sendNews(): Promise<void> {
+    const before = this.#news
+    const text = await this.#look()
+    const now = this.#from.clock.now()
+    if (this.#news === before && now - this.#sentAt < STATUS_MS) return
+    this.#sentAt = now
+    this.#live.status(text)
+  }
+
+  /** The status without series, as it is sent. */
+  async #look(): Promise<string> {
+    const { clock } = this.#from
+    const began = clock.now()
+    this.#isLooking = true
+    try {
+      const { series: _, ...status } = await this.status()
+      this.#news = newsOf(status)
+      return JSON.stringify(status)
+    } finally {
+      this.#isLooking = false
+      const now = clock.now()
+      this.#lookAt = now + Math.min(STATUS_MS, Math.max(LOOK_MS, (now - began) * TIMES_A_LOOK))
+    }
+  }
+}
+
+/** What of a status does not change all the time: no numbers, and no times. */
+function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
+  const { components, destinations, sources, processors, waiting, bottleneck, reloading_since } = status
+  const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]
+  return JSON.stringify([
+    [ready, stopping, config, reloading_since, bottleneck?.id],
+    components.map(({ id, kind, type, inputs }) => [id, kind, type, inputs]),
+    destinations.map(({ id, state }) => [id, state]),
+    [sources, processors, waiting].map(all => all.map(({ id }) => id)),
+    JSON.stringify(texts).replace(/[\d.]+/g, '0'),
+  ])
+}
+
+/** Runs `fn` in the middle of each second of the clock: a little early or late, it is still in its own second. */
+function eachSecond(clock: TimerClock, fn: () => void): () => void {
+  const next = () => clock.after(1500 - (clock.now() % 1000), run)
+  const run = () => {
+    cancel = next()
+    fn()
+  }
+  let cancel = next()
+  return () => cancel()
+}

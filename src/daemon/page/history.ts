@@ -1,0 +1,229 @@
+import type { ComponentCounters } from '../../engine/flow/counters.js'
+import type { Clock } from '../../lib/time.js'
+
+/**
+ * What each component counted in every step of the last hour: a ring of numbers a component, in which a step of the
+ * monotonic clock has its place. More components than there is memory for make the steps longer.
+ */
+
+const SPAN_MS = 3_600_000
+const LEAST_STEP_MS = 1000
+const LONGEST_STEP_MS = SPAN_MS / 16
+const NAMES = ['received', 'sent', 'discarded', 'in_flight'] as const
+type Name = (typeof NAMES)[number]
+/** The last of the names: a level, not a count. */
+const LEVEL = NAMES.length - 1
+/** Stands for: nobody counted then. */
+const UNKNOWN = 2 ** 32 - 1
+const MOST = UNKNOWN - 1
+/** A process that did nothing for longer was stopped: what it counts next is of the last step alone. */
+const LONGEST_GAP_MS = 10_000
+
+interface Ring {
+  /** Another object if the component was replaced by one of another type. */
+  counters: ComponentCounters
+  /** The totals that the numbers count from. */
+  base: readonly number[]
+  /** By step, then by name. */
+  numbers: Uint32Array
+}
+
+export interface ComponentHistory {
+  readonly from: string
+  readonly step_ms: number
+  readonly names: readonly Name[]
+  /** Events a second, but for `in_flight`; null where nothing is known. */
+  readonly values: Readonly<Record<Name, readonly (number | null)[]>>
+}
+
+export interface AllHistory {
+  readonly from: string
+  readonly step_ms: number
+  readonly components: Readonly<Record<string, Readonly<Record<string, readonly (number | null)[]>>>>
+}
+
+export class History {
+  readonly #components: () => Iterable<ComponentCounters>
+  readonly #clock: Clock
+  readonly #rings = new Map<string, Ring>()
+  #maxBytes: number
+  #stepMs = LEAST_STEP_MS
+  /** The first and the newest step that was counted. */
+  #first: number
+  #last: number
+
+  /** `components`: those that run. */
+  constructor(components: () => Iterable<ComponentCounters>, maxBytes: number, clock: Clock) {
+    this.#components = components
+    this.#clock = clock
+    this.#maxBytes = maxBytes
+    this.#last = this.#stepAt(clock.now())
+    this.#first = this.#last
+    this.#meet()
+  }
+
+  get stepMs(): number {
+    return this.#stepMs
+  }
+
+  get spanMs(): number {
+    return SPAN_MS
+  }
+
+  /** Bytes of all rings. */
+  get used(): number {
+    return this.#rings.size * bytesOf(this.#stepMs)
+  }
+
+  limit(maxBytes: number): void {
+    this.#maxBytes = maxBytes
+    this.#fit()
+  }
+
+  /** Counts what happened since the last call. To be called once in each second. */
+  tick(): void {
+    this.#meet()
+    const step = this.#stepAt(this.#clock.now())
+    const steps = step - this.#last
+    const isGap = steps * this.#stepMs > LONGEST_GAP_MS && steps > 1
+    for (const ring of this.#rings.values()) this.#count(ring, step, steps, isGap)
+    this.#last = Math.max(step, this.#last)
+  }
+
+  #count(ring: Ring, step: number, steps: number, isGap: boolean): void {
+    const now = totalsOf(ring.counters)
+    const from = step - Math.min(steps, capacityOf(this.#stepMs)) + 1
+    for (let name = 0; name < NAMES.length; name++) {
+      const isLevel = name === LEVEL
+      let left = isLevel ? now[name]! : Math.max(0, now[name]! - ring.base[name]!)
+      if (steps <= 0) this.#add(ring, this.#last, name, left, isLevel)
+      // A late call stands for the steps before it, too: each of them gets its share.
+      for (let at = from; at <= step; at++) {
+        const isKnown = !isGap || at === step
+        const share = isLevel ? left : Math.floor(left / (step - at + 1))
+        ring.numbers[this.#place(at, name)] = isKnown ? Math.min(MOST, share) : UNKNOWN
+        if (isKnown && !isLevel) left -= share
+      }
+    }
+    ring.base = now
+  }
+
+  #add({ numbers }: Ring, step: number, name: number, more: number, isLevel: boolean): void {
+    const place = this.#place(step, name)
+    const before = numbers[place]!
+    numbers[place] = Math.min(MOST, isLevel || before === UNKNOWN ? more : before + more)
+  }
+
+  /** Makes room for new components, and forgets removed ones. */
+  #meet(): void {
+    const running = new Map([...this.#components()].map(counters => [counters.id, counters]))
+    for (const id of this.#rings.keys()) if (!running.has(id)) this.#rings.delete(id)
+    for (const [id, counters] of running) {
+      const ring = this.#rings.get(id)
+      if (ring && ring.counters !== counters) Object.assign(ring, { counters, base: totalsOf(counters) })
+      if (ring) continue
+      const numbers = new Uint32Array(capacityOf(this.#stepMs) * NAMES.length).fill(UNKNOWN)
+      this.#rings.set(id, { counters, base: totalsOf(counters), numbers })
+      this.#fit()
+    }
+  }
+
+  /** Doubles the steps until the rings fit. */
+  #fit(): void {
+    while (this.used > this.#maxBytes && this.#stepMs < LONGEST_STEP_MS) {
+      const before = capacityOf(this.#stepMs)
+      const [first, last] = [this.#oldest(), this.#last]
+      this.#stepMs *= 2
+      this.#last = Math.floor(last / 2)
+      this.#first = Math.floor(this.#first / 2)
+      for (const ring of this.#rings.values()) {
+        const old = ring.numbers
+        ring.numbers = new Uint32Array(capacityOf(this.#stepMs) * NAMES.length).fill(UNKNOWN)
+        for (let step = first; step <= last; step++)
+          for (let name = 0; name < NAMES.length; name++) {
+            const number = old[(step % before) * NAMES.length + name]!
+            if (number !== UNKNOWN) this.#add(ring, Math.floor(step / 2), name, number, name === LEVEL)
+          }
+      }
+    }
+  }
+
+  #stepAt(ms: number): number {
+    return Math.floor(ms / this.#stepMs)
+  }
+
+  #place(step: number, name: number): number {
+    return (step % capacityOf(this.#stepMs)) * NAMES.length + name
+  }
+
+  /** The oldest step that is kept. */
+  #oldest(): number {
+    return Math.max(this.#first, this.#last - capacityOf(this.#stepMs) + 1)
+  }
+
+  /** The newest step that is over. */
+  #newest(): number {
+    return this.#stepMs === LEAST_STEP_MS ? this.#last : this.#last - 1
+  }
+
+  #timeOf(step: number): string {
+    return new Date(this.#clock.wall() - this.#clock.now() + step * this.#stepMs).toISOString()
+  }
+
+  /** The last hour of a component, as far back as something is known; undefined if there is no such component. */
+  of(id: string): ComponentHistory | undefined {
+    const ring = this.#rings.get(id)
+    if (!ring) return undefined
+    const [from, to] = [this.#oldest(), this.#newest()]
+    const values = NAMES.map((name, i) => [name, this.#read(ring, i, from, to, 1)])
+    return { from: this.#timeOf(from), step_ms: this.#stepMs, names: NAMES, values: Object.fromEntries(values) }
+  }
+
+  /** What is known of all components, in at most so many points. */
+  all(points: number): AllHistory {
+    const [oldest, to] = [this.#oldest(), this.#newest()]
+    const width = Math.max(1, Math.ceil((to - oldest + 1) / points))
+    // Whole points, which stay where they are as time goes on.
+    const from = oldest - (oldest % width)
+    const components = [...this.#rings].map(([id, ring]) => [
+      id,
+      Object.fromEntries(NAMES.slice(0, LEVEL).map((name, i) => [name, this.#read(ring, i, from, to, width)])),
+    ])
+    return {
+      from: this.#timeOf(from),
+      step_ms: width * this.#stepMs,
+      components: Object.fromEntries(components),
+    }
+  }
+
+  /** One number for each `width` steps. */
+  #read({ numbers }: Ring, name: number, from: number, to: number, width: number): (number | null)[] {
+    const oldest = this.#oldest()
+    const values: (number | null)[] = []
+    for (let start = from; start <= to; start += width) {
+      let sum = 0
+      let known = 0
+      for (let step = Math.max(start, oldest); step < start + width && step <= to; step++) {
+        const number = numbers[this.#place(step, name)]!
+        if (number === UNKNOWN) continue
+        sum = name === LEVEL ? number : sum + number
+        known++
+      }
+      const value = name === LEVEL ? sum : (sum * 1000) / (known * this.#stepMs)
+      values.push(known === 0 ? null : Math.round(value * 1000) / 1000)
+    }
+    return values
+  }
+}
+
+const capacityOf = (stepMs: number): number => Math.ceil(SPAN_MS / stepMs)
+const bytesOf = (stepMs: number): number => capacityOf(stepMs) * NAMES.length * Uint32Array.BYTES_PER_ELEMENT
+
+/** In the order of the names. */
+export function totalsOf(counters: ComponentCounters): [number, number, number, number] {
+  let sent = counters.passed.events
+  for (const { events } of counters.aside.values()) sent += events
+  let discarded = 0
+  for (const { events } of counters.discards.values()) discarded += events
+  return [counters.received.events, sent, discarded, counters.inFlight().events]
+}

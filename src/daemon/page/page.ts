@@ -1,0 +1,176 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Logger } from 'pino'
+import type { StatusPageOptions } from '../../engine/config/status-page-options.js'
+import { sameOptions } from '../../engine/run/same-components.js'
+import { listenOn } from '../../lib/network/inherited-sockets.js'
+import { Refusal } from '../../net/http/server/refusal.js'
+import { isLocal } from '../../net/listen-options.js'
+import { boundedServer, closeServer, urlOf } from '../admin/bounded-server.js'
+import type { Page } from '../admin/server.js'
+import type { PageState } from '../status/status.js'
+import { Access, foreign, localNames } from './access.js'
+import { PageData, type PageSources } from './data.js'
+import { loginHtml, statusHtml } from './first-paint.js'
+import { API, type Route, reply, routeOf } from './router.js'
+import { beginSession } from './session.js'
+import { StaticFiles } from './static-files.js'
+
+/** Sent with everything. Nothing comes from outside, and no other page may show this one. */
+const HEADERS = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store',
+}
+const SESSION = `${API}session`
+/** Of the socket, as the documentation has it for curl. */
+const SOCKET_HOST = 'sluice'
+
+/** What a request may see. */
+interface Door {
+  readonly access: Access | undefined
+  /** Names under which the page is served; undefined: any. */
+  readonly hosts: ReadonlySet<string> | undefined
+  /** Whether everything may be seen without a token, everything but texts of events, or only how to log in. */
+  readonly open: 'all' | 'numbers' | 'nothing'
+}
+
+/** The page of the daemon: while there is one, over HTTP at its address, and for the owner over the socket. */
+export class StatusPage implements Page {
+  readonly #data: PageData
+  readonly #log: Logger
+  readonly #events: PageSources['reports']['connections']
+  readonly #files = new StaticFiles()
+  readonly #owner: Door = { access: undefined, hosts: localNames(SOCKET_HOST), open: 'all' }
+  #options: StatusPageOptions | undefined
+  #server: Server | undefined
+  #door: Door | undefined
+
+  constructor(from: PageSources, { memory }: StatusPageOptions, log: Logger) {
+    this.#data = new PageData(from, memory)
+    this.#events = from.reports.connections
+    this.#log = log
+  }
+
+  get url(): string | undefined {
+    return this.#server && urlOf('http', this.#server, this.#options!.listen, '/')
+  }
+
+  get state(): PageState {
+    return { ...this.#data.state, token: this.#door?.access?.hasToken ?? false }
+  }
+
+  /**
+   * Reads the token, and listens also at a new address: `use` closes the old server, `drop` the new one. Rejects with
+   * a message for people if that is impossible.
+   */
+  async prepare(options: StatusPageOptions): Promise<{ use(): void; drop(): void }> {
+    if (sameOptions(options, this.#options)) return { use() {}, drop() {} }
+    const { listen } = options
+    const access = new Access(options, this.#log)
+    await access.check()
+    const isOpen = isLocal(listen)
+    const hosts = isOpen && 'host' in listen ? localNames(listen.host) : undefined
+    const next: Door = { access, hosts, open: isOpen ? 'numbers' : 'nothing' }
+    const isMoved = !sameOptions(listen, this.#options?.listen)
+    const server = isMoved ? await this.#listen(options, next) : undefined
+    return {
+      use: () => {
+        this.#options = options
+        this.#door = next
+        this.#data.limit(options.memory)
+        if (!server) return
+        closeServer(this.#server)
+        this.#server = server
+        this.#log.info({ url: this.url }, 'the page is served')
+      },
+      drop: () => closeServer(server),
+    }
+  }
+
+  /** `first`: what is seen until `use`. */
+  async #listen({ listen }: StatusPageOptions, first: Door): Promise<Server> {
+    const server = boundedServer(
+      async (request, response) => {
+        const door = this.#server === server ? this.#door! : first
+        if (await this.#answer(request, response, door)) return
+        await reply(response, () => {
+          throw new Refusal(404, 'not_found', 'there is nothing at this address; the page is at /')
+        })
+      },
+      this.#events,
+      this.#log,
+    )
+    await listenOn(server, listen)
+    server.on('error', () => {})
+    return server
+  }
+
+  answerOwner(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+    return this.#answer(request, response, this.#owner)
+  }
+
+  close(): void {
+    closeServer(this.#server)
+    this.#data.close()
+  }
+
+  /** Resolves with false if a request that may be answered is for no path of the page. */
+  async #answer(request: IncomingMessage, response: ServerResponse, door: Door): Promise<boolean> {
+    const { url = '/' } = request
+    const { pathname, searchParams } = URL.canParse(url, LOCAL) ? new URL(url, LOCAL) : new URL('/?malformed', LOCAL)
+    const refusal = foreign(request, pathname, door.hosts)
+    const found = routeOf(pathname)
+    const name = pathname.slice(1)
+    if (!refusal && !found && pathname !== '/' && pathname !== SESSION && !this.#files.link(name)) return false
+    for (const [header, value] of Object.entries(HEADERS)) response.setHeader(header, value)
+    await reply(response, async () => {
+      if (refusal) throw refusal
+      if (pathname === SESSION && door.access) {
+        checkMethod(request, ['POST'])
+        return beginSession(request, response, door.access)
+      }
+      checkMethod(request, found?.route.isStream ? ['GET'] : ['GET', 'HEAD'])
+      if (this.#files.answer(name, request, response)) return undefined
+      if (!found) return this.#first(request, response, door, searchParams)
+      await check(found.route, request, door)
+      return found.route.answer({ page: this.#data, query: searchParams, id: found.id, request, response })
+    })
+    return true
+  }
+
+  /** The page itself. */
+  async #first(request: IncomingMessage, response: ServerResponse, door: Door, query: URLSearchParams): Promise<void> {
+    const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
+    const { access, open } = door
+    const isKnown = open !== 'nothing' || ((await access?.isKnown(request)) ?? false)
+    const html = isKnown
+      ? statusHtml(await this.#data.status(), links)
+      : loginHtml(links, query.has('wrong') ? 'That token is wrong.' : '')
+    const about = { 'content-type': 'text/html; charset=utf-8', 'content-length': Buffer.byteLength(html) }
+    response.writeHead(isKnown ? 200 : 401, about).end(request.method === 'HEAD' ? undefined : html)
+  }
+}
+
+const LOCAL = 'http://localhost'
+
+/** Throws a Refusal if a request may not see what a route shows. */
+async function check({ showsEvents }: Route, request: IncomingMessage, { access, open }: Door): Promise<void> {
+  if (open === 'all' || (open === 'numbers' && !showsEvents)) return
+  if (await access?.isKnown(request)) return
+  const how = access?.hasToken
+    ? 'send the token as "Authorization: Bearer TOKEN", or open the page at its address with #token=TOKEN'
+    : 'set status_page.token_file, or use the socket in data_dir'
+  const what = showsEvents ? 'texts of events need a token' : 'the page needs a token'
+  throw new Refusal(401, 'token_needed', `${what}: ${how}`, { 'www-authenticate': 'Bearer' })
+}
+
+function checkMethod({ method = '' }: IncomingMessage, allowed: readonly string[]): void {
+  if (allowed.includes(method)) return
+  const allow = allowed.join(', ')
+  throw new Refusal(405, 'method', `this address takes ${allow} only`, { allow }, true)
+}

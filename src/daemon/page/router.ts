@@ -1,0 +1,86 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { Gone, Refusal } from '../../net/http/server/refusal.js'
+import { sendReply } from '../../net/http/server/respond.js'
+import { streamTap, tapQueryOf } from '../admin/tap.js'
+import type { PageData } from './data.js'
+
+/** The paths below `api/v1/`. */
+
+export interface Call {
+  readonly page: PageData
+  readonly query: URLSearchParams
+  /** What follows the name of the path, as in `components/ID`. */
+  readonly id: string
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+
+export interface Route {
+  /** Whether it shows texts of events, which needs the token. */
+  readonly showsEvents?: true
+  /** Whether the answer lasts until the client disconnects. */
+  readonly isStream?: true
+  /** May throw a Refusal. What it returns is sent as JSON; undefined: it has answered itself. */
+  answer(call: Call): unknown
+}
+
+/** By path; `*` stands for an id. */
+const ROUTES: Readonly<Record<string, Route>> = {
+  status: { answer: ({ page }) => page.status() },
+  live: {
+    isStream: true,
+    answer: ({ page, response }) => page.follow(response),
+  },
+  history: {
+    answer({ page, query }) {
+      const component = query.get('component')
+      if (component === null) return page.history.all(wholeIn(query, 'points', 60, 3600))
+      return page.history.of(component) ?? unknown(component)
+    },
+  },
+  'components/*': { answer: async ({ page, id }) => (await page.component(id)) ?? unknown(id) },
+  tap: {
+    showsEvents: true,
+    isStream: true,
+    answer: ({ page, query, response }) => streamTap(tapQueryOf(query), page.tappable, response),
+  },
+}
+
+export const API = '/api/v1/'
+
+/** The route of a path below `API`, and the id in it. */
+export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
+  const [name = '', id, ...more] = path.slice(API.length).split('/')
+  const key = id === undefined ? name : `${name}/*`
+  if (more.length > 0 || !Object.hasOwn(ROUTES, key)) return undefined
+  try {
+    return { route: ROUTES[key]!, id: decodeURIComponent(id ?? '') }
+  } catch {
+    return undefined
+  }
+}
+
+/** Answers with the result of `make`, or with what it throws. */
+export async function reply(response: ServerResponse, make: () => unknown): Promise<void> {
+  try {
+    const body = await make()
+    if (body !== undefined) sendReply(response, { status: 200, body })
+  } catch (error) {
+    if (error instanceof Gone) return
+    if (!(error instanceof Refusal)) throw error
+    const { status, headers, close, message } = error
+    sendReply(response, { status, headers, close, body: { status: message } })
+  }
+}
+
+/** A whole number of at least 1 in a query. Throws a Refusal for anything else. */
+export function wholeIn(query: URLSearchParams, name: string, usual: number, most: number): number {
+  const text = query.get(name)
+  const value = text === null ? usual : Number(text)
+  if (Number.isInteger(value) && value >= 1 && value <= most) return value
+  throw new Refusal(400, 'invalid', `${name} must be a whole number from 1 to ${most}`)
+}
+
+function unknown(id: string): never {
+  throw new Refusal(404, 'not_found', `there is no component ${JSON.stringify(id)}; api/v1/status lists them`)
+}

@@ -1,0 +1,71 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import { errorCode } from '../../core/errors.js'
+import { readdirSync, readFileSync } from '../../lib/files/remote/guarded-fs.js'
+import { takesGzip } from '../admin/bounded-server.js'
+
+/** The files that the page consists of in a browser, read once. */
+
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+interface StaticFile {
+  readonly type: string
+  readonly bytes: Buffer
+  readonly gzip: Buffer
+  readonly etag: string
+}
+
+const BUNDLE = fileURLToPath(new URL('../../web/bundle/', import.meta.url))
+
+export class StaticFiles {
+  readonly #files = new Map<string, StaticFile>()
+
+  constructor(folder = BUNDLE) {
+    for (const name of namesIn(folder)) {
+      const type = TYPES[name.split('.').at(-1)!]
+      if (type === undefined) continue
+      const bytes = readFileSync(`${folder}/${name}`)
+      const hash = createHash('sha256').update(bytes).digest('base64url').slice(0, 22)
+      this.#files.set(name, { type, bytes, gzip: gzipSync(bytes, { level: 9 }), etag: `"${hash}"` })
+    }
+  }
+
+  /** The name of a file as a link, with what makes it another one when the file changes; undefined without the file. */
+  link(name: string): string | undefined {
+    const file = this.#files.get(name)
+    return file && `${name}?v=${file.etag.slice(1, 9)}`
+  }
+
+  /** Returns false if there is no file of this name. */
+  answer(name: string, { method, headers }: IncomingMessage, response: ServerResponse): boolean {
+    const file = this.#files.get(name)
+    if (!file) return false
+    const { type, etag } = file
+    const about = { etag, 'cache-control': 'no-cache', vary: 'Accept-Encoding' }
+    if (headers['if-none-match']?.includes(etag)) {
+      response.writeHead(304, about).end()
+      return true
+    }
+    const isGzip = takesGzip(headers)
+    const body = isGzip ? file.gzip : file.bytes
+    const encoding = isGzip ? { 'content-encoding': 'gzip' } : {}
+    response.writeHead(200, { ...about, ...encoding, 'content-type': type, 'content-length': body.length })
+    response.end(method === 'HEAD' ? undefined : body)
+    return true
+  }
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return []
+    throw error
+  }
+}

@@ -1,0 +1,54 @@
+import { z } from 'zod'
+import { byteSize, listenAddress, refuse, refuseAt, secret } from '../../core/options/options.js'
+import { credentialName, filePath } from '../../core/options/reach.js'
+import { isLocal } from '../../net/listen-options.js'
+
+/** The section `status_page`: where the page of the daemon is served, and who may see the texts of events. */
+
+const PLACES = ['token', 'token_file', 'credential'] as const
+/** Shorter tokens can be guessed. */
+const SHORTEST_TOKEN = 16
+
+/** Why a token cannot be used, in words that do not reveal it. */
+export const tokenProblem = (token: string): string | undefined =>
+  token.length < SHORTEST_TOKEN
+    ? `the token has fewer than ${SHORTEST_TOKEN} characters; make one with: openssl rand -hex 32`
+    : undefined
+
+const options = z
+  .strictObject({
+    listen: listenAddress()
+      .prefault('127.0.0.1:9599')
+      .describe('HOST:PORT, or systemd:NAME. Any address but one of this machine alone needs a token.'),
+    token: secret().optional().describe('The token itself; better from the environment: ${SLUICE_PAGE_TOKEN}.'),
+    token_file: filePath()
+      .optional()
+      .describe(
+        'File that holds the token, of 16 characters or more, and that not everyone may read (mode 0600). It is read again when it changes.',
+      ),
+    credential: credentialName()
+      .optional()
+      .describe('Name of a systemd credential (LoadCredential=) that holds the token.'),
+    memory: byteSize(1024 * 1024, 4 * 1024 * 1024 * 1024)
+      .prefault('64MB')
+      .describe('Memory for all that the page keeps: the numbers of the last hour take up to a quarter of it.'),
+  })
+  .superRefine((page, context) => {
+    const given = PLACES.filter(name => page[name] !== undefined)
+    if (given.length > 1) refuse(context, `needs one of ${PLACES.join(', ')}; ${given.join(' and ')} given`)
+    if (given.length === 0 && !isLocal(page.listen)) {
+      const message =
+        'may be reached from other machines, so the page needs a token; set token_file, or listen at 127.0.0.1'
+      refuseAt(context, ['listen'], message)
+    }
+    const problem = page.token && tokenProblem(page.token.reveal())
+    if (problem) refuseAt(context, ['token'], problem)
+  })
+export type StatusPageOptions = z.output<typeof options>
+
+export const statusPage = z
+  .union([z.literal(false), options], { error: 'must be false, or a mapping such as {listen: 127.0.0.1:9599}' })
+  .default(false)
+  .describe(
+    'The page of the daemon: an address that shows in a browser where events go, what is wrong, and what limits discard. At an address of this machine alone everyone on it may see the page, but texts of events only with the token. Without this option nothing is kept for it. Changes are applied on reload.',
+  )
