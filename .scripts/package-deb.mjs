@@ -187,7 +187,7 @@ function stageProgram(stage) {
   const { name, description, type, exports, license, engines } = manifest
   const own = { name, version, description, license, type, engines, exports, bin: manifest.bin }
   write(join(lib, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
-  copy(join(built, 'src'), join(lib, 'dist/src'), path => /\.(c?js|wasm|css|grok)$/.test(path))
+  copy(join(built, 'src'), join(lib, 'dist/src'), path => /\.(c?js|wasm|css|grok|txt)$/.test(path))
   const main = join(lib, manifest.bin.sluice)
   // The node that comes with the package or that it depends on, whatever else is in somebody's PATH.
   // What sluice quickstart runs: /usr/share/doc may be left out of an installation.

@@ -21,8 +21,8 @@ import { fileURLToPath } from 'node:url'
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const LOCK = '.build/prepare.lock'
-/** The sources of the kernel: `npm run build:kernel` compiles them to the file that is built here by copying it. */
-const KERNEL_SOURCES = join('src', 'lib', 'kernel', 'assembly')
+/** What `npm run build:kernel` and `npm run build:web` compile, to files that are built here by copying them. */
+const COMPILED = [join('src', 'lib', 'kernel', 'assembly'), join('src', 'web', 'kit'), join('src', 'web', 'page')]
 const forTests = process.argv.includes('--test')
 const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']
 
@@ -57,7 +57,7 @@ function install() {
 }
 
 function* files(folder) {
-  if (!existsSync(folder) || folder === KERNEL_SOURCES) return
+  if (!existsSync(folder) || COMPILED.includes(folder)) return
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) yield* files(path)
@@ -66,7 +66,7 @@ function* files(folder) {
 }
 
 /** What is compiled already, is for browsers, or is data, is copied. */
-const COPIED = /\.(wasm|css|js|grok)$/
+const COPIED = /\.(wasm|css|js|grok|txt)$/
 
 /** What is built of a source: JavaScript of TypeScript, or a copy. Undefined for anything else. */
 function builtOf(source) {

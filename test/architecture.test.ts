@@ -110,15 +110,15 @@ function importsOf(code: string): Import[] {
   return [...found, ...[...code.matchAll(bare)].map(([, specifier = '']) => ({ specifier, typeOnly: false }))]
 }
 
+const groupOf = (path: string) => path.split('/')[0]!
 const src = new Map(
   walk(join(checkout, 'src'))
-    .filter(path => path.endsWith('.ts'))
+    .filter(path => path.endsWith('.ts') && groupOf(path) !== 'web')
     .map(path => {
       const code = uncommented(read('src', path))
       return [path, { code, imports: importsOf(code) }]
     }),
 )
-const groupOf = (path: string) => path.split('/')[0]!
 const rankOf = (path: string) => (/^plugin\/|^[^/]*$/.test(path) ? HOUSES.length : HOUSES.indexOf(groupOf(path)))
 /** AssemblyScript has imports without an extension. */
 const target = (from: string, specifier: string) =>
@@ -134,6 +134,19 @@ t.test('imports point downwards', async t => {
       const fine = groupOf(to) === groupOf(path) || rankOf(to) < rankOf(path)
       if (!fine) t.fail(`src/${path} must not import ${to}`)
       if (!src.has(to)) t.fail(`src/${path} imports ${specifier}, which is not there`)
+    }
+  }
+})
+
+t.test('what runs in a browser shares no code with the daemon, and its kit none with the page', async t => {
+  const web = walk(join(checkout, 'src/web')).filter(path => /^(kit|page)\/.*\.tsx?$/.test(path))
+  t.ok(web.length > 10)
+  for (const path of web) {
+    for (const { specifier } of importsOf(uncommented(read('src/web', path)))) {
+      const isOwn = specifier.startsWith('.')
+      const to = groupOf(join(dirname(path), specifier))
+      const fine = isOwn ? to === 'kit' || to === groupOf(path) : /^(preact|@preact\/signals|uplot)\b/.test(specifier)
+      if (!fine) t.fail(`src/web/${path} must not import ${specifier}`)
     }
   }
 })

@@ -1,0 +1,153 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { ApiError, post } from './api.js'
+
+export type Level = 'error' | 'warning' | 'note' | 'fine'
+
+const SIGNS: Readonly<Record<Level, string>> = { error: '✕', warning: '!', note: '·', fine: '' }
+
+/** A state in words, with a sign: its colour is never all that says it. */
+export function Mark({ level, children }: { level: Level; children: ComponentChildren }) {
+  return (
+    <span class={`mark ${level}`}>
+      {SIGNS[level] && <b aria-hidden="true">{SIGNS[level]} </b>}
+      {children}
+    </span>
+  )
+}
+
+/** A text that glows for a moment when it changes. */
+export function Glow({ text }: { text: string }) {
+  const first = useRef(text)
+  return (
+    <span key={text} class={text === first.current ? '' : 'glow'}>
+      {text}
+    </span>
+  )
+}
+
+/** Copies a text. Without the clipboard of a secure page, by the old way. */
+async function copy(text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch {
+    const area = document.createElement('textarea')
+    area.value = text
+    document.body.append(area)
+    area.select()
+    document.execCommand('copy')
+    area.remove()
+  }
+}
+
+export function Copy({ text, label = 'copy', what }: { text: string; label?: string; what: string }) {
+  const [done, setDone] = useState(false)
+  useEffect(() => {
+    if (!done) return
+    const timer = setTimeout(() => setDone(false), 2000)
+    return () => clearTimeout(timer)
+  }, [done])
+  return (
+    <button
+      type="button"
+      class="copy"
+      aria-label={`${label} ${what}`}
+      onClick={() => void copy(text).then(() => setDone(true))}
+    >
+      <span aria-live="polite">{done ? 'copied' : label}</span>
+    </button>
+  )
+}
+
+/** A command, to be copied and run in a terminal. */
+export function Command({ text }: { text: string }) {
+  return (
+    <span class="command">
+      <code>{text}</code> <Copy text={text} what="this command" />
+    </span>
+  )
+}
+
+/** An error of the daemon; where it asks for a token, the field for one. */
+export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
+  if (error instanceof ApiError && error.status === 401)
+    return <Token words={error.message} done={retry ?? (() => {})} />
+  const words = error instanceof ApiError ? error.message : 'The daemon does not answer. Is it running?'
+  return (
+    <p class="failure" role="alert">
+      <Mark level="error">{words}</Mark>
+    </p>
+  )
+}
+
+function Token({ words, done }: { words: string; done: () => void }) {
+  const [token, setToken] = useState('')
+  const [problem, setProblem] = useState('')
+  const send = (event: Event) => {
+    event.preventDefault()
+    post('session', { token }).then(done, (error: Error) => setProblem(error.message))
+  }
+  return (
+    <form class="token" onSubmit={send}>
+      <p>
+        <Mark level="note">{words}</Mark>
+      </p>
+      <label>
+        Token{' '}
+        <input
+          type="password"
+          autocomplete="off"
+          value={token}
+          onInput={event => setToken(event.currentTarget.value)}
+        />
+      </label>{' '}
+      <button type="submit">Use this token</button>
+      {problem && (
+        <p role="alert">
+          <Mark level="error">{problem}</Mark>
+        </p>
+      )}
+    </form>
+  )
+}
+
+interface FilterProps {
+  readonly label: string
+  readonly value: string
+  readonly change: (text: string) => void
+  /** What is shown, such as "12 of 250". */
+  readonly shown?: string
+}
+
+/** A filter that is active says so, and can be cleared at once. */
+export function Filter({ label, value, change, shown }: FilterProps) {
+  return (
+    <span class={value ? 'filter active' : 'filter'}>
+      <input
+        type="search"
+        data-search
+        aria-label={label}
+        placeholder={label}
+        value={value}
+        onInput={event => change(event.currentTarget.value)}
+      />
+      {value && (
+        <>
+          <output>{shown}</output>
+          <button type="button" onClick={() => change('')}>
+            clear
+          </button>
+        </>
+      )}
+    </span>
+  )
+}
+
+/** Whether a text has all words of a filter. */
+export function matches(text: string, filter: string): boolean {
+  const low = text.toLowerCase()
+  return filter
+    .toLowerCase()
+    .split(/\s+/)
+    .every(word => low.includes(word))
+}

@@ -1,0 +1,50 @@
+import { signal } from '@preact/signals'
+
+/** What the address says: `#/throttle/limit_app?key=cart`. */
+export interface Route {
+  readonly view: string
+  readonly id: string | undefined
+  readonly params: Readonly<Record<string, string>>
+}
+
+export const route = signal(parse(location.hash))
+addEventListener('hashchange', () => (route.value = parse(location.hash)))
+
+function parse(hash: string): Route {
+  const [path = '', query] = hash.replace(/^#\/?/, '').split(/\?(.*)/s)
+  const [view = '', ...id] = path.split('/')
+  return {
+    view,
+    id: id.length > 0 ? decoded(id.join('/')) : undefined,
+    params: Object.fromEntries(new URLSearchParams(query)),
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+export type Parameters = Readonly<Record<string, string | number | undefined>>
+
+export function link(view: string, id?: string, params: Parameters = {}): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(params))
+    if (value !== undefined && value !== '') query.set(name, `${value}`)
+  return `#/${view}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${query.size > 0 ? `?${query}` : ''}`
+}
+
+/** Changes parameters of the present address, without a step in the history of the browser. */
+export function adjust(params: Parameters): void {
+  const { view, id, params: old } = route.value
+  replace(link(view, id, { ...old, ...params }))
+}
+
+/** Another address in the place of the present one. */
+export function replace(hash: string): void {
+  history.replaceState(null, '', hash)
+  route.value = parse(hash)
+}

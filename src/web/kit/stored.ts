@@ -1,0 +1,23 @@
+import { effect, type Signal, signal } from '@preact/signals'
+
+const PREFIX = 'sluice.'
+
+/** A setting that is still there after a reload of the page. Browsers may refuse to keep it. */
+export function stored<T>(name: string, initial: T): Signal<T> {
+  const value = signal(kept(name) ?? initial) as Signal<T>
+  effect(() => {
+    const text = JSON.stringify(value.value)
+    try {
+      localStorage.setItem(PREFIX + name, text)
+    } catch {}
+  })
+  return value
+}
+
+function kept(name: string): unknown {
+  try {
+    return JSON.parse(localStorage.getItem(PREFIX + name) ?? 'null') ?? undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,158 @@
+import { signal } from '@preact/signals'
+import { link } from '../kit/route.js'
+import { duration, grouped, rate } from '../kit/words.js'
+import { countsOf, flow, isFresh, now, second, status } from './live.js'
+import type { Books as BooksOf } from './types.js'
+
+/** The number whose parts are shown. */
+const open = signal<string | undefined>(undefined)
+
+export const sumOf = (counts: Readonly<Record<string, number>> = {}) =>
+  Object.values(counts).reduce((sum, one) => sum + one, 0)
+
+export const discardedIn = ({ discarded }: BooksOf) =>
+  Object.values(discarded).reduce((sum, reasons) => sum + sumOf(reasons), 0)
+
+export const inFlight = ({ undelivered, in_flight }: BooksOf) => undelivered ?? in_flight ?? 0
+
+interface Part {
+  readonly sign: string
+  readonly name: string
+  readonly value: number
+}
+
+/** The sum as it is written: what came in, and what became of it. */
+function partsOf(books: BooksOf): Part[] {
+  const emitted = sumOf(books.emitted)
+  const consumed = sumOf(books.consumed)
+  return [
+    { sign: '', name: 'received', value: books.received },
+    ...(emitted > 0 ? [{ sign: '+', name: 'emitted', value: emitted }] : []),
+    ...(books.passed === undefined ? [] : [{ sign: '=', name: 'passed', value: books.passed }]),
+    { sign: books.passed === undefined ? '' : '+', name: 'discarded', value: discardedIn(books) },
+    ...(consumed > 0 ? [{ sign: '+', name: 'consumed', value: consumed }] : []),
+    { sign: books.passed === undefined ? '' : '+', name: 'in flight', value: inFlight(books) },
+  ]
+}
+
+/** What does not add up: 0, or there is no sum. */
+function missingIn(books: BooksOf): number {
+  if (books.passed === undefined) return 0
+  const { received, passed, emitted, consumed } = books
+  return received + sumOf(emitted) - passed - discardedIn(books) - sumOf(consumed) - inFlight(books)
+}
+
+/** The line at the top of every view. */
+export function Books() {
+  const books = second.value?.books ?? status.value?.books
+  if (!books) return <p class="books dim">waiting for the first numbers</p>
+  const missing = missingIn(books)
+  const started = status.value?.started_at
+  return (
+    <section aria-label="The books" class={isFresh.value ? '' : 'stale'}>
+      <div class="books">
+        <span class="sum">
+          {partsOf(books).map(({ sign, name, value }) => (
+            <span key={name} class="part">
+              <i>{sign}</i>
+              <button
+                type="button"
+                aria-expanded={open.value === name}
+                onClick={() => (open.value = open.value === name ? undefined : name)}
+              >
+                {name} <b data-number={name}>{grouped(value)}</b>
+              </button>
+            </span>
+          ))}
+          {books.passed === undefined && (
+            <span class="dim">events take several ways: each destination counts its own</span>
+          )}
+          {missing !== 0 && (
+            <span class="mark error" role="alert">
+              <b>✕ {grouped(missing)} not accounted for</b>
+            </span>
+          )}
+        </span>
+        <span class="rates">
+          <span>
+            <b>{rate(flow.value.received)}</b> in
+          </span>
+          {books.passed !== undefined && (
+            <span>
+              <b>{rate(flow.value.passed)}</b> out
+            </span>
+          )}
+          {started && (
+            <span>
+              up <b>{duration(now.value - Date.parse(started))}</b>
+            </span>
+          )}
+        </span>
+      </div>
+      {open.value && <Made name={open.value} books={books} />}
+    </section>
+  )
+}
+
+interface Row {
+  readonly id: string
+  readonly words?: string
+  readonly value: number
+  readonly href: string
+}
+
+/** What a number is made of. */
+function rowsOf(name: string, books: BooksOf): Row[] {
+  const components = status.value?.components ?? []
+  const of = (kind: string, value: (id: string) => number) =>
+    components.filter(one => one.kind === kind).map(({ id }) => ({ id, value: value(id), href: link('component', id) }))
+  const counts = (all: Readonly<Record<string, number>> = {}) =>
+    Object.entries(all).map(([id, value]) => ({ id, value, href: link('component', id) }))
+  switch (name) {
+    case 'received':
+      return of('source', id => countsOf(id).received)
+    case 'passed':
+      return counts(books.delivered)
+    case 'discarded':
+      return Object.entries(books.discarded).flatMap(([id, reasons]) =>
+        Object.entries(reasons).map(([words, value]) => ({
+          id,
+          words,
+          value,
+          href: link('component', id, { reason: words }),
+        })),
+      )
+    case 'in flight':
+      return components
+        .map(({ id }) => ({ id, value: countsOf(id).in_flight, href: link('component', id) }))
+        .filter(({ value }) => value > 0)
+    default:
+      return counts(name === 'emitted' ? books.emitted : books.consumed)
+  }
+}
+
+const SAID: Readonly<Record<string, string>> = {
+  received: 'Events that each source has read since the daemon started.',
+  emitted: 'Events that processors have created.',
+  passed: 'Events that each destination has accepted. An event may go to several destinations.',
+  discarded: 'Events that were discarded, by component and reason. Open one to see its last events.',
+  consumed: 'Events that processors have merged into others.',
+  'in flight': 'Events within components now. Some may be between them, and one may wait in several destinations.',
+}
+
+function Made({ name, books }: { name: string; books: BooksOf }) {
+  const rows = rowsOf(name, books).sort((a, b) => b.value - a.value)
+  return (
+    <div class="made">
+      <p class="dim">{SAID[name]}</p>
+      <ul>
+        {rows.map(({ id, words, value, href }) => (
+          <li key={`${id} ${words}`}>
+            <a href={href}>{id}</a> {words} <b class="number">{grouped(value)}</b>
+          </li>
+        ))}
+        {rows.length === 0 && <li class="dim">none</li>}
+      </ul>
+    </div>
+  )
+}

@@ -1,0 +1,250 @@
+import { useData } from '../kit/data.js'
+import { Copy, Failure, Filter, Mark, matches } from '../kit/parts.js'
+import { Plot } from '../kit/plot.js'
+import { adjust, link, route } from '../kit/route.js'
+import { stored } from '../kit/stored.js'
+import { Table } from '../kit/table.js'
+import { clock, counted, grouped, rate } from '../kit/words.js'
+import { Event } from './event.js'
+import { discardsOf, inputOf } from './flow.js'
+import { health } from './health.js'
+import { countsOf, hidden, isFresh, paused, rates, status } from './live.js'
+import { Problems } from './problems.js'
+import type { Detail, Evidence, History, Values } from './types.js'
+
+const HISTORY_MS = 15_000
+const DETAIL_MS = 5000
+
+const filter = stored('series.filter', '')
+
+/** Everything about one component. */
+export function Component() {
+  const id = route.value.id ?? ''
+  const path = encodeURIComponent(id)
+  const every = paused.value || hidden.value ? 0 : 1
+  const detail = useData<Detail>(`components/${path}`, {}, every * DETAIL_MS)
+  const of = status.value?.components.find(one => one.id === id)
+  if (status.value && !of) return <Failure error={detail.error ?? new Error()} />
+  const known = new Set(status.value?.components.map(one => one.id))
+  const inputs = (of?.inputs ?? []).map(input => inputOf(input, known)[0])
+  const readers = (status.value?.components ?? []).filter(one =>
+    one.inputs?.some(input => inputOf(input, known)[0] === id),
+  )
+  const isSide = of?.kind === 'destination'
+  return (
+    <>
+      <div class="tools">
+        <h1>{id}</h1>
+        <span class="dim">
+          {of?.type} {of?.kind}
+        </span>
+        <a href={link('flow', undefined, { path: id })}>its path</a>
+        <a href={link('tail', id)}>its events</a>
+        {of?.type === 'throttle' && <a href={link('throttle', id)}>its buckets, and what if</a>}
+        {isSide && <a href={link('delivery', id)}>its refusals</a>}
+      </div>
+      <p class="dim">{detail.data?.summary}</p>
+      <Problems of={id} />
+      {(health.value.get(id) ?? []).map(({ level, words }) => (
+        <p key={words}>
+          <Mark level={level}>{words}</Mark>
+        </p>
+      ))}
+      <Numbers id={id} />
+      <p>
+        {inputs.length > 0 && <Links label="reads from" ids={inputs} />}{' '}
+        {readers.length > 0 && <Links label="read by" ids={readers.map(one => one.id)} />}
+      </p>
+      <Plots id={id} every={every * HISTORY_MS} />
+      <Reasons id={id} />
+      {detail.error !== undefined && <Failure error={detail.error} retry={detail.retry} />}
+      {detail.data && <Configuration of={detail.data} />}
+      {detail.data && <Series of={detail.data} />}
+    </>
+  )
+}
+
+function Links({ label, ids }: { label: string; ids: readonly string[] }) {
+  return (
+    <span>
+      <span class="dim">{label}</span>{' '}
+      {ids.map((id, i) => (
+        <>
+          {i > 0 && ', '}
+          <a href={link('component', id)}>{id}</a>
+        </>
+      ))}
+    </span>
+  )
+}
+
+function Numbers({ id }: { id: string }) {
+  const counts = countsOf(id)
+  const of = rates.value.get(id)
+  return (
+    <dl class={isFresh.value ? 'numbers' : 'numbers stale'}>
+      {(['received', 'sent', 'discarded', 'in_flight'] as const).map(name => (
+        <div key={name}>
+          <dt>{name.replace('_', ' ')}</dt>
+          <dd>
+            <b class="number" data-count={name}>
+              {grouped(counts[name])}
+            </b>{' '}
+            {name !== 'in_flight' && <span class="dim number">{rate(of?.[name])}</span>}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+function Plots({ id, every }: { id: string; every: number }) {
+  const { data, error } = useData<History>('history', { component: id }, every)
+  if (error !== undefined) return <Failure error={error} />
+  if (!data) return null
+  const of = (name: string): Values => data.values[name] ?? []
+  const from = new Date(data.from).getTime()
+  const at = of('received').map((_, i) => from + i * data.step_ms)
+  if (at.length < 2) return <p class="dim">The plots of the last hour begin in a moment.</p>
+  return (
+    <div class="columns">
+      <Plot
+        label="the last hour, events per second"
+        at={at}
+        curves={[
+          { label: 'received', values: of('received'), colour: 'area', isArea: true },
+          { label: 'sent', values: of('sent'), colour: 'accent' },
+          { label: 'discarded', values: of('discarded'), colour: 'ink', dash: [3, 3] },
+        ]}
+      />
+      <Plot
+        label="events in flight"
+        at={at}
+        curves={[{ label: 'in flight', values: of('in_flight'), colour: 'accent' }]}
+      />
+    </div>
+  )
+}
+
+/** Why events were discarded; a click shows the last ones. */
+function Reasons({ id }: { id: string }) {
+  const { reason, bucket } = route.value.params
+  const reasons = discardsOf(id)
+  const isOpen = reason !== undefined || bucket !== undefined
+  if (reasons.length === 0 && !isOpen) return null
+  return (
+    <section aria-label="Discarded events">
+      <h2>Discarded</h2>
+      <ul class="reasons">
+        {reasons.map(([name, count]) => (
+          <li key={name}>
+            <b class="number">{grouped(count)}</b> {name}{' '}
+            <button
+              type="button"
+              aria-expanded={reason === name}
+              onClick={() => adjust({ reason: reason === name ? undefined : name, bucket: undefined })}
+            >
+              last events
+            </button>
+          </li>
+        ))}
+      </ul>
+      {isOpen && <Last id={id} reason={reason} bucket={bucket} />}
+    </section>
+  )
+}
+
+function Last({ id, reason, bucket }: { id: string; reason: string | undefined; bucket: string | undefined }) {
+  const { data, error, retry } = useData<Evidence>('evidence', { component: id, reason, bucket, limit: 20 })
+  if (error !== undefined) return <Failure error={error} retry={retry} />
+  if (!data) return <p class="dim">asking</p>
+  return (
+    <>
+      <p class="dim">
+        {bucket !== undefined && `Of the bucket ${bucket || '(default)'}. `}
+        {data.events.length === 0 ? 'No such event is kept' : `The last ${counted(data.events.length, 'event')}`}
+        {data.from && `; kept since ${clock(data.from)}`}.{' '}
+        <button type="button" onClick={retry}>
+          look again
+        </button>
+      </p>
+      <ul class="events">
+        {data.events.map((one, i) => (
+          <li key={i}>
+            <p>
+              <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {one.words}
+              {one.rule !== undefined && `, rule ${one.rule}`}
+              {one.bucket !== undefined && `, bucket ${one.bucket ?? '(default)'}`}
+            </p>
+            <Event of={one.event} />
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+function Configuration({ of: { config, file, line, docs } }: { of: Detail }) {
+  return (
+    <section aria-label="Configuration">
+      <h2>
+        Configuration <Copy text={config} label="copy YAML" what="of this component" />
+      </h2>
+      {file !== undefined && (
+        <p class="dim">
+          {file}
+          {line !== undefined && `, line ${line}`}. Change it there, then <code>sluice validate</code> and reload.{' '}
+          {docs && <span>Described in {docs}.</span>}
+        </p>
+      )}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
+      <pre tabIndex={0}>{config}</pre>
+    </section>
+  )
+}
+
+type Row = Detail['series'][number]
+
+const labelsOf = ({ labels }: Row) =>
+  Object.entries(labels)
+    .filter(([name]) => !/^component_/.test(name))
+    .map(([name, value]) => `${name}="${value}"`)
+    .join(' ')
+
+function Series({ of: { series } }: { of: Detail }) {
+  const found = series.filter(one => matches(`${one.name} ${labelsOf(one)}`, filter.value))
+  return (
+    <section aria-label="Series">
+      <div class="tools">
+        <h2>Its series on /metrics</h2>
+        <Filter
+          label="filter series"
+          value={filter.value}
+          change={text => (filter.value = text)}
+          shown={`${found.length} of ${series.length}`}
+        />
+      </div>
+      <Table
+        name="series"
+        label="Series"
+        rows={found}
+        keyOf={one => `${one.name} ${labelsOf(one)}`}
+        order={{ by: 'name', down: false }}
+        columns={[
+          {
+            name: 'name',
+            isText: true,
+            value: ({ name }) => name,
+            cell: ({ name, help }) => <span title={help}>{name}</span>,
+          },
+          { name: 'labels', isText: true, grows: true, value: labelsOf, cell: labelsOf },
+          {
+            name: 'value',
+            value: ({ value }) => value,
+            cell: ({ value }) => (Number.isInteger(value) ? grouped(value) : value.toPrecision(4)),
+          },
+        ]}
+      />
+    </section>
+  )
+}

@@ -1,0 +1,283 @@
+import { useRef } from 'preact/hooks'
+import { useData } from '../kit/data.js'
+import { Command, Failure, Filter, Mark, matches } from '../kit/parts.js'
+import { link, route } from '../kit/route.js'
+import { stored } from '../kit/stored.js'
+import { type Column, Table } from '../kit/table.js'
+import { bytes, clock, counted, duration, grouped, percent, rate } from '../kit/words.js'
+import { Event } from './event.js'
+import { stateOf } from './health.js'
+import { countsOf, hidden, isFresh, now, paused, rates, second, status } from './live.js'
+import { Problems } from './problems.js'
+import type { DeadLetters, Destination, Evidence, Delivery as Numbers, Sample, Status } from './types.js'
+
+const filter = stored('delivery.filter', '')
+const EVERY_MS = 5000
+
+type Series = NonNullable<Status['series']>
+
+/** A destination, with the numbers of its delivery: of the last second, else of the last status. */
+interface Row extends Destination {
+  readonly type: string
+  readonly numbers: Numbers
+  readonly letters: number
+}
+
+const sampleOf = (series: Series | undefined, name: string, id: string) =>
+  series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
+
+function rowsOf(series: Series | undefined): Row[] {
+  return (status.value?.destinations ?? []).map(one => {
+    const live = second.value?.destinations?.[one.id] ?? {}
+    const value = (name: string) => sampleOf(series, name, one.id)
+    const buffered = live.buffered_bytes ?? value('sluice_buffer_bytes')
+    const most = live.buffer_max_bytes ?? value('sluice_buffer_max_bytes')
+    const numbers: Numbers = {
+      ...one.requests,
+      ...live,
+      ...(buffered !== undefined && { buffered_bytes: buffered }),
+      ...(most !== undefined && { buffer_max_bytes: most }),
+    }
+    const type = status.value!.components.find(({ id }) => id === one.id)?.type ?? ''
+    return { ...one, type, numbers, letters: live.dead_letters ?? value('sluice_dead_letters') ?? 0 }
+  })
+}
+
+function State({ of }: { of: Row }) {
+  const { state, reason, last_outage } = of
+  if (state === 'ready' || state === 'stopped')
+    return (
+      <>
+        {state}
+        {last_outage && (
+          <span class="dim">
+            {' '}
+            again since {clock(last_outage.until)}; before that,{' '}
+            {duration(Date.parse(last_outage.until) - Date.parse(last_outage.since))} of failures: {last_outage.error}
+          </span>
+        )}
+      </>
+    )
+  return (
+    <>
+      <Mark level={state === 'starting' ? 'note' : 'error'}>{stateOf(of, now.value)}</Mark> {reason}
+    </>
+  )
+}
+
+const ms = (value: number | undefined) => (value === undefined ? '–' : duration(value))
+
+const oldestOf = ({ numbers, oldest_event }: Row) =>
+  numbers.oldest_ms ?? (oldest_event === undefined ? undefined : now.value - Date.parse(oldest_event))
+
+function columnsOf(rows: readonly Row[]): Column<Row>[] {
+  const has = (name: keyof Numbers) => rows.some(({ numbers }) => numbers[name] !== undefined && numbers[name] !== null)
+  const latency = (name: 'p50_ms' | 'p99_ms', title: string): Column<Row>[] =>
+    has(name)
+      ? [{ name: title, isWide: true, value: ({ numbers }) => numbers[name], cell: ({ numbers }) => ms(numbers[name]) }]
+      : []
+  return [
+    {
+      name: 'destination',
+      isText: true,
+      value: ({ id }) => id,
+      cell: ({ id, type }) => (
+        <>
+          <b>{id}</b> <span class="dim">{type}</span>
+        </>
+      ),
+    },
+    {
+      name: 'state',
+      isText: true,
+      grows: true,
+      value: ({ state }) => (state === 'ready' ? 0 : 1),
+      cell: one => <State of={one} />,
+    },
+    { name: 'out/s', value: ({ id }) => rates.value.get(id)?.sent, cell: ({ id }) => rate(rates.value.get(id)?.sent) },
+    {
+      name: 'requests',
+      isWide: true,
+      value: ({ numbers }) => numbers.in_flight,
+      cell: ({ numbers: { in_flight, allowed } }) =>
+        in_flight === undefined ? '–' : `${in_flight}${allowed === undefined ? '' : ` of ${allowed}`}`,
+    },
+    ...latency('p50_ms', 'p50'),
+    ...latency('p99_ms', 'p99'),
+    {
+      name: 'in flight',
+      isWide: true,
+      value: ({ id }) => countsOf(id).in_flight,
+      cell: ({ id }) => grouped(countsOf(id).in_flight),
+    },
+    { name: 'oldest event', value: oldestOf, cell: one => ms(oldestOf(one)) },
+    {
+      name: 'buffer',
+      isWide: true,
+      value: ({ numbers }) => numbers.buffered_bytes,
+      cell: ({ numbers: { buffered_bytes, buffer_max_bytes } }) =>
+        buffered_bytes === undefined
+          ? '–'
+          : `${bytes(buffered_bytes)}${buffer_max_bytes ? ` (${percent(buffered_bytes / buffer_max_bytes)})` : ''}`,
+    },
+    {
+      name: 'dead letters',
+      value: ({ letters }) => letters,
+      cell: ({ letters }) => (letters > 0 ? <Mark level="warning">{grouped(letters)}</Mark> : '0'),
+    },
+  ]
+}
+
+/** What a destination did not deliver, with the receiver's own words. */
+function Refusals({ id }: { id: string }) {
+  const letters = useData<DeadLetters>('dead-letters', { component: id }, EVERY_MS)
+  const evidence = useData<Evidence>('evidence', { component: id, limit: 20 }, EVERY_MS)
+  const error = letters.error ?? evidence.error
+  const retry = () => {
+    letters.retry()
+    evidence.retry()
+  }
+  return (
+    <div class="opened">
+      <p>
+        <a href={link('component', id)}>All numbers and the configuration of {id}</a>
+      </p>
+      {error !== undefined && <Failure error={error} retry={retry} />}
+      {letters.data && letters.data.total === 0 && <p>No event is in its dead-letter queue.</p>}
+      {letters.data && letters.data.total > 0 && (
+        <>
+          <p>
+            {counted(letters.data.total, 'event')} in the dead-letter queue. To send{' '}
+            {letters.data.total === 1 ? 'it' : 'them'} again, when the cause is corrected:{' '}
+            <Command text={letters.data.command} />
+          </p>
+          <ul class="events">
+            {letters.data.reasons.map(({ reason, words, count, newest_at, sample }) => (
+              <li key={reason}>
+                <p>
+                  <b class="number">{grouped(count)}</b> <b>{reason}</b> {words}{' '}
+                  {newest_at && <span class="dim">last at {clock(newest_at)}</span>}
+                </p>
+                {sample !== undefined && <Event of={sample} />}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {evidence.data && evidence.data.events.length > 0 && (
+        <>
+          <h3>Last refusals</h3>
+          <ul class="events">
+            {evidence.data.events.map((one, i) => (
+              <li key={i}>
+                <p>
+                  <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {one.words}
+                </p>
+                <Event of={one.event} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </div>
+  )
+}
+
+interface Behind {
+  readonly source: string
+  readonly path: string
+  readonly unread: number
+  /** Bytes per second by which it becomes less; undefined: not known yet. */
+  readonly shrinks: number | undefined
+}
+
+/** Files whose rest is not read, with how fast it becomes less since the page looks. */
+function useBehind(series: Series | undefined, at: string | undefined): Behind[] {
+  const seen = useRef(new Map<string, { at: number; unread: number }>())
+  const samples: readonly Sample[] = series?.sluice_file_unread_bytes ?? []
+  return samples
+    .filter(({ value }) => value > 0)
+    .map(({ labels, value }) => {
+      const [source, path] = [labels.component_id ?? '', labels.path ?? labels.file ?? '']
+      const key = `${source} ${path}`
+      const time = Date.parse(at ?? '')
+      const first = seen.current.get(key) ?? { at: time, unread: value }
+      seen.current.set(key, first)
+      const passed = (time - first.at) / 1000
+      return { source, path, unread: value, shrinks: passed < 1 ? undefined : (first.unread - value) / passed }
+    })
+}
+
+const behindColumns: readonly Column<Behind>[] = [
+  { name: 'file', isText: true, grows: true, value: ({ path }) => path, cell: ({ path }) => path },
+  {
+    name: 'source',
+    isText: true,
+    value: ({ source }) => source,
+    cell: ({ source }) => <a href={link('component', source)}>{source}</a>,
+  },
+  { name: 'unread', value: ({ unread }) => unread, cell: ({ unread }) => bytes(unread) },
+  {
+    name: 'caught up',
+    value: ({ unread, shrinks }) => (shrinks === undefined || shrinks <= 0 ? undefined : unread / shrinks),
+    cell: ({ unread, shrinks }) =>
+      shrinks === undefined ? (
+        <span class="dim">measuring</span>
+      ) : shrinks <= 0 ? (
+        <Mark level="warning">it does not catch up</Mark>
+      ) : (
+        `in about ${duration((unread / shrinks) * 1000)}`
+      ),
+  },
+]
+
+export function Delivery() {
+  const every = paused.value || hidden.value ? 0 : EVERY_MS
+  const { data } = useData<Status>('status', {}, every)
+  const behind = useBehind(data?.series, data?.at)
+  const rows = rowsOf(data?.series)
+  const found = rows.filter(({ id, type, state, reason = '' }) =>
+    matches(`${id} ${type} ${state} ${reason}`, filter.value),
+  )
+  const { id } = route.value
+  return (
+    <>
+      <Problems />
+      <div class="tools">
+        <h1>Delivery</h1>
+        <Filter
+          label="filter destinations"
+          value={filter.value}
+          change={text => (filter.value = text)}
+          shown={`${found.length} of ${counted(rows.length, 'destination')}`}
+        />
+      </div>
+      <div class={isFresh.value ? '' : 'stale'}>
+        <Table
+          name="delivery"
+          label="Destinations"
+          columns={columnsOf(rows)}
+          rows={found}
+          keyOf={one => one.id}
+          order={{ by: 'state', down: true }}
+          href={one => (one.id === id ? link('delivery') : link('delivery', one.id))}
+          under={one => <State of={one} />}
+          below={one => one.id === id && <Refusals id={one.id} />}
+        />
+      </div>
+      <h2>Files behind</h2>
+      {behind.length === 0 ? (
+        <p class="dim">{data ? 'Every file is read to its end.' : 'asking'}</p>
+      ) : (
+        <Table
+          name="behind"
+          label="Files behind"
+          columns={behindColumns}
+          rows={behind}
+          keyOf={({ source, path }) => `${source} ${path}`}
+          order={{ by: 'unread', down: true }}
+        />
+      )}
+    </>
+  )
+}

@@ -1,0 +1,50 @@
+import { useState } from 'preact/hooks'
+import { Copy } from '../kit/parts.js'
+
+const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.stringify(event))
+
+/** Names and values of JSON. What is between them stays as it is. */
+const TOKENS = /("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/g
+
+/** Text nodes only: what events contain is never markup. */
+export function Coloured({ text }: { text: string }) {
+  if (!/^\s*[[{]/.test(text)) return text
+  const parts = []
+  let end = 0
+  for (const match of text.matchAll(TOKENS)) {
+    const [all, quoted, colon, word] = match
+    const name = quoted && colon !== undefined ? quoted : all
+    parts.push(text.slice(end, match.index))
+    const kind = quoted ? (colon === undefined ? 'string' : 'name') : word ? 'word' : 'digits'
+    parts.push(<span class={kind}>{name}</span>)
+    end = match.index + name.length
+  }
+  return (
+    <>
+      {parts}
+      {text.slice(end)}
+    </>
+  )
+}
+
+/** Longer ones are cut until they are asked for. */
+const LONGEST = 600
+
+export function Event({ of }: { of: unknown }) {
+  const [isWhole, setWhole] = useState(false)
+  const text = textOf(of)
+  const isLong = text.length > LONGEST
+  return (
+    <p class="event">
+      <code>
+        <Coloured text={isLong && !isWhole ? text.slice(0, LONGEST) : text} />
+      </code>{' '}
+      {isLong && (
+        <button type="button" onClick={() => setWhole(!isWhole)}>
+          {isWhole ? 'less' : 'all of it'}
+        </button>
+      )}
+      <Copy text={text} what="this event" />
+    </p>
+  )
+}

@@ -1,0 +1,122 @@
+import { useEffect, useState } from 'preact/hooks'
+import { useData } from '../kit/data.js'
+import { Failure, Mark } from '../kit/parts.js'
+import { adjust, link, route } from '../kit/route.js'
+import { bytes, clock, counted, duration } from '../kit/words.js'
+import { Event } from './event.js'
+import { now } from './live.js'
+import type { Found, Step } from './types.js'
+
+const SIGNS: Readonly<Record<string, string>> = {
+  read: '→',
+  passed: '→',
+  discarded: '✕',
+  rejected: '✕',
+  delivered: '✓',
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  discarded: 'discarded events',
+  rejected: 'rejected events',
+  passed: 'events that passed',
+}
+
+function Way({ steps }: { steps: readonly Step[] }) {
+  return (
+    <ol class="way">
+      {steps.map(({ at, component, what, reason, words, rule, bucket }, i) => (
+        <li key={i}>
+          <span class="number dim">{at === undefined ? '' : clock(at, now.value)}</span>
+          <a href={link('component', component)}>{component}</a>
+          <span>
+            <b class={SIGNS[what] === '✕' ? 'error' : ''}>
+              {SIGNS[what]} {what}
+            </b>
+            {reason !== undefined && ` ${reason}`}
+            {words !== undefined && `: ${words}`}
+            {rule !== undefined && `, rule ${rule}`}
+            {bucket !== undefined && `, bucket ${bucket ?? '(default)'}`}
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+function Kept({ of: { looked_at } }: { of: Found }) {
+  return (
+    <ul>
+      {looked_at.map(({ kind, from, kept, one_in, bytes: size }) => (
+        <li key={kind}>
+          {counted(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)} since {clock(from, now.value)} (
+          {duration(now.value - Date.parse(from))}){one_in !== undefined && one_in > 1 && `, one of ${one_in}`}
+          {size !== undefined && `, ${bytes(size)}`}
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+/** Why an event is not there: its way, step by step. */
+export function Find() {
+  const { q = '' } = route.value.params
+  const [text, setText] = useState(q)
+  useEffect(() => setText(q), [q])
+  const { data, error, retry, isLoading } = useData<Found>(q === '' ? undefined : 'find', { q })
+  const send = (event: SubmitEvent) => {
+    event.preventDefault()
+    if (text === q) retry()
+    else adjust({ q: text })
+  }
+  const isDone = data !== undefined && error === undefined
+  return (
+    <>
+      <h1>Find an event</h1>
+      <search>
+        <form class="tools" onSubmit={send}>
+          <input
+            type="search"
+            class="long"
+            data-search
+            aria-label="a text, an id, or a condition"
+            placeholder="a text, an id, or a condition such as .app equal 'cart'"
+            value={text}
+            onInput={event => setText(event.currentTarget.value)}
+          />
+          <button type="submit">Find</button>
+          {isLoading && q !== '' && <span class="dim">looking</span>}
+        </form>
+      </search>
+      {q === '' && (
+        <p class="dim">
+          Shows the way of an event through the pipeline: which component passed it, which one discarded it, and why.
+          The daemon looks through what it keeps of the last minutes: discarded and rejected events first, then a sample
+          of those that passed.
+        </p>
+      )}
+      {error !== undefined && q !== '' && <Failure error={error} retry={retry} />}
+      {isDone && data.found.length === 0 && (
+        <p role="status">
+          <Mark level="note">Not seen.</Mark> This does not mean that it was not there: the daemon looked through
+        </p>
+      )}
+      {isDone && data.found.length > 0 && (
+        <p role="status">
+          {counted(data.found.length, 'event')}
+          {data.more && ', and more: make the search narrower'}. The daemon looked through
+        </p>
+      )}
+      {isDone && <Kept of={data} />}
+      {isDone && (
+        <ol class="found">
+          {data.found.map(({ event, text: line, steps }, i) => (
+            <li key={i} data-row tabIndex={-1}>
+              <Event of={line ?? event} />
+              <Way steps={steps} />
+            </li>
+          ))}
+        </ol>
+      )}
+    </>
+  )
+}

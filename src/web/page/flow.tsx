@@ -1,0 +1,265 @@
+import { computed, signal } from '@preact/signals'
+import { type Flow as Edge, Graph } from '../kit/graph.js'
+import { Filter, Glow, Mark, matches } from '../kit/parts.js'
+import { Plot, Spark } from '../kit/plot.js'
+import { adjust, link, route } from '../kit/route.js'
+import { stored } from '../kit/stored.js'
+import { type Column, Table } from '../kit/table.js'
+import { counted, grouped, percent, rate, short } from '../kit/words.js'
+import { sumOf } from './books.js'
+import { rankOf, worstOf } from './health.js'
+import { countsOf, histories, isFresh, rates, second, status } from './live.js'
+import { Problems } from './problems.js'
+import type { Component, Values } from './types.js'
+
+/** More are a table: lines between them could not be followed. */
+const MOST_NODES = 60
+/** A graph needs this width. */
+const narrow = matchMedia('(max-width: 900px)')
+const isNarrow = signal(narrow.matches)
+narrow.addEventListener('change', () => (isNarrow.value = narrow.matches))
+
+const filter = stored('flow.filter', '')
+const asTable = stored('flow.table', false)
+
+/** The component and the output that an input names. */
+export function inputOf(input: string, ids: ReadonlySet<string>): readonly [string, string | undefined] {
+  if (ids.has(input)) return [input, undefined]
+  const at = input.lastIndexOf('.')
+  return [input.slice(0, at), input.slice(at + 1)]
+}
+
+/** What flows between components, in events per second. */
+const edges = computed(() => {
+  const components = status.value?.components ?? []
+  const byId = new Map(components.map(one => [one.id, one]))
+  const ids = new Set(byId.keys())
+  return components.flatMap(({ id, inputs = [] }) =>
+    inputs.flatMap((input): Edge[] => {
+      const [from, output] = inputOf(input, ids)
+      const sender = byId.get(from)
+      if (!sender) return []
+      const sent = rates.value.get(from)?.sent ?? 0
+      // Side outputs are counted more rarely: their share of what was sent is that of the totals.
+      const aside = sender.side_outputs ?? {}
+      const share =
+        sender.sent > 0
+          ? output === undefined
+            ? 1 - sumOf(aside) / sender.sent
+            : (aside[output] ?? 0) / sender.sent
+          : 0
+      const flow = inputs.length === 1 ? (rates.value.get(id)?.received ?? 0) : sent * share
+      return [{ from, to: id, flow, ...(output !== undefined && { output }) }]
+    }),
+  )
+})
+
+export const discardsOf = (id: string): [string, number][] => Object.entries(second.value?.books.discarded[id] ?? {})
+
+export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): Values {
+  return histories.value?.components[id]?.[name] ?? []
+}
+
+/** What a component does in a line: what a source reads, a destination delivers, and both of a processor. */
+function numbersOf({ id, kind }: Component): string {
+  const of = rates.value.get(id)
+  if (!of) return '–'
+  if (kind === 'source') return `${rate(of.received)} →`
+  return kind === 'destination' ? `→ ${rate(of.sent)}` : `${rate(of.received)} → ${rate(of.sent)}`
+}
+
+function Node({ of }: { of: Component }) {
+  const { id, kind, type } = of
+  const bad = worstOf(id)
+  const { in_flight } = countsOf(id)
+  const discarded = rates.value.get(id)?.discarded ?? 0
+  const reasons = discardsOf(id).sort((a, b) => b[1] - a[1])
+  const outputs = new Set(
+    edges.value.flatMap(({ from, output }) => (from === id && output !== undefined ? output : [])),
+  )
+  return (
+    <>
+      <a data-row href={link('component', id)} class="name">
+        <b>{id}</b> <span class="dim">{type}</span>
+      </a>
+      <p class="number">
+        {numbersOf(of)}{' '}
+        <Spark values={historyOf(id, kind === 'destination' ? 'sent' : 'received')} label="last hour" width={64} />
+        {in_flight > 0 && <span class="dim"> {short(in_flight)} in flight</span>}
+      </p>
+      {bad && (
+        <p class="health">
+          <Mark level={bad.level}>
+            <Glow text={bad.words.replace(/ \(.*?\)(, next attempt [^:]*)?/, '')} />
+          </Mark>
+        </p>
+      )}
+      {reasons.length > 0 && (
+        <p class="leaving" data-leaves={discarded} data-output="discarded">
+          <a href={link('component', id, { reason: reasons[0]![0] })}>
+            <span class="number">−{rate(discarded)}</span> {reasons.map(([reason]) => reason).join(', ')}
+          </a>
+        </p>
+      )}
+      {[...outputs]
+        .filter(output => output !== 'discarded' || reasons.length === 0)
+        .map(output => (
+          <p key={output} class="leaving" data-output={output}>
+            .{output}
+          </p>
+        ))}
+    </>
+  )
+}
+
+const columns: readonly Column<Component>[] = [
+  { name: 'component', isText: true, value: ({ id }) => id, cell: ({ id }) => <b>{id}</b> },
+  {
+    name: 'type',
+    isText: true,
+    isWide: true,
+    value: ({ type }) => type,
+    cell: ({ type }) => <span class="dim">{type}</span>,
+  },
+  {
+    name: 'state',
+    isText: true,
+    isWide: true,
+    grows: true,
+    value: ({ id }) => rankOf(id),
+    cell: ({ id }) => {
+      const bad = worstOf(id)
+      return bad ? <Mark level={bad.level}>{bad.words}</Mark> : <span class="dim">fine</span>
+    },
+  },
+  {
+    name: 'in/s',
+    value: ({ id }) => rates.value.get(id)?.received,
+    cell: ({ id }) => rate(rates.value.get(id)?.received),
+  },
+  { name: 'out/s', value: ({ id }) => rates.value.get(id)?.sent, cell: ({ id }) => rate(rates.value.get(id)?.sent) },
+  {
+    name: 'discarded/s',
+    value: ({ id }) => rates.value.get(id)?.discarded,
+    cell: ({ id }) => rate(rates.value.get(id)?.discarded),
+  },
+  {
+    name: 'in flight',
+    isWide: true,
+    value: ({ id }) => countsOf(id).in_flight,
+    cell: ({ id }) => grouped(countsOf(id).in_flight),
+  },
+  {
+    name: 'busy',
+    isWide: true,
+    value: ({ id, utilization }) => busyOf(id) ?? utilization,
+    cell: ({ id, utilization }) =>
+      (busyOf(id) ?? utilization) === undefined ? '–' : percent((busyOf(id) ?? utilization)!),
+  },
+  {
+    name: 'last hour',
+    isWide: true,
+    value: ({ id }) => historyOf(id, 'received').reduce<number>((sum, value) => sum + (value ?? 0), 0),
+    cell: ({ id, kind }) => (
+      <Spark values={historyOf(id, kind === 'destination' ? 'sent' : 'received')} label="last hour" />
+    ),
+  },
+]
+
+function busyOf(id: string): number | undefined {
+  const permille = second.value?.components[id]?.[4]
+  return permille === undefined || permille === null ? undefined : permille / 1000
+}
+
+/** All components together in the last hour. */
+function LastHour() {
+  const all = histories.value
+  if (!all) return null
+  const from = new Date(all.from).getTime()
+  const kinds = new Map(status.value?.components.map(({ id, kind }) => [id, kind]))
+  const sum = (name: 'received' | 'sent' | 'discarded', kind?: string) => {
+    const chosen = Object.entries(all.components).filter(([id]) => kind === undefined || kinds.get(id) === kind)
+    const length = Math.max(0, ...chosen.map(([, values]) => values[name]?.length ?? 0))
+    return Array.from({ length }, (_, i) => {
+      const known = chosen.map(([, values]) => values[name]?.[i] ?? null).filter(value => value !== null)
+      return known.length === 0 ? null : known.reduce((total, value) => total + value, 0)
+    })
+  }
+  const received = sum('received', 'source')
+  if (received.length < 2) return null
+  const at = received.map((_, i) => from + i * all.step_ms)
+  return (
+    <Plot
+      label="the last hour, events per second"
+      at={at}
+      curves={[
+        { label: 'read', values: received, colour: 'area', isArea: true },
+        { label: 'delivered by all destinations', values: sum('sent', 'destination'), colour: 'accent' },
+        { label: 'discarded', values: sum('discarded'), colour: 'ink', dash: [3, 3] },
+      ]}
+    />
+  )
+}
+
+export function Flow() {
+  const all = status.value?.components ?? []
+  const isGraph = !isNarrow.value && !asTable.value && all.length <= MOST_NODES
+  const { path } = route.value.params
+  const byId = new Map(all.map(one => [one.id, one]))
+  const isFound = (id: string) => {
+    const bad = worstOf(id)
+    return matches(`${id} ${byId.get(id)?.type} ${byId.get(id)?.kind} ${bad?.words ?? ''}`, filter.value)
+  }
+  const found = all.filter(({ id }) => isFound(id))
+  return (
+    <>
+      <Problems />
+      <div class="tools">
+        <h1>Flow</h1>
+        <Filter
+          label="filter components"
+          value={filter.value}
+          change={text => (filter.value = text)}
+          shown={`${grouped(found.length)} of ${counted(all.length, 'component')}`}
+        />
+        {path !== undefined && (
+          <span class="filter active">
+            <output>the path of {path}</output>
+            <button type="button" onClick={() => adjust({ path: undefined })}>
+              show all
+            </button>
+          </span>
+        )}
+        {!isNarrow.value && all.length <= MOST_NODES && (
+          <button type="button" onClick={() => (asTable.value = !asTable.value)}>
+            {isGraph ? 'as a table' : 'as a graph'}
+          </button>
+        )}
+      </div>
+      <div class={isFresh.value ? '' : 'stale'}>
+        {isGraph ? (
+          <Graph
+            label="Components, from sources to destinations"
+            nodes={all.map(({ id }) => id)}
+            edges={edges.value}
+            pinned={path}
+            isFound={isFound}
+            draw={id => <Node of={byId.get(id)!} />}
+          />
+        ) : (
+          <Table
+            name="flow"
+            label="Components"
+            columns={columns}
+            rows={found}
+            keyOf={({ id }) => id}
+            order={{ by: 'state', down: true }}
+            href={({ id }) => link('component', id)}
+            under={({ id }) => worstOf(id) && <Mark level={worstOf(id)!.level}>{worstOf(id)!.words}</Mark>}
+          />
+        )}
+      </div>
+      <LastHour />
+    </>
+  )
+}

@@ -1,0 +1,82 @@
+import { computed } from '@preact/signals'
+import type { Level } from '../kit/parts.js'
+import { clock, counted, duration, percent } from '../kit/words.js'
+import { now, status } from './live.js'
+import type { Destination, Problem, Status } from './types.js'
+
+export interface Health {
+  readonly level: Level
+  readonly words: string
+}
+
+/** The component that a problem is about. */
+export function componentOf({ component, what }: Problem, ids: readonly string[]): string | undefined {
+  if (component !== undefined) return component
+  const named = ids.filter(id => what.startsWith(`${id}:`) || what.startsWith(`${id} `))
+  return named.sort((a, b) => b.length - a.length)[0]
+}
+
+/** As in: retrying since 14:01:07 (2m 5s), next in 8s. */
+export function stateOf({ state, since, next_attempt }: Destination, at: number): string {
+  if (since === undefined) return state
+  const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`
+  return `${state} since ${clock(since, at)} (${duration(at - Date.parse(since))})${next}`
+}
+
+const nextIn = (ms: number) => (ms < 1000 ? 'now' : `in ${duration(ms)}`)
+
+/** States of destinations in which nothing is wrong. */
+const GOOD = new Set(['ready', 'stopped'])
+
+/** What is wrong with each component, worst first where several things are; components without an entry are fine. */
+export const health = computed(() => {
+  const found = new Map<string, Health[]>()
+  if (status.value)
+    for (const [id, one] of healthIn(status.value, now.value)) found.set(id, [...(found.get(id) ?? []), one])
+  return found
+})
+
+function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
+  const told = new Set<string>()
+  for (const destination of seen.destinations) {
+    const { id, state, reason } = destination
+    if (GOOD.has(state)) continue
+    told.add(id)
+    const level = state === 'starting' ? 'note' : 'error'
+    yield [
+      id,
+      { level, words: reason === undefined ? stateOf(destination, at) : `${stateOf(destination, at)}: ${reason}` },
+    ]
+  }
+  for (const { id, state, reason } of [
+    ...seen.sources,
+    ...seen.processors.map(one => ({ state: 'failing', ...one })),
+  ]) {
+    told.add(id)
+    yield [id, { level: 'error', words: `${state}: ${reason}` }]
+  }
+  const ids = seen.components.map(({ id }) => id)
+  for (const problem of seen.problems) {
+    const id = componentOf(problem, ids)
+    if (id === undefined || told.has(id)) continue
+    yield [id, { level: 'warning', words: problem.what.slice(id.length).replace(/^:? /, '') }]
+  }
+  for (const { id, events, buckets } of seen.waiting) {
+    const [first] = buckets
+    const whose =
+      first === undefined
+        ? ''
+        : `, ${counted(first.events, 'event')} of ${first.key ?? 'the default bucket'} since ${clock(first.since, at)}`
+    yield [id, { level: 'warning', words: `${counted(events, 'event')} waiting${whose}` }]
+  }
+  if (seen.bottleneck)
+    yield [
+      seen.bottleneck.id,
+      { level: 'note', words: `the busiest component: ${percent(seen.bottleneck.share)} of the time` },
+    ]
+}
+
+const RANKS: Readonly<Record<Level, number>> = { error: 3, warning: 2, note: 1, fine: 0 }
+
+export const worstOf = (id: string): Health | undefined => health.value.get(id)?.[0]
+export const rankOf = (id: string): number => RANKS[worstOf(id)?.level ?? 'fine']

@@ -1,0 +1,150 @@
+import { batch, computed, effect, signal, untracked } from '@preact/signals'
+import { ApiError, events, get } from '../kit/api.js'
+import type { Histories, Second, Status } from './types.js'
+
+export const status = signal<Status | undefined>(undefined)
+export const second = signal<Second | undefined>(undefined)
+/** The last hour of each component. */
+export const histories = signal<Histories | undefined>(undefined)
+export const paused = signal(false)
+/** What prevents a connection; `token`: the daemon asks for one. */
+export const failure = signal<{ readonly words: string; readonly token: boolean } | undefined>(undefined)
+/** When the last message came, by the clock of this machine. */
+export const heardAt = signal(0)
+/** When the connection was lost, and until when after it came back. */
+export const away = signal<{ readonly since: number; readonly until?: number } | undefined>(undefined)
+/** Ticks once a second: texts such as "for 12 s" depend on it. */
+export const now = signal(Date.now())
+export const hidden = signal(document.hidden)
+
+/** Seconds in which rates are measured: destinations send in batches. */
+const RATE_SECONDS = 5
+/** The daemon sends a message a second. */
+const SILENCE_MS = 5000
+const LONGEST_BACKOFF_MS = 10_000
+
+export interface Rates {
+  readonly received: number
+  readonly sent: number
+  readonly discarded: number
+}
+
+let seconds: Second[] = []
+
+const between = signal<readonly [Second, Second] | undefined>(undefined)
+const timeOf = (one: Second) => new Date(one.at).getTime()
+
+/** Events per second, by component. */
+export const rates = computed(() => {
+  const found = new Map<string, Rates>()
+  if (!between.value) return found
+  const [first, last] = between.value
+  const perSecond = 1000 / (timeOf(last) - timeOf(first))
+  for (const [id, counts] of Object.entries(last.components)) {
+    const before = first.components[id]
+    if (!before) continue
+    const [received, sent, discarded] = [0, 1, 2].map(i => Math.max(0, (counts[i]! - before[i]!) * perSecond))
+    found.set(id, { received: received!, sent: sent!, discarded: discarded! })
+  }
+  return found
+})
+
+/** Events per second that the daemon reads, and those that pass all of it. */
+export const flow = computed(() => {
+  if (!between.value) return {}
+  const [first, last] = between.value
+  const of = (name: 'received' | 'passed') => {
+    const [a, b] = [first.books[name], last.books[name]]
+    return a === undefined || b === undefined ? undefined : ((b - a) * 1000) / (timeOf(last) - timeOf(first))
+  }
+  return { received: of('received'), passed: of('passed') }
+})
+
+/** Counts of a component, of the last second or else of the last status. */
+export function countsOf(id: string): { received: number; sent: number; discarded: number; in_flight: number } {
+  const counts = second.value?.components[id]
+  if (counts) return { received: counts[0], sent: counts[1], discarded: counts[2], in_flight: counts[3] }
+  return status.value?.components.find(one => one.id === id) ?? { received: 0, sent: 0, discarded: 0, in_flight: 0 }
+}
+
+function takeSecond(next: Second): void {
+  const last = seconds.at(-1)
+  // A restart begins counting at 0.
+  if (last && next.books.received < last.books.received) seconds = []
+  seconds = [...seconds, next].slice(-RATE_SECONDS - 1)
+  second.value = next
+  between.value = seconds.length > 1 ? [seconds[0]!, next] : undefined
+}
+
+async function listen(signal: AbortSignal): Promise<void> {
+  for await (const { event, data } of events('live', signal)) {
+    batch(() => {
+      heardAt.value = Date.now()
+      failure.value = undefined
+      if (away.value && !away.value.until) away.value = { ...away.value, until: Date.now() }
+      if (event === 'status') status.value = JSON.parse(data) as Status
+      if (event === 'second') takeSecond(JSON.parse(data) as Second)
+    })
+  }
+}
+
+/** Listens until it is asked to stop; when the connection is lost, tries again by itself. */
+async function stayConnected(stop: AbortSignal): Promise<void> {
+  for (let backoff = 500; !stop.aborted; backoff = Math.min(backoff * 2, LONGEST_BACKOFF_MS)) {
+    const attempt = new AbortController()
+    const end = () => attempt.abort()
+    stop.addEventListener('abort', end)
+    const begin = Date.now()
+    heardAt.value = begin
+    const watch = setInterval(() => Date.now() - heardAt.value > 3 * SILENCE_MS && end(), 1000)
+    try {
+      await listen(attempt.signal)
+    } catch (error) {
+      if (error instanceof ApiError) failure.value = { words: error.message, token: error.status === 401 }
+    }
+    clearInterval(watch)
+    stop.removeEventListener('abort', end)
+    if (stop.aborted) return
+    if (heardAt.value > begin) backoff = 500
+    away.value = { since: away.value && !away.value.until ? away.value.since : Date.now() }
+    await new Promise(resolve => setTimeout(resolve, backoff))
+  }
+}
+
+async function keepHistories(stop: AbortSignal): Promise<void> {
+  while (!stop.aborted) {
+    try {
+      histories.value = await get<Histories>('history', { points: 60 }, stop)
+    } catch {}
+    await new Promise(resolve => setTimeout(resolve, histories.value ? 30_000 : 3000))
+  }
+}
+
+/** A tab that nobody sees, and one that is paused, ask for nothing. */
+export function connect(): void {
+  document.addEventListener('visibilitychange', () => (hidden.value = document.hidden))
+  setInterval(() => (now.value = Date.now()), 1000)
+  effect(() => {
+    if (paused.value || hidden.value) return
+    const stop = new AbortController()
+    seconds = []
+    untracked(() => {
+      void stayConnected(stop.signal)
+      void keepHistories(stop.signal)
+    })
+    return () => stop.abort()
+  })
+  effect(() => {
+    // After the connection came back, this is said for a while.
+    if (away.value?.until && now.value - away.value.until > 15_000) away.value = undefined
+  })
+}
+
+/** No message came for longer than it should take. */
+export const isSilent = computed(() => !paused.value && heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS)
+
+/** The numbers that are shown are those of now. */
+export const isFresh = computed(
+  () =>
+    second.value !== undefined && !paused.value && !isSilent.value && (!away.value || away.value.until !== undefined),
+)

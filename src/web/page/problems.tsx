@@ -1,0 +1,62 @@
+import { useState } from 'preact/hooks'
+import { Command, Mark } from '../kit/parts.js'
+import { link } from '../kit/route.js'
+import { counted } from '../kit/words.js'
+import { componentOf } from './health.js'
+import { status } from './live.js'
+import type { Problem } from './types.js'
+
+const MOST = 3
+
+/** What is wrong, worst first, and what to do about it. */
+export function Problems({ of }: { of?: string }) {
+  const [isWhole, setWhole] = useState(false)
+  const ids = status.value?.components.map(({ id }) => id) ?? []
+  const about = (problem: Problem) => componentOf(problem, ids)
+  const all = [
+    ...(status.value?.problems ?? []).map(problem => ({ problem, level: 'error' as const })),
+    ...(status.value?.notices ?? []).map(problem => ({ problem, level: 'note' as const })),
+  ].filter(({ problem }) => of === undefined || about(problem) === of)
+  if (all.length === 0) return null
+  const shown = isWhole ? all : all.slice(0, MOST)
+  return (
+    <section aria-label="What is wrong" class="problems">
+      <ul>
+        {shown.map(({ problem, level }) => (
+          <One
+            key={problem.what.slice(0, 80)}
+            problem={problem}
+            level={level}
+            id={of === undefined ? about(problem) : undefined}
+          />
+        ))}
+      </ul>
+      {all.length > shown.length && (
+        <button type="button" onClick={() => setWhole(true)}>
+          {counted(all.length - shown.length, 'more problem')}
+        </button>
+      )}
+    </section>
+  )
+}
+
+function One({ problem, level, id }: { problem: Problem; level: 'error' | 'note'; id: string | undefined }) {
+  const { what, detail, todo, commands = [] } = problem
+  const isNamed = id !== undefined && what.startsWith(id)
+  return (
+    <li>
+      <p>
+        <Mark level={level}>
+          {isNamed && <a href={link('component', id)}>{id}</a>}
+          <span>{isNamed ? what.slice(id.length) : what}</span>
+        </Mark>
+      </p>
+      <p class="dim">
+        {detail} {todo}
+      </p>
+      {commands.map(command => (
+        <Command key={command} text={command} />
+      ))}
+    </li>
+  )
+}

@@ -1,0 +1,137 @@
+import { useSignal } from '@preact/signals'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { lines } from '../kit/api.js'
+import { Copy, Failure } from '../kit/parts.js'
+import { adjust, link, route } from '../kit/route.js'
+import { stored } from '../kit/stored.js'
+import { counted, grouped } from '../kit/words.js'
+import { Coloured } from './event.js'
+import { hidden, paused, status } from './live.js'
+
+const MOST_LINES = 1000
+/** Events per second that are asked for: nobody reads more. */
+const RATE = 50
+
+const isWrapped = stored('tail.wrapped', false)
+
+interface Line {
+  readonly n: number
+  readonly text: string
+}
+
+/** The events of a component as they come. */
+export function Tail() {
+  const components = status.value?.components ?? []
+  const id = route.value.id ?? components[0]?.id
+  const { where = '' } = route.value.params
+  const shown = useSignal<readonly Line[]>([])
+  const [error, setError] = useState<unknown>()
+  const [attempt, setAttempt] = useState(0)
+  const [isHeld, hold] = useState(false)
+  const count = useRef(0)
+  const box = useRef<HTMLDivElement>(null)
+  const isStopped = paused.value || hidden.value || isHeld
+
+  useEffect(() => {
+    shown.value = []
+  }, [id, where])
+  useEffect(() => {
+    if (id === undefined || isStopped) return
+    const stop = new AbortController()
+    let pending: Line[] = []
+    const timer = setInterval(() => {
+      if (pending.length === 0) return
+      shown.value = [...shown.value, ...pending].slice(-MOST_LINES)
+      pending = []
+    }, 200)
+    const read = async () => {
+      setError(undefined)
+      for await (const text of lines('tap', { component: id, where, rate: RATE }, stop.signal))
+        if (text.trim() !== '') pending.push({ n: ++count.current, text })
+    }
+    read().catch(reason => {
+      if (!stop.signal.aborted) setError(reason)
+    })
+    return () => {
+      stop.abort()
+      clearInterval(timer)
+    }
+  }, [id, where, isStopped, attempt])
+  // Of what is shown, the newest is below.
+  useLayoutEffect(() => {
+    if (!isHeld) box.current?.scrollTo(0, box.current.scrollHeight)
+  })
+  const scrolled = () => {
+    const { scrollTop, scrollHeight, clientHeight } = box.current!
+    hold(scrollHeight - scrollTop - clientHeight > 40)
+  }
+  const events = shown.value.filter(({ text }) => !text.startsWith('#'))
+  return (
+    <>
+      <div class="tools">
+        <h1>Tail</h1>
+        <label>
+          component{' '}
+          <select value={id} onChange={event => (location.hash = link('tail', event.currentTarget.value, { where }))}>
+            {components.map(one => (
+              <option key={one.id}>{one.id}</option>
+            ))}
+          </select>
+        </label>
+        <label class={where ? 'filter active' : 'filter'}>
+          where{' '}
+          <input
+            type="search"
+            data-search
+            size={30}
+            placeholder=".level equal 'error'"
+            value={where}
+            onChange={event => adjust({ where: event.currentTarget.value.trim() })}
+          />
+        </label>
+        <label>
+          <input
+            type="checkbox"
+            checked={isWrapped.value}
+            onChange={event => (isWrapped.value = event.currentTarget.checked)}
+          />{' '}
+          wrap
+        </label>
+        <button type="button" onClick={() => hold(!isHeld)} aria-pressed={isHeld}>
+          {isHeld ? 'continue' : 'hold'}
+        </button>
+        <Copy
+          text={events.map(({ text }) => text).join('\n')}
+          label="copy as JSON"
+          what="of all lines that are shown"
+        />
+      </div>
+      {error !== undefined && <Failure error={error} retry={() => setAttempt(attempt + 1)} />}
+      <p class="dim" role="status">
+        {isHeld
+          ? `Held at ${counted(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`
+          : `The last ${grouped(MOST_LINES)} events stay here.`}
+      </p>
+      <div
+        ref={box}
+        class={isWrapped.value ? 'tail wrapped' : 'tail'}
+        data-scrolls
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
+        tabIndex={0}
+        role="log"
+        aria-live="off"
+        aria-label={`Events of ${id}`}
+        onScroll={scrolled}
+      >
+        {shown.value.map(({ n, text }) => (
+          <div key={n} class={text.startsWith('#') ? 'dim' : undefined}>
+            <Coloured text={text} />
+          </div>
+        ))}
+        {shown.value.length === 0 && error === undefined && (
+          <div class="dim">waiting for the next event{where && ` that meets ${where}`}</div>
+        )}
+      </div>
+    </>
+  )
+}

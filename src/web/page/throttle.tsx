@@ -1,0 +1,154 @@
+import { signal } from '@preact/signals'
+import { useData } from '../kit/data.js'
+import { Failure, Filter, Mark, matches } from '../kit/parts.js'
+import { Spark } from '../kit/plot.js'
+import { adjust, link, route } from '../kit/route.js'
+import { type Column, Table } from '../kit/table.js'
+import { clock, counted, duration, grouped, percent, rate, short } from '../kit/words.js'
+import { hidden, isFresh, now, paused, status } from './live.js'
+import type { Bucket, Throttle as ThrottleOf } from './types.js'
+import { WhatIf } from './what-if.js'
+
+const EVERY_MS = 2000
+/** Buckets that the daemon is asked for, those with most pressure. */
+const MOST_BUCKETS = 500
+
+const nameOf = ({ key }: Bucket) => key ?? '(default bucket)'
+
+/** How much of the limit is used: a bar with its numbers. */
+function Pressure({ of: { used, limit, window_ms, pressure } }: { of: Bucket }) {
+  return (
+    <span class="pressure">
+      <span class={pressure >= 1 ? 'bar full' : 'bar'}>
+        <span style={{ width: `${Math.min(100, pressure * 100)}%` }} />
+      </span>
+      <span class="number">
+        {short(used)} of {short(limit)} in {duration(window_ms)}
+      </span>{' '}
+      {pressure >= 1 && <Mark level="warning">at the limit</Mark>}
+    </span>
+  )
+}
+
+const columns: readonly Column<Bucket>[] = [
+  { name: 'key', isText: true, value: nameOf, cell: one => <b>{nameOf(one)}</b> },
+  { name: 'used', isText: true, isWide: true, value: ({ pressure }) => pressure, cell: one => <Pressure of={one} /> },
+  { name: 'passed/s', value: ({ passed }) => passed, cell: ({ passed }) => rate(passed) },
+  { name: 'discarded/s', value: ({ discarded }) => discarded, cell: ({ discarded }) => rate(discarded) },
+  {
+    name: 'discards since',
+    isWide: true,
+    value: ({ since }) => (since ? Date.parse(since) : undefined),
+    cell: ({ since }) => (since ? `${clock(since)} (${duration(now.value - Date.parse(since))})` : '–'),
+  },
+  {
+    name: 'ten minutes: passed',
+    isWide: true,
+    value: ({ passed }) => passed,
+    cell: ({ history }) => history && <Spark values={history.passed} label="passed in the last ten minutes" />,
+  },
+  {
+    name: 'discarded',
+    isWide: true,
+    value: ({ discarded }) => discarded,
+    cell: ({ history }) => history && <Spark values={history.discarded} label="discarded in the last ten minutes" />,
+  },
+]
+
+export const throttles = () =>
+  (status.value?.components ?? []).filter(({ type }) => type === 'throttle').map(({ id }) => id)
+
+/** Limits in words, such as 20 events in 1s, aligned windows. */
+const limitsOf = ({ limits }: ThrottleOf) =>
+  limits
+    .map(
+      ({ limit, unit = 'events', window_ms, mode }) => `${grouped(limit)} ${unit} in ${duration(window_ms)} (${mode})`,
+    )
+    .join(', ')
+
+/** The filter of each throttle, while the page is open; the address may have another. */
+const filters = signal<Readonly<Record<string, string>>>({})
+
+export function Throttle() {
+  const all = throttles()
+  const id = route.value.id ?? all[0]
+  const every = paused.value || hidden.value ? 0 : EVERY_MS
+  const { data, error, retry } = useData<ThrottleOf>(
+    id && `throttles/${encodeURIComponent(id)}`,
+    { limit: MOST_BUCKETS },
+    every,
+  )
+  if (status.value && all.length === 0)
+    return (
+      <>
+        <h1>Throttle</h1>
+        <p>
+          This configuration has no throttle. One looks like this; <a href={link('flow')}>Flow</a> names the component
+          to put in inputs:
+        </p>
+        <pre>
+          {
+            'processors:\n  limit_app:\n    type: throttle\n    inputs: [my_source]\n    limit: 100\n    window: 1 Seconds\n    key_field: .app'
+          }
+        </pre>
+      </>
+    )
+  if (id === undefined) return <p class="dim">waiting for the daemon</p>
+  const filter = route.value.params.key ?? filters.value[id] ?? ''
+  const setFilter = (text: string) => {
+    if (route.value.params.key !== undefined) adjust({ key: undefined })
+    filters.value = { ...filters.value, [id]: text }
+  }
+  const found = data?.keys.filter(one => matches(nameOf(one), filter)) ?? []
+  return (
+    <>
+      <div class="tools">
+        <h1>
+          <a href={link('component', id)}>{id}</a>
+        </h1>
+        {all.length > 1 && (
+          <label>
+            throttle{' '}
+            <select value={id} onChange={event => (location.hash = link('throttle', event.currentTarget.value))}>
+              {all.map(one => (
+                <option key={one}>{one}</option>
+              ))}
+            </select>
+          </label>
+        )}
+        <Filter
+          label="filter keys"
+          value={filter}
+          change={setFilter}
+          shown={`${found.length} of ${data?.keys.length ?? 0}`}
+        />
+      </div>
+      {data && (
+        <p class="dim">
+          {limitsOf(data)}, by {data.key_field.join(', ') || 'no key: one bucket for all'}.{' '}
+          {counted(data.buckets, 'bucket')}
+          {data.max_keys !== undefined &&
+            ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
+          {data.keys.length < data.buckets && `; shown are the ${grouped(data.keys.length)} with most pressure`}.{' '}
+          {data.counted && !data.counted.exact && data.counted.of}
+        </p>
+      )}
+      {error !== undefined && <Failure error={error} retry={retry} />}
+      {data && (
+        <div class={isFresh.value ? '' : 'stale'}>
+          <Table
+            name="throttle"
+            label={`Buckets of ${id}`}
+            columns={columns}
+            rows={found}
+            keyOf={({ key }) => `${key}`}
+            order={{ by: 'used', down: true }}
+            href={({ key }) => link('component', id, { bucket: key ?? '' })}
+            under={one => <Pressure of={one} />}
+          />
+        </div>
+      )}
+      {data && <WhatIf key={id} throttle={data} />}
+    </>
+  )
+}

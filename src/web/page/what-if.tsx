@@ -1,0 +1,200 @@
+import { useState } from 'preact/hooks'
+import { useData } from '../kit/data.js'
+import { Copy, Failure } from '../kit/parts.js'
+import { Plot } from '../kit/plot.js'
+import { clock, counted, duration, grouped, milliseconds, percent } from '../kit/words.js'
+import type { WhatIf as Answer, Throttle, Values } from './types.js'
+
+/** A slider moves a tenth of a decade, so that each step changes as much in small limits as in large ones. */
+const STEPS = 10
+const MOST_STEPS = 70
+const limitAt = (step: number) => Number((10 ** (step / STEPS)).toPrecision(2))
+const stepOf = (limit: number) => Math.round(Math.log10(Math.max(1, limit)) * STEPS)
+
+const WINDOWS_MS = [100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000]
+const windowStep = (ms: number) => WINDOWS_MS.findLastIndex(one => one <= ms)
+
+/** As durations are written in a configuration. */
+const written = (ms: number) => (ms % 60_000 === 0 ? `${ms / 60_000}m` : ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`)
+
+const MODES = ['fixed', 'aligned', 'sliding', 'gcra', 'quota']
+/** While a slider moves, the daemon is asked this long after its last step. */
+const SETTLED_MS = 150
+const EVERY_MS = 10_000
+
+function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
+  if (Array.isArray(at)) return [...at]
+  const from = new Date(at as string | number).getTime()
+  return offered.map((_, i) => from + i * step_ms)
+}
+
+/** Curves are per step; people think in seconds. */
+const perSecond = (values: Values, step_ms: number): Values =>
+  values.map(value => (value === null ? null : (value * 1000) / step_ms))
+
+/** Another limit on the events of the last minutes: what would have passed. Nothing is changed by it. */
+export function WhatIf({ throttle }: { throttle: Throttle }) {
+  const [first] = throttle.limits
+  const [limit, setLimit] = useState(first?.limit ?? 100)
+  const [window, setWindow] = useState(written(first?.window_ms ?? 1000))
+  const [mode, setMode] = useState(first?.mode ?? 'fixed')
+  const [field, setField] = useState('')
+  const [exclude, setExclude] = useState('')
+  const ms = milliseconds(window)
+  const same = throttle.key_field.join(', ')
+  const params = {
+    component: throttle.id,
+    limit,
+    window,
+    mode: mode === first?.mode ? undefined : mode,
+    key_field: field === same ? undefined : field,
+    exclude,
+  }
+  const { data, error, retry, isLoading } = useData<Answer>('what-if', params, EVERY_MS, SETTLED_MS)
+  return (
+    <section aria-label="What if" class="what-if">
+      <h2>What if the limit were another?</h2>
+      <p class="dim">Computed from the events of the last minutes. It changes nothing in the daemon.</p>
+      <form class="sliders" onSubmit={event => event.preventDefault()}>
+        <label>
+          limit
+          <input
+            type="range"
+            min="0"
+            max={MOST_STEPS}
+            value={stepOf(limit)}
+            aria-valuetext={`${grouped(limit)} events`}
+            onInput={event => setLimit(limitAt(Number(event.currentTarget.value)))}
+          />
+        </label>
+        <input
+          type="number"
+          min="1"
+          aria-label="limit as a number"
+          value={limit}
+          onInput={event => setLimit(Math.max(1, Math.round(Number(event.currentTarget.value))))}
+        />
+        <label>
+          window
+          <input
+            type="range"
+            min="0"
+            max={WINDOWS_MS.length - 1}
+            value={windowStep(ms ?? 1000)}
+            aria-valuetext={window}
+            onInput={event => setWindow(written(WINDOWS_MS[Number(event.currentTarget.value)]!))}
+          />
+        </label>
+        <input
+          aria-label="window as a duration"
+          value={window}
+          aria-invalid={ms === undefined}
+          onChange={event => setWindow(event.currentTarget.value)}
+        />
+        <label>
+          mode{' '}
+          <select value={mode} onChange={event => setMode(event.currentTarget.value)}>
+            {[...new Set([mode, ...MODES])].map(one => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        <label>
+          key field{' '}
+          <input
+            placeholder={same || 'none'}
+            value={field}
+            onChange={event => setField(event.currentTarget.value.trim())}
+          />
+        </label>
+        <label>
+          exclude{' '}
+          <input
+            placeholder="if (.level equal 'error')"
+            value={exclude}
+            size={26}
+            onChange={event => setExclude(event.currentTarget.value.trim())}
+          />
+        </label>
+      </form>
+      {error !== undefined && <Failure error={error} retry={retry} />}
+      {data && error === undefined && (
+        <div class={isLoading && data.events === 0 ? 'stale' : ''}>
+          <Result data={data} />
+        </div>
+      )}
+    </section>
+  )
+}
+
+function Result({ data }: { data: Answer }) {
+  const { was, would, events, from, to, exact, why_not_exact, curve, keys, keys_count = 0, yaml, since } = data
+  const change = would.discarded - was.discarded
+  const said =
+    change === 0 ? 'as many as now' : `${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
+  return (
+    <>
+      <p class="verdict" role="status">
+        Of <b class="number">{grouped(events)}</b> events it would have passed{' '}
+        <b class="number">{grouped(would.passed)}</b> and discarded <b class="number">{grouped(would.discarded)}</b>
+        {events > 0 && ` (${percent(would.discarded / events)})`}: {said}.
+      </p>
+      <p class="dim">
+        From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
+        {since && `; counted by this since ${clock(since)}`}.{' '}
+        {exact ? 'Exact: simulate gives the same.' : `An estimate${why_not_exact ? `: ${why_not_exact}` : ''}.`}
+      </p>
+      <Plot
+        label="events per second"
+        at={timesOf(curve)}
+        height={160}
+        curves={[
+          { label: 'offered', values: perSecond(curve.offered, curve.step_ms), colour: 'area', isArea: true },
+          { label: 'passed, as it was', values: perSecond(curve.was, curve.step_ms), colour: 'ink', dash: [4, 3] },
+          { label: 'passed, as it would be', values: perSecond(curve.would, curve.step_ms), colour: 'accent' },
+        ]}
+      />
+      <div class="columns">
+        <div>
+          <h3>Keys that gain or lose</h3>
+          <table class="rows" aria-label="Keys that gain or lose">
+            <thead>
+              <tr>
+                <th scope="col" class="text">
+                  key
+                </th>
+                <th scope="col">offered</th>
+                <th scope="col">passed</th>
+                <th scope="col">would pass</th>
+                <th scope="col">change</th>
+              </tr>
+            </thead>
+            <tbody>
+              {keys.map(one => (
+                <tr key={`${one.key}`}>
+                  <th scope="row" class="text">
+                    {one.key ?? '(default bucket)'}
+                  </th>
+                  <td>{grouped(one.offered)}</td>
+                  <td>{grouped(one.was)}</td>
+                  <td>{grouped(one.would)}</td>
+                  <td>{signed(one.would - one.was)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {keys_count > keys.length && <p class="dim">of {counted(keys_count, 'key')}</p>}
+        </div>
+        <div>
+          <h3>
+            Configuration <Copy text={yaml} label="copy YAML" what="of this throttle" />
+          </h3>
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
+          <pre tabIndex={0}>{yaml}</pre>
+        </div>
+      </div>
+    </>
+  )
+}
+
+const signed = (value: number) => (value === 0 ? '0' : `${value > 0 ? '▲ +' : '▼ −'}${grouped(Math.abs(value))}`)
