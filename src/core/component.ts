@@ -76,6 +76,13 @@ export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
   /**
+   * Shows each batch with its decisions until the result is called. Only for processors that decide by key. The same
+   * function is called once, however often it was given.
+   */
+  watchDecisions?(see: SeeDecisions): () => void
+  /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
+  bucketOf?(batch: EventBatch, i: number): EventBucket
+  /**
    * The state of a bucket. Only for processors that decide by key. `rule`: the rule whose bucket it is, as in
    * BucketState, null if none is; undefined: the one that applies to its events as far as is known.
    */
@@ -86,6 +93,20 @@ export interface Processor extends Decides, Lifecycle {
   readonly isWaiting?: boolean
   /** A server that it needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
+}
+
+/**
+ * Sees the decisions about a batch, as the processor numbers them, before its events leave. Must keep neither.
+ * `key`: the fields of the key; none: all events share one bucket.
+ */
+export type SeeDecisions = (batch: EventBatch, decisions: Uint8Array, key: readonly FieldReader[]) => void
+
+/** Where an event counts. */
+export interface EventBucket {
+  /** The name of the bucket; null: the default one. */
+  readonly bucket: string | null
+  /** The rule that applies to it, as people find it in the configuration; missing: none. */
+  readonly rule?: string
 }
 
 /** A server that a processor needs does not reply; `isStuck`: it does not finish itself. Times are ISO 8601. */

@@ -22,5 +22,12 @@ export const NO_BACKEND = 9
 /** How many decisions there are. */
 export const DECISIONS = 10
 
+/** Whether a decision is a final one about an event that counts. */
+export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED && decision !== WAITS
+
+/** Whether the event does not pass. */
+export const isLost = (decision: Decision): boolean =>
+  decision === DISCARD || decision === FULL || decision === TOO_LATE || decision === NO_BACKEND
+
 /** What windows say of an event. */
 export type WindowDecision = typeof PASS | typeof DISCARD | typeof LATE

@@ -1,11 +1,13 @@
 import type {
   BucketState,
+  EventBucket,
   HandoverState,
   KeyCount,
   KeyWatch,
   Processor,
   ProcessorContext,
   ProcessorOutage,
+  SeeDecisions,
   WaitState,
 } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -15,12 +17,13 @@ import type { BatchScope, Emitted } from '../../../core/processor.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { counted } from '../../../lib/units.js'
+import { EventKey } from '../../throttle/buckets/event-key.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import { BusiestKeys } from '../../throttle/counts/busiest-keys.js'
 import { MissingKey } from '../../throttle/counts/missing-key.js'
 import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS, TOO_LATE } from '../../throttle/decisions.js'
-import type { Rule } from '../../throttle/rules/rules.js'
+import { type Rule, ruleTitle } from '../../throttle/rules/rules.js'
 import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, rulesOf } from './decider-options.js'
@@ -73,6 +76,8 @@ export class ThrottleProcessor implements Processor {
   /** Undefined: decisions are not made by this clock. */
   readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
+  /** For `bucketOf`. */
+  readonly #key: EventKey
   readonly #missingKey: MissingKey
   readonly #log: ProcessorContext['log']
   readonly #reports: LogLimit
@@ -83,8 +88,8 @@ export class ThrottleProcessor implements Processor {
   readonly #waiting: Pacing | undefined
   /** Counts backlog that passes; undefined: it is decided on. */
   readonly #passedBacklog: { value: number } | undefined
-  /** Key counts of the current observers. */
-  readonly #watches = new Set<BusiestKeys>()
+  /** The current observers of its decisions. */
+  readonly #observers = new Set<SeeDecisions>()
   #stands = 1
   #isSucceeded = false
   readonly #file: LimitsFile | undefined
@@ -129,6 +134,7 @@ export class ThrottleProcessor implements Processor {
     }
     this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
+    this.#key = new EventKey(compiled.keyFields)
     this.#missingKey = new MissingKey(compiled.keyFields)
     this.#log = context.log
     this.#reports = new LogLimit(clock)
@@ -200,16 +206,27 @@ export class ThrottleProcessor implements Processor {
 
   watchKeys(): KeyWatch {
     const keys = new BusiestKeys(this.#keyFields, this.#clock, this.#stands)
-    this.#watches.add(keys)
+    const stop = this.watchDecisions((batch, decisions) => keys.see(batch, decisions))
     return {
       end: most => {
-        this.#watches.delete(keys)
+        stop()
         this.#stands = keys.stands
         const { exact, keys: busiest } = keys.busiest(most)
         const bucket = ({ key }: KeyCount) => (keys.isName(key) ? undefined : this.bucket(key))
         return { exact, keys: busiest.map(count => ({ ...count, bucket: bucket(count) })) }
       },
     }
+  }
+
+  watchDecisions(see: SeeDecisions): () => void {
+    this.#observers.add(see)
+    return () => this.#observers.delete(see)
+  }
+
+  bucketOf(batch: EventBatch, i: number): EventBucket {
+    this.#key.load(batch, i)
+    const rule = this.#decider.ruleOf(batch, i)
+    return { bucket: this.#key.name(), ...(rule && { rule: ruleTitle(rule.name) }) }
   }
 
   bucket(key: string | null, rule?: string | null): BucketState {
@@ -240,7 +257,7 @@ export class ThrottleProcessor implements Processor {
     if (this.#missingKey.see(batch, decisions)) this.#reportMissingKey()
     const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
     counts[DISCARD]! -= waiting
-    if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
+    if (this.#observers.size > 0) for (const see of this.#observers) see(batch, decisions, this.#keyFields)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!

@@ -1,0 +1,61 @@
+import type { Clock } from '../../../lib/time.js'
+
+/** Chooses which events to inspect: every event up to a number per second, and beyond it a random sample. */
+export class EventSampler {
+  #stands: number
+  /** Whether some events were not inspected. */
+  sampled: boolean
+  readonly #most: number
+  readonly #clock: Clock
+  #secondAt: number
+  #looks = 0
+  /** Number of events to skip before the next inspection. */
+  #skip = 0
+  #chance = 1
+
+  /** `most`: maximum number of events inspected per second. `stands`: from the previous count. */
+  constructor(clock: Clock, most: number, stands = 1) {
+    this.#clock = clock
+    this.#most = most
+    this.#stands = stands
+    this.sampled = stands > 1
+    this.#secondAt = clock.now()
+  }
+
+  /** How many events each inspected event represents now. */
+  get oneIn(): number {
+    return this.#stands
+  }
+
+  /** How many events each inspected event should represent at the current rate. */
+  get stands(): number {
+    return this.#looks < this.#most / 4 ? Math.max(1, this.#stands / 2) : this.#stands
+  }
+
+  /** Calls `inspect` with the events to inspect of the next batch, and how many events each represents. */
+  choose(length: number, inspect: (i: number, stands: number) => void): void {
+    const now = this.#clock.now()
+    if (now - this.#secondAt >= 1000) {
+      this.#secondAt = now
+      this.#stands = this.stands
+      this.#looks = 0
+    }
+    let i = this.#skip
+    for (; i < length; i += this.#step()) {
+      if (++this.#looks > this.#most) {
+        this.#looks = 0
+        this.#stands *= 2
+        this.sampled = true
+      }
+      inspect(i, this.#stands)
+    }
+    this.#skip = i - length
+  }
+
+  /** The distance to the next event: random, so that keys that alternate are all seen. */
+  #step(): number {
+    if (this.#stands === 1) return 1
+    this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff
+    return 1 + ((this.#chance >>> 8) % (this.#stands * 2 - 1))
+  }
+}
