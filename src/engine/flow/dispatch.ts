@@ -15,6 +15,7 @@ import {
   UNROUTED,
 } from '../../core/processor.js'
 import { LINE_END } from '../../lib/lines/line-splitter.js'
+import type { FateObserver } from './fates.js'
 import { lineBatch, nameAfter } from './made-batch.js'
 import type { Replacements } from './replacements.js'
 import type { SideOutput } from './side-output.js'
@@ -61,6 +62,8 @@ export class Dispatch {
   readonly #passOn: PassOn
   readonly #editor: EventEditor
   readonly #errorField: EditedField
+  /** Sees the events that are not passed on. */
+  observer: FateObserver | undefined
   /** Origins of replacement events, by the source of the replaced ones. */
   readonly #origins = new Map<string, Origin>()
   /** 1 for the allowed values of the column, except FAILED. */
@@ -136,6 +139,7 @@ export class Dispatch {
     batch.compact()
     const side = this.#main
     if (side) {
+      if (this.observer && !side.connected) this.#showMain(batch)
       this.#countSide(side, this.#mainName, batch.length, batch.bytes)
       if (!this.#aside(batch, side, batch.length, () => true)) batch.ack.settle('delivered')
       return
@@ -220,6 +224,7 @@ export class Dispatch {
       events[value]!++
       bytes[value]! += ends[i]! - starts[i]! + (flags[i]! & lineEnd)
     }
+    if (this.observer) this.#show(batch, to, events, work, first)
     if (work.copies) this.#sendWithCopies(batch, to, work.copies, first)
     this.#count(events, bytes)
     if (events[LATER]! > 0) {
@@ -244,6 +249,25 @@ export class Dispatch {
       if (events[MAIN] !== length) batch.retainZeros(to, events[MAIN]!, bytes[MAIN]!)
       this.#pass(batch)
     }
+  }
+
+  /** Shows the events of a batch that are not passed on. `events`: how many have each value. `first`: as in `#divide`. */
+  #show(batch: EventBatch, to: Uint8Array, events: Float64Array, { errors }: Work, first: number): void {
+    const show = (value: number, reason: string) => {
+      if (events[value]! === 0) return
+      const error = (i: number) => errors?.get(first + i)
+      this.observer!.discarded({ batch, reason, events: events[value]!, to, value, areKept: value === FAILED, error })
+    }
+    for (let n = 0; n < this.#own.length; n++) if (!this.#own[n]!.connected) show(1 + n, UNROUTED)
+    for (let n = 0; n < this.#reasons.length; n++) show(FIRST_REASON + n, this.#reasons[n]!)
+    show(FAILED, PROCESSING_FAILED)
+  }
+
+  /** The same for a batch of the output in the place of the main one. */
+  #showMain(batch: EventBatch): void {
+    const { length: events } = batch
+    const about = { reason: UNROUTED, events, to: new Uint8Array(events), value: MAIN, areKept: false }
+    this.observer!.discarded({ batch, ...about, error: () => undefined })
   }
 
   /** Sends and counts the events of outputs that copies go to as well. Takes them off the sums. */

@@ -11,6 +11,7 @@ import { type Amount, add, sum } from './counters.js'
 import { Dispatch } from './dispatch.js'
 import { Emission, type EmissionContext } from './emission.js'
 import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './failures.js'
+import type { FateObserver } from './fates.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { atOnce } from './steady-clock.js'
 import { type Left, type Waiting, WaitingEvents } from './waiting.js'
@@ -131,6 +132,11 @@ export class Stage extends Transform {
   /** Whether events leave by the main output; otherwise a side output is in its place. */
   get hasMain(): boolean {
     return this.#plan.main === undefined
+  }
+
+  /** Sees the events that are not passed on. */
+  set observer(observer: FateObserver | undefined) {
+    this.#dispatch.observer = observer
   }
 
   /** Events and bytes that were taken and have not left. */

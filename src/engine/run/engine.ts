@@ -158,7 +158,7 @@ export class Engine {
     this.#counters.set(id, run.counters)
     this.#lasting.set(id, run.destination)
     this.#destinations.set(id, run)
-    this.links.addInput(id, run.input)
+    this.links.addDestination(id, run)
     this.watched.push(...run.watched)
   }
 

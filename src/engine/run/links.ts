@@ -1,7 +1,9 @@
-import type { BucketState, KeyWatch, ProcessorOutage, WaitState } from '../../core/component.js'
+import type { BucketState, KeyWatch, Processor, ProcessorOutage, WaitState } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { FanOut, type Input, type Tap } from '../flow/fan-out.js'
+import type { FateObserver } from '../flow/fates.js'
+import type { DestinationRun } from './destination-run.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
 
@@ -14,6 +16,7 @@ export function isRead(output: string, { processors, destinations }: EngineConfi
 export class Links {
   readonly #config: EngineConfig
   readonly #processors = new Map<string, ProcessorRun>()
+  readonly #destinations = new Map<string, DestinationRun>()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
@@ -31,13 +34,15 @@ export class Links {
     return fanOut
   }
 
-  addInput(id: string, input: Input): void {
-    this.#inputs.set(id, input)
+  /** `id`: that of the running configuration. */
+  addDestination(id: string, run: DestinationRun): void {
+    this.#inputs.set(id, run.input)
+    this.#destinations.set(id, run)
   }
 
   /** Adds the input and the outputs of a processor. */
   addProcessor(run: ProcessorRun): void {
-    this.addInput(run.config.id, run.input)
+    this.#inputs.set(run.config.id, run.input)
     this.#processors.set(run.config.id, run)
     for (const [name, fanOut] of run.fanOuts) this.#fanOuts.set(name, fanOut)
   }
@@ -91,6 +96,17 @@ export class Links {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
     return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
+  }
+
+  /** The processor with this id; undefined: there is none. */
+  processor(id: string): Processor | undefined {
+    return this.#processors.get(id)?.processor
+  }
+
+  /** Shows what becomes of the events of a processor or a destination; to one observer. Undefined: to none any more. */
+  observe(id: string, observer: FateObserver | undefined): void {
+    const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)?.delivery
+    if (place) place.observer = observer
   }
 
   /** Starts counting a component's decisions by key; undefined if it has no keys. */

@@ -29,6 +29,9 @@ const HOLD_CHECKS = 2
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
+/** Is called with what can be seen of the events of an engine. */
+export type Follower = (links: Links, config: Config) => void
+
 /** The configuration may be valid, but it cannot be replaced at this moment. */
 export class NotNow extends Error {}
 
@@ -76,6 +79,7 @@ export class Supervisor {
   /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
   replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
+  readonly #followers = new Set<Follower>()
 
   /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
   static async build(config: Config, runtime: Runtime, wentBack?: WentBack): Promise<Supervisor> {
@@ -226,6 +230,7 @@ export class Supervisor {
     }
     this.#abandonRemoved()
     await handover.handoverStates.settle()
+    for (const follow of this.#followers) follow(this.taps, this.config)
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
     else if (this.#deadline) this.#engine.stop(this.#deadline, this.config.shutdownTimeoutMs)
@@ -360,6 +365,13 @@ export class Supervisor {
   /** What can be seen of the events of the running engine. */
   get taps(): Links {
     return this.#engine.links
+  }
+
+  /** Calls `follow` now, and for each engine that replaces the running one, before its first event. */
+  follow(follow: Follower): () => void {
+    this.#followers.add(follow)
+    follow(this.taps, this.config)
+    return () => this.#followers.delete(follow)
   }
 
   /** The current state of each destination. */

@@ -10,6 +10,7 @@ import { after, type Clock } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
 import { countDeadLetters, type DeadLetters } from '../dead-letters.js'
+import type { FateObserver } from '../fates.js'
 import { AdaptiveLimit } from './adaptive-limit.js'
 import { Attempts, LEFT, logFields, type OutageState } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
@@ -69,6 +70,8 @@ export class Delivery extends BatchQueue {
   readonly #attempts: Attempts
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
+  /** Sees the requests that are settled. */
+  observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
   /** Given back while they were written to the spool, which holds them now, too. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
@@ -531,6 +534,7 @@ export class Delivery extends BatchQueue {
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
     const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
     if (more) log.warn(fields, 'the destination rejected events')
+    this.observer?.rejected(request.parts, error)
     this.#settleRefused(request, error)
     return true
   }
@@ -549,6 +553,7 @@ export class Delivery extends BatchQueue {
 
   #accepted(request: Request, receipt: Receipt | undefined): void {
     this.#refusals.accepted()
+    this.observer?.delivered(request.parts)
     if (receipt?.repeated) this.#context.counters.sent(receipt.repeated.events, receipt.repeated.bytes)
     this.#settle(request, undefined)
   }

@@ -1,0 +1,26 @@
+import type { DeliveryError } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
+
+/** Events of a batch that a processor does not pass on. */
+export interface DiscardedEvents {
+  readonly batch: EventBatch
+  readonly reason: string
+  /** How many there are. */
+  readonly events: number
+  /** They are those with `value` in this column. */
+  readonly to: Uint8Array
+  readonly value: number
+  /** Whether they become dead letters. */
+  readonly areKept: boolean
+  /** Why event `i` could not be processed, if that is the reason. */
+  error(i: number): string | undefined
+}
+
+/** Sees what becomes of the events of a component, while their bytes are still valid. Must keep no reference to them. */
+export interface FateObserver {
+  discarded(events: DiscardedEvents): void
+  /** A receiver has rejected the events of a request permanently. */
+  rejected(request: readonly EventBatch[], error: DeliveryError): void
+  /** A receiver has accepted them. */
+  delivered(request: readonly EventBatch[]): void
+}
