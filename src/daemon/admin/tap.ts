@@ -122,12 +122,18 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
 
 /** A condition on single events. Each event is copied into its own batch, which leaves the pipeline's batches alone. */
 function conditionOn(text: string): (fields: object) => boolean {
+  const holds = conditionOnLines(text)
+  return fields => holds(Buffer.from(`${jsonText(fields)}\n`))
+}
+
+/** A condition on lines with the JSON of an event and a line end. Throws ConditionError. */
+export function conditionOnLines(text: string): (line: Buffer) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))
   const origin = { source: 'tap', host: '', codec: JSON_OBJECTS, wanted }
   const splitter = new LineSplitter(Number.MAX_SAFE_INTEGER)
-  return fields => {
-    const frame = splitter.push(Buffer.from(`${jsonText(fields)}\n`))
+  return line => {
+    const frame = splitter.push(line)
     return frame !== undefined && test(new EventBatch(frame, origin, 0, new Ack(() => {})), 0)
   }
 }

@@ -1,0 +1,183 @@
+/** Bytes of a row. */
+export const ROW_BYTES = 4 + 3 * 2
+/** The largest number that a row holds. */
+export const MOST_AT_ONCE = 0xffff
+const FIRST_ROWS = 256
+
+/** Sees a row. `at`: wall clock in milliseconds. */
+export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
+
+/** Counts by time and key, oldest first, in columns that grow up to a number of rows. */
+export class CountRing {
+  /** Maximum number of rows. */
+  #most: number
+  #times: Uint32Array
+  #keys: Uint16Array
+  #offered: Uint16Array
+  #passed: Uint16Array
+  #first = 0
+  #length = 0
+  /** Times of rows are relative to this. */
+  #base = 0
+  /** The time of the newest row that had to make room; wall clock in milliseconds. */
+  droppedUntil = Number.NEGATIVE_INFINITY
+  /** Another number whenever rows have changed or moved otherwise than by `add` and by dropping the first ones. */
+  version = 0
+  /** Number of rows that were dropped. */
+  dropped = 0
+
+  constructor(most: number) {
+    this.#most = most
+    const rows = Math.min(most, FIRST_ROWS)
+    this.#times = new Uint32Array(rows)
+    this.#keys = new Uint16Array(rows)
+    this.#offered = new Uint16Array(rows)
+    this.#passed = new Uint16Array(rows)
+  }
+
+  get length(): number {
+    return this.#length
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    return this.#times.length * ROW_BYTES
+  }
+
+  get isFull(): boolean {
+    return this.#length >= this.#most
+  }
+
+  set most(most: number) {
+    this.#most = most
+    this.dropFirst(this.#length - most)
+    if (this.#times.length > most) this.#resize(most)
+  }
+
+  add(at: number, key: number, offered: number, passed: number): void {
+    if (this.#length === 0) this.#base = at
+    if (at - this.#base > 0xffffffff) this.#rebase()
+    if (this.#length === this.#times.length) this.#resize(Math.min(this.#most, this.#length * 2))
+    const row = this.#row(this.#length++)
+    this.#times[row] = at - this.#base
+    this.#keys[row] = key
+    this.#offered[row] = offered
+    this.#passed[row] = passed
+  }
+
+  #row(n: number): number {
+    const row = this.#first + n
+    return row < this.#times.length ? row : row - this.#times.length
+  }
+
+  /** Times would not fit into their column any more. */
+  #rebase(): void {
+    const by = this.#times[this.#first]!
+    this.#base += by
+    for (let n = 0; n < this.#length; n++) this.#times[this.#row(n)]! -= by
+  }
+
+  #resize(rows: number): void {
+    const turned = <T extends Uint32Array | Uint16Array>(column: T): T => {
+      const other = new (column.constructor as new (length: number) => T)(rows)
+      const toEnd = Math.min(this.#length, column.length - this.#first)
+      other.set(column.subarray(this.#first, this.#first + toEnd))
+      other.set(column.subarray(0, this.#length - toEnd), toEnd)
+      return other
+    }
+    this.#times = turned(this.#times)
+    this.#keys = turned(this.#keys)
+    this.#offered = turned(this.#offered)
+    this.#passed = turned(this.#passed)
+    this.#first = 0
+  }
+
+  /** Drops the oldest rows to make room. */
+  dropFirst(rows: number): void {
+    if (rows <= 0) return
+    const count = Math.min(rows, this.#length)
+    this.droppedUntil = this.#base + this.#times[this.#row(count - 1)]! + 1
+    this.#drop(count)
+  }
+
+  /** Drops rows from before a time. */
+  dropBefore(at: number): void {
+    let count = 0
+    while (count < this.#length && this.#base + this.#times[this.#row(count)]! < at) count++
+    this.#drop(count)
+  }
+
+  #drop(count: number): void {
+    this.#first = count === this.#length ? 0 : this.#row(count)
+    this.#length -= count
+    this.dropped += count
+  }
+
+  clear(): void {
+    this.#first = this.#length = 0
+    this.droppedUntil = Number.NEGATIVE_INFINITY
+    this.version++
+  }
+
+  /** Replaces the keys. */
+  rename(to: Uint16Array): void {
+    for (let n = 0; n < this.#length; n++) {
+      const row = this.#row(n)
+      this.#keys[row] = to[this.#keys[row]!]!
+    }
+    this.version++
+  }
+
+  /** Adds up the rows of each key within steps of `stepMs`. `keys`: one more than the largest key. */
+  merge(stepMs: number, keys: number): void {
+    const offered = new Float64Array(keys)
+    const passed = new Float64Array(keys)
+    const touched: number[] = []
+    const length = this.#length
+    const base = this.#base
+    let at = Number.NaN
+    const write = () => {
+      for (const key of touched) {
+        let [all, some] = [offered[key]!, passed[key]!]
+        offered[key] = passed[key] = 0
+        for (; all > 0; all -= MOST_AT_ONCE, some -= MOST_AT_ONCE)
+          this.#set(at, key, Math.min(all, MOST_AT_ONCE), Math.max(0, Math.min(some, MOST_AT_ONCE)))
+      }
+      touched.length = 0
+    }
+    this.#length = 0
+    this.#base = base - (base % stepMs)
+    const shift = base - this.#base
+    for (let n = 0; n < length; n++) {
+      const row = this.#row(n)
+      const time = this.#times[row]! + shift
+      const start = time - (time % stepMs)
+      // Rows that are written are fewer than those that were read.
+      if (start !== at) write()
+      at = start
+      const key = this.#keys[row]!
+      if (offered[key] === 0) touched.push(key)
+      offered[key]! += this.#offered[row]!
+      passed[key]! += this.#passed[row]!
+    }
+    write()
+    this.version++
+  }
+
+  #set(time: number, key: number, offered: number, passed: number): void {
+    const row = this.#row(this.#length++)
+    this.#times[row] = time
+    this.#keys[row] = key
+    this.#offered[row] = offered
+    this.#passed[row] = passed
+  }
+
+  /** Calls `see` with rows [from, to). */
+  read(see: SeeRow, from = 0, to = this.#length): void {
+    const [times, keys, offered, passed, base] = [this.#times, this.#keys, this.#offered, this.#passed, this.#base]
+    for (let n = from; n < to; n++) {
+      const row = this.#row(n)
+      see(base + times[row]!, keys[row]!, offered[row]!, passed[row]!)
+    }
+  }
+}

@@ -1,0 +1,166 @@
+import { encodedEvent } from '../../../core/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import type { EventBucket } from '../../../core/component.js'
+import type { DeliveryError } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { eventId } from '../../../core/event/event-id.js'
+import { UNROUTED } from '../../../core/processor.js'
+import { PROCESSING_FAILED } from '../../../engine/flow/dispatch.js'
+import type { DiscardedEvents, FateObserver } from '../../../engine/flow/fates.js'
+import type { Clock } from '../../../lib/time.js'
+import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
+import { PlaceSample } from './place-sample.js'
+
+/** Maximum number of events kept per second of a component. */
+const DISCARDS_PER_SECOND = 200
+const PASSED_PER_SECOND = 100
+
+const WORDS: Readonly<Record<string, string>> = {
+  [UNROUTED]: 'No component reads the output that it went to.',
+  [PROCESSING_FAILED]: 'The event could not be processed.',
+}
+
+/** What the page keeps of events: those that did not arrive first, and a sample of the others. */
+export class Evidence {
+  readonly discarded: KeptEvents
+  readonly rejected: KeptEvents
+  readonly passed: KeptEvents
+  readonly #clock: Clock
+
+  /** `bytes`: maximum memory of all. */
+  constructor(bytes: number, clock: Clock) {
+    this.#clock = clock
+    this.discarded = new KeptEvents(bytes / 2)
+    this.rejected = new KeptEvents(bytes / 8)
+    this.passed = new KeptEvents((bytes * 3) / 8)
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    return this.discarded.used + this.rejected.used + this.passed.used
+  }
+
+  keepOnly(components: ReadonlySet<string>): void {
+    for (const kept of [this.discarded, this.rejected, this.passed]) kept.keepOnly(components)
+  }
+
+  /**
+   * Observes a component. `reasons`: their meaning. `bucketOf`: where an event counts that it has discarded.
+   */
+  of(
+    component: string,
+    reasons: Readonly<Record<string, string>> = {},
+    bucketOf: (batch: EventBatch, i: number) => EventBucket | undefined = () => undefined,
+  ): ComponentEvidence {
+    return new ComponentEvidence(this, this.#clock, { component, reasons, bucketOf })
+  }
+}
+
+interface About {
+  readonly component: string
+  readonly reasons: Readonly<Record<string, string>>
+  readonly bucketOf: (batch: EventBatch, i: number) => EventBucket | undefined
+}
+
+/** Keeps events of one component. */
+export class ComponentEvidence implements FateObserver {
+  readonly #to: Evidence
+  readonly #clock: Clock
+  #about: About
+  readonly #discards: PlaceSample
+  readonly #rejects: PlaceSample
+  readonly #arrivals: PlaceSample
+  readonly #deliveries: PlaceSample
+
+  constructor(to: Evidence, clock: Clock, about: About) {
+    this.#to = to
+    this.#clock = clock
+    this.#about = about
+    this.#discards = new PlaceSample(DISCARDS_PER_SECOND, clock)
+    this.#rejects = new PlaceSample(DISCARDS_PER_SECOND, clock)
+    this.#arrivals = new PlaceSample(PASSED_PER_SECOND, clock)
+    this.#deliveries = new PlaceSample(PASSED_PER_SECOND, clock)
+  }
+
+  /** Goes on with the component that has the same id after a reload. */
+  follow(about: Omit<About, 'component'>): void {
+    this.#about = { ...this.#about, ...about }
+  }
+
+  #keep(
+    to: KeptEvents,
+    what: Fate,
+    batch: EventBatch,
+    i: number,
+    {
+      reason = '',
+      words = '',
+      bucket,
+      rule = '',
+    }: Partial<Pick<KeptEvent, 'reason' | 'words' | 'bucket' | 'rule'>> = {},
+    hasText = true,
+  ): void {
+    const { bytes, start, end } = hasText ? encodedEvent(JSON_OBJECTS, batch, i) : NO_TEXT
+    const length = end - start
+    const text = bytes.subarray(start, Math.min(end, start + LONGEST_TEXT))
+    const id = Buffer.from(eventId(batch, i), 'base64url')
+    const at = this.#clock.wall()
+    const { component } = this.#about
+    to.add({
+      at,
+      component,
+      what,
+      id,
+      reason,
+      words,
+      rule,
+      bucket,
+      text: Buffer.from(text),
+      isCut: length > LONGEST_TEXT,
+    })
+  }
+
+  discarded({ batch, reason, events, to, value, areKept, error }: DiscardedEvents): void {
+    const { component, reasons, bucketOf } = this.#about
+    const kept = areKept ? this.#to.rejected : this.#to.discarded
+    kept.seen(component, events)
+    const keep = (i: number) => {
+      const words = error(i) ?? reasons[reason] ?? WORDS[reason] ?? reason
+      const where = reason === PROCESSING_FAILED || reason === UNROUTED ? undefined : bucketOf(batch, i)
+      this.#keep(kept, areKept ? 'rejected' : 'discarded', batch, i, { reason, words, ...where })
+    }
+    this.#discards.choose(batch, events, keep, to, value)
+  }
+
+  rejected(request: readonly EventBatch[], error: DeliveryError): void {
+    const { reason, message, messages } = error
+    let before = 0
+    for (const batch of request) {
+      const first = before
+      before += batch.length
+      this.#to.rejected.seen(this.#about.component, batch.length)
+      const keep = (i: number) =>
+        this.#keep(this.#to.rejected, 'rejected', batch, i, { reason, words: messages?.[first + i] ?? message })
+      this.#rejects.choose(batch, batch.length, keep)
+    }
+  }
+
+  delivered(request: readonly EventBatch[]): void {
+    for (const batch of request) {
+      const keep = (i: number) => this.#keep(this.#to.passed, 'delivered', batch, i, {}, false)
+      this.#deliveries.choose(batch, batch.length, keep)
+    }
+  }
+
+  #arrived(what: Fate, batch: EventBatch): void {
+    this.#to.passed.seen(this.#about.component, batch.length)
+    this.#arrivals.choose(batch, batch.length, i => this.#keep(this.#to.passed, what, batch, i))
+  }
+
+  /** For the output of a source. */
+  readonly read = (batch: EventBatch): void => this.#arrived('read', batch)
+  /** For the input of a destination. */
+  readonly reached = (batch: EventBatch): void => this.#arrived('passed', batch)
+}
+
+const NO_TEXT = { bytes: Buffer.alloc(0), start: 0, end: 0 }

@@ -1,0 +1,238 @@
+import { ConditionError } from '../../../core/condition/cursor.js'
+import { type Clock, nextTurn } from '../../../lib/time.js'
+import { conditionOnLines } from '../../admin/tap.js'
+import type { Evidence } from './evidence.js'
+import { type Cursor, type Fate, ID_BYTES, type KeptEvent, PLACE_BYTES, READING_BYTES } from './kept-events.js'
+import { QuestionError } from './question.js'
+
+/** Maximum number of events found. */
+const MOST_FOUND = 100
+/** Steps of one event, at most. */
+const MOST_STEPS = 50
+/** Work before other work gets its turn, in milliseconds, and how many events are looked at between two looks at the clock. */
+const SLICE_MS = 50
+const BETWEEN = 64
+const LF = Buffer.from('\n')
+const NO_PLACE = Buffer.alloc(PLACE_BYTES)
+/** An id, as people copy it. */
+const ID = /^[\w-]{24}$/
+
+/** What happened to an event in a component. `at`: ISO 8601. */
+export interface Step {
+  readonly at: string
+  readonly component: string
+  readonly what: Fate
+  readonly reason?: string
+  readonly words?: string
+  readonly rule?: string
+  readonly bucket?: string | null
+}
+
+export interface FoundEvent {
+  /** The id; missing if it is not known where it was read. */
+  readonly id?: string
+  /** Undefined if its text was cut. */
+  readonly event?: unknown
+  readonly text: string
+  readonly steps: readonly Step[]
+}
+
+/** What is kept of one kind of events. */
+export interface LookedAt {
+  readonly kind: 'discarded' | 'rejected' | 'passed'
+  readonly from: string | null
+  readonly kept: number
+  readonly one_in: number
+  readonly bytes: number
+}
+
+export interface Finding {
+  readonly as: 'text' | 'condition' | 'id'
+  readonly looked_at: readonly LookedAt[]
+  readonly found: readonly FoundEvent[]
+  readonly more: boolean
+}
+
+/** Whether an event is meant. */
+type Test = (event: Cursor) => boolean
+
+const KINDS = ['discarded', 'rejected', 'passed'] as const
+
+/** How far back each kind is kept. */
+export const lookedAt = (evidence: Evidence, component?: string): LookedAt[] =>
+  KINDS.map(kind => {
+    const { from, kept, oneIn, bytes } = evidence[kind].about(component)
+    return { kind, from: from === undefined ? null : new Date(from).toISOString(), kept, one_in: oneIn, bytes }
+  })
+
+/** Finds events by a text, a condition or an id, newest first, with what happened to each. Throws QuestionError. */
+export async function find(evidence: Evidence, query: string, clock: Clock, most = MOST_FOUND): Promise<Finding> {
+  const [as, test] = testOf(query)
+  const limit = Math.min(most, MOST_FOUND)
+  const slices = new Slices(clock)
+  const events = new Events()
+  for await (const cursor of newest(evidence, slices)) {
+    if (events.size > limit) break
+    if (test(cursor)) events.add(cursor)
+  }
+  for await (const cursor of newest(evidence, slices)) events.addStep(cursor)
+  const found = events.found(limit)
+  return { as, looked_at: lookedAt(evidence), found, more: events.size > limit }
+}
+
+function testOf(query: string): [Finding['as'], Test] {
+  const text = query.trim()
+  if (text === '') throw new QuestionError("q is missing: a text, a condition such as .level equal 'error', or an id")
+  if (ID.test(text)) {
+    const id = Buffer.from(text, 'base64url')
+    if (id.length === ID_BYTES) return ['id', event => isSamePlace(event.id, id) || textTest(text)(event)]
+  }
+  try {
+    const holds = conditionOnLines(text)
+    return ['condition', event => !event.isCut && event.text.length > 0 && holds(Buffer.concat([event.text, LF]))]
+  } catch (error) {
+    if (!(error instanceof ConditionError)) throw error
+    if (/^if\s*\(/i.test(text)) throw new QuestionError(`the condition: ${error.message} (column ${error.column})`)
+  }
+  return ['text', textTest(text)]
+}
+
+/** The text itself, or as it is within the quotes of JSON. */
+function textTest(text: string): Test {
+  const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
+  const all = [...needles].map(needle => Buffer.from(needle))
+  return event => all.some(needle => event.text.includes(needle))
+}
+
+const isSamePlace = (a: Buffer, b: Buffer) =>
+  a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
+
+/** Lets other work have its turn. */
+class Slices {
+  readonly #clock: Clock
+  #since: number
+  #events = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#since = clock.now()
+  }
+
+  /** Call for each event. Undefined: go on at once. */
+  next(): Promise<void> | undefined {
+    if (++this.#events % BETWEEN > 0 || this.#clock.now() - this.#since < SLICE_MS) return undefined
+    return nextTurn().then(() => {
+      this.#since = this.#clock.now()
+    })
+  }
+}
+
+/** All kinds of events together, newest first. */
+async function* newest(evidence: Evidence, slices: Slices): AsyncGenerator<Cursor, undefined> {
+  const all = KINDS.map(kind => evidence[kind].newest())
+  const heads = all.map(events => events.next().value)
+  for (;;) {
+    let n = -1
+    for (let k = 0; k < heads.length; k++) if (heads[k] && (n < 0 || heads[k]!.at > heads[n]!.at)) n = k
+    if (n < 0) return
+    const wait = slices.next()
+    if (wait) await wait
+    yield heads[n]!
+    heads[n] = all[n]!.next().value
+  }
+}
+
+/** An event that was found. */
+interface Found {
+  readonly id: Buffer
+  text: Buffer
+  isCut: boolean
+  readonly steps: KeptEvent[]
+}
+
+/** The events that were found, with their steps. */
+class Events {
+  readonly #all: Found[] = []
+  readonly #byPlace = new Map<string, Found>()
+  /** The first one with each checksum. */
+  readonly #bySum = new Map<string, Found>()
+
+  get size(): number {
+    return this.#all.length
+  }
+
+  /** Adds an event, unless it is known. */
+  add({ id, text, isCut }: Cursor): void {
+    const [place, sum] = [placeOf(id), sumOf(id)]
+    if (place === undefined ? this.#bySum.has(sum) : this.#byPlace.has(place)) return
+    const found: Found = { id: Buffer.from(id), text: Buffer.from(text), isCut, steps: [] }
+    this.#all.push(found)
+    if (place !== undefined) this.#byPlace.set(place, found)
+    if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
+  }
+
+  /** Adds what happened to one of the events. */
+  addStep(cursor: Cursor): void {
+    const place = placeOf(cursor.id)
+    const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
+    if (!found || found.steps.length >= MOST_STEPS) return
+    const { text, ...step } = cursor.event()
+    if (found.text.length === 0) {
+      found.text = Buffer.from(text)
+      found.isCut = step.isCut
+    }
+    found.steps.push({ ...step, text: NOTHING })
+  }
+
+  /** Behind a disk buffer, events can have other places, or none. A line that comes often counts once in a component. */
+  #sameText({ id, component }: Cursor): Found | undefined {
+    const found = this.#bySum.get(sumOf(id))
+    if (!found || found.steps.some(step => step.component === component)) return undefined
+    const isSameReading =
+      placeOf(found.id) !== undefined && id.compare(found.id, 0, READING_BYTES, 0, READING_BYTES) === 0
+    return isSameReading ? undefined : found
+  }
+
+  found(most: number): FoundEvent[] {
+    return this.#all.slice(0, most).map(({ id, text, isCut, steps }) => {
+      const shown = text.toString()
+      return {
+        ...(placeOf(id) !== undefined && { id: id.toString('base64url') }),
+        ...(!isCut && { event: parsed(shown) }),
+        text: shown,
+        steps: steps
+          .reverse()
+          .sort((a, b) => a.at - b.at)
+          .map(stepOf),
+      }
+    })
+  }
+}
+
+const NOTHING = Buffer.alloc(0)
+
+function placeOf(id: Buffer): string | undefined {
+  return id.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 ? undefined : id.toString('latin1', 0, PLACE_BYTES)
+}
+
+const sumOf = (id: Buffer) => id.toString('latin1', PLACE_BYTES, ID_BYTES)
+
+export function stepOf({ at, component, what, reason, words, rule, bucket }: KeptEvent): Step {
+  return {
+    at: new Date(at).toISOString(),
+    component,
+    what,
+    ...(reason !== '' && { reason, words }),
+    ...(rule !== '' && { rule }),
+    ...(bucket !== undefined && { bucket }),
+  }
+}
+
+/** The event of a text; undefined: it is not all of it. */
+export function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

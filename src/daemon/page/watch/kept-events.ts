@@ -1,0 +1,265 @@
+import { beginningOf } from '../../../components/throttle/buckets/bucket-name.js'
+
+/** What became of an event in a component. */
+export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
+export type Fate = (typeof FATES)[number]
+
+/** Bytes of an id: first those of what was read, then of the place in it, then a checksum of the event. */
+export const ID_BYTES = 18
+export const READING_BYTES = 8
+export const PLACE_BYTES = 14
+
+/** An event in a component, at a time. */
+export interface KeptEvent {
+  /** Wall clock, in milliseconds. */
+  readonly at: number
+  readonly component: string
+  readonly what: Fate
+  /** Its id, as in core/event/event-id.ts; all zeros before the checksum: where it was read is not known. */
+  readonly id: Buffer
+  readonly reason: string
+  readonly words: string
+  readonly rule: string
+  /** Undefined: it has none; null: the default one. */
+  readonly bucket: string | null | undefined
+  /** Its JSON, which may be cut; empty: it is that of another step. */
+  readonly text: Buffer
+  readonly isCut: boolean
+}
+
+/** Events of a component, oldest first. */
+interface Segment {
+  readonly bytes: Buffer
+  end: number
+  readonly firstAt: number
+  /** Events to choose from before the first one of the segment. */
+  readonly before: number
+  /** Events with a text. */
+  count: number
+}
+
+interface Kept {
+  segments: Segment[]
+  /** Events to choose from so far. */
+  seen: number
+}
+
+/** Sizes of the head: length, time, fate, flags, id. */
+const AT = 4
+const WHAT = 12
+const FLAGS = 13
+const ID = 14
+const STRINGS = ID + ID_BYTES
+const CUT = 1
+const HAS_BUCKET = 2
+const IN_DEFAULT = 4
+const TAIL = 4
+
+const SEGMENT_BYTES = 16 * 1024
+/** Longest texts, in bytes. */
+export const LONGEST_TEXT = 4096
+const LONGEST_WORDS = 1024
+const LONGEST_NAME = 256
+
+/** What is kept of a component. */
+export interface KeptOf {
+  /** When the oldest event was seen, wall clock in milliseconds; undefined: there is none. */
+  readonly from: number | undefined
+  readonly kept: number
+  readonly oneIn: number
+  readonly bytes: number
+}
+
+/**
+ * Events in bounded memory. If there is no room for more, the oldest ones of the component that has most of them are
+ * dropped, which leaves the few events of quiet components.
+ */
+export class KeptEvents {
+  readonly #most: number
+  readonly #all = new Map<string, Kept>()
+  #segments = 0
+
+  /** `bytes`: maximum memory. */
+  constructor(bytes: number) {
+    this.#most = Math.max(1, Math.floor(bytes / SEGMENT_BYTES))
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    return this.#segments * SEGMENT_BYTES
+  }
+
+  #of(component: string): Kept {
+    let kept = this.#all.get(component)
+    if (!kept) this.#all.set(component, (kept = { segments: [], seen: 0 }))
+    return kept
+  }
+
+  /** Counts events of which some are chosen. */
+  seen(component: string, events: number): void {
+    this.#of(component).seen += events
+  }
+
+  add(event: KeptEvent): void {
+    const strings = [
+      cut(event.reason, LONGEST_NAME),
+      cut(event.words, LONGEST_WORDS),
+      cut(event.rule, LONGEST_NAME),
+      cut(event.bucket ?? '', LONGEST_NAME),
+      event.text.subarray(0, LONGEST_TEXT),
+    ]
+    const size = STRINGS + strings.reduce((sum, { length }) => sum + 2 + length, 0) + TAIL
+    const segment = this.#roomFor(event, size)
+    const { bytes, end: start } = segment
+    bytes.writeUInt32LE(size, start)
+    bytes.writeDoubleLE(event.at, start + AT)
+    bytes[start + WHAT] = FATES.indexOf(event.what)
+    const inBucket = event.bucket === undefined ? 0 : event.bucket === null ? HAS_BUCKET | IN_DEFAULT : HAS_BUCKET
+    bytes[start + FLAGS] = (event.isCut || event.text.length > LONGEST_TEXT ? CUT : 0) | inBucket
+    event.id.copy(bytes, start + ID)
+    let at = start + STRINGS
+    for (const string of strings) {
+      at = bytes.writeUInt16LE(string.length, at)
+      at += string.copy(bytes, at)
+    }
+    segment.end = bytes.writeUInt32LE(size, at)
+    // The others repeat what is known.
+    if (event.text.length > 0) segment.count++
+  }
+
+  #roomFor({ component, at }: KeptEvent, size: number): Segment {
+    const kept = this.#of(component)
+    const last = kept.segments.at(-1)
+    if (last && last.end + size <= last.bytes.length) return last
+    while (this.#segments >= this.#most) this.#dropOne()
+    const bytes = Buffer.allocUnsafeSlow(SEGMENT_BYTES)
+    const segment = { bytes, end: 0, firstAt: at, before: Math.max(0, kept.seen - 1), count: 0 }
+    kept.segments.push(segment)
+    this.#segments++
+    return segment
+  }
+
+  #dropOne(): void {
+    let largest: Segment[] = []
+    for (const { segments } of this.#all.values()) {
+      const more = segments.length - largest.length
+      if (more > 0 || (more === 0 && segments[0] && segments[0].firstAt < largest[0]!.firstAt)) largest = segments
+    }
+    largest.shift()
+    this.#segments--
+  }
+
+  /** Forgets components that are not in the set. */
+  keepOnly(components: ReadonlySet<string>): void {
+    for (const [component, { segments }] of this.#all) {
+      if (components.has(component)) continue
+      this.#segments -= segments.length
+      this.#all.delete(component)
+    }
+  }
+
+  /** What is kept of a component; of all if there is none. */
+  about(component?: string): KeptOf {
+    let [kept, seen, bytes] = [0, 0, 0]
+    let from: number | undefined
+    for (const [id, { segments, seen: all }] of this.#all) {
+      if ((component !== undefined && id !== component) || segments.length === 0) continue
+      for (const { count } of segments) kept += count
+      seen += all - segments[0]!.before
+      bytes += segments.length * SEGMENT_BYTES
+      from = Math.min(from ?? Number.POSITIVE_INFINITY, segments[0]!.firstAt)
+    }
+    return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
+  }
+
+  /** The events of a component, or of all, newest first. */
+  *newest(component?: string): Generator<Cursor, undefined> {
+    const cursors: Cursor[] = []
+    for (const [id, { segments }] of this.#all) {
+      if (component !== undefined && id !== component) continue
+      const cursor = new Cursor(id, [...segments])
+      if (cursor.back()) cursors.push(cursor)
+    }
+    while (cursors.length > 0) {
+      let newest = 0
+      for (let n = 1; n < cursors.length; n++) if (cursors[n]!.at > cursors[newest]!.at) newest = n
+      const cursor = cursors[newest]!
+      yield cursor
+      if (!cursor.back()) cursors.splice(newest, 1)
+    }
+  }
+}
+
+/** A place among the events of a component. What is dropped meanwhile stays valid. */
+export class Cursor {
+  readonly component: string
+  readonly #segments: Segment[]
+  #bytes: Buffer = Buffer.alloc(0)
+  #start = 0
+  at = 0
+
+  constructor(component: string, segments: Segment[]) {
+    this.component = component
+    this.#segments = segments
+  }
+
+  /** Moves to the event before. False: there is none. */
+  back(): boolean {
+    while (this.#start === 0) {
+      const segment = this.#segments.pop()
+      if (!segment) return false
+      this.#bytes = segment.bytes
+      this.#start = segment.end
+    }
+    this.#start -= this.#bytes.readUInt32LE(this.#start - TAIL)
+    this.at = this.#bytes.readDoubleLE(this.#start + AT)
+    return true
+  }
+
+  get id(): Buffer {
+    return this.#bytes.subarray(this.#start + ID, this.#start + STRINGS)
+  }
+
+  get text(): Buffer {
+    const [start, end] = this.#string(4)
+    return this.#bytes.subarray(start, end)
+  }
+
+  get isCut(): boolean {
+    return (this.#bytes[this.#start + FLAGS]! & CUT) !== 0
+  }
+
+  #string(n: number): [start: number, end: number] {
+    let at = this.#start + STRINGS
+    for (let k = 0; k < n; k++) at += 2 + this.#bytes.readUInt16LE(at)
+    return [at + 2, at + 2 + this.#bytes.readUInt16LE(at)]
+  }
+
+  #text(n: number): string {
+    const [start, end] = this.#string(n)
+    return this.#bytes.toString('utf8', start, end)
+  }
+
+  event(): KeptEvent {
+    const flags = this.#bytes[this.#start + FLAGS]!
+    const bucket = flags & IN_DEFAULT ? null : this.#text(3)
+    return {
+      at: this.at,
+      component: this.component,
+      what: FATES[this.#bytes[this.#start + WHAT]!]!,
+      id: this.id,
+      reason: this.#text(0),
+      words: this.#text(1),
+      rule: this.#text(2),
+      bucket: flags & HAS_BUCKET ? bucket : undefined,
+      text: this.text,
+      isCut: this.isCut,
+    }
+  }
+}
+
+/** The bytes of a text, at most so many. */
+function cut(text: string, most: number): Buffer {
+  const bytes = Buffer.from(text)
+  return bytes.length <= most ? bytes : Buffer.from(beginningOf(bytes, most))
+}

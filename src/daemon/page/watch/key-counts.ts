@@ -1,0 +1,348 @@
+import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
+import { bucketName } from '../../../components/throttle/buckets/bucket-name.js'
+import { FIRST_MARK } from '../../../components/throttle/buckets/event-key.js'
+import { type Key, KeyTable, randomSeed } from '../../../components/throttle/buckets/key-table.js'
+import { EventSampler } from '../../../components/throttle/counts/event-sampler.js'
+import { isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
+import { WallTime } from '../../../components/throttle/windows/wall-time.js'
+import type { EventTest } from '../../../core/condition/condition.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import { resized } from '../../../lib/columns.js'
+import type { Clock } from '../../../lib/time.js'
+import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
+
+/** For how long counts are kept. */
+export const KEPT_MS = 600_000
+/** Maximum number of keys that are counted on their own; the busiest ones, if there are more. */
+const MOST_KEYS = 1000
+/** Bytes of a key, with its row in the tables; most keys are much shorter. */
+const KEY_BYTES = 360
+/** Keys have at most one part in this of the memory. */
+const KEYS_PART = 4
+/** How often it is decided which keys are counted on their own, in milliseconds. */
+const CHOICE_MS = 60_000
+/** Keys that are not counted on their own are candidates, by their hash. */
+const CANDIDATES = 1024
+/** Lengths of the steps of time, in milliseconds. */
+const STEPS = [1, 100, 1000] as const
+
+/** In the place of a key: the keys that are not counted on their own, and events without a key. */
+export const REST = 0
+export const DEFAULT = 1
+const FIRST = 2
+
+export interface KeyCountsOptions {
+  /** Maximum memory, in bytes. */
+  readonly bytes: number
+  /** Maximum number of events inspected per second. */
+  readonly looks: number
+  readonly clock: Clock
+  /** Counts by these fields instead of those of the throttle. */
+  readonly key?: readonly FieldReader[]
+  /** Leaves these events out, instead of those that the throttle excludes. */
+  readonly exclude?: EventTest
+}
+
+/** What is known of the counts. */
+export interface Counted {
+  /** Wall clock, in milliseconds. */
+  readonly from: number
+  readonly stepMs: number
+  /** One event in so many was inspected. */
+  readonly oneIn: number
+  /** Whether some events are counted under REST. */
+  readonly hasRest: boolean
+  readonly keys: number
+  readonly mostKeys: number
+}
+
+/**
+ * The events that reached a throttle and those that passed, by key and time, for the last ten minutes. Memory is bounded:
+ * if the counts of ten minutes do not fit, the steps of time become longer, and then the time becomes shorter.
+ */
+export class KeyCounts {
+  readonly #options: KeyCountsOptions
+  readonly #sampler: EventSampler
+  readonly #ring: CountRing
+  readonly #wall = new WallTime()
+  readonly #seed = randomSeed()
+  #bytes: number
+  #fields: readonly FieldReader[] | undefined
+  #key: BucketKey
+  #table = new KeyTable()
+  /** Names of keys whose bytes are not their text. */
+  readonly #names = new Map<number, string>()
+  /** Events of each key, of which older ones weigh less, and when the last one came. */
+  #weights = new Float64Array(0)
+  #lastAt = new Float64Array(0)
+  readonly #candidates = { hashes: new Int32Array(CANDIDATES), counts: new Float64Array(CANDIDATES) }
+  /** The hashes of candidates that get the place of another key when they come again. */
+  readonly #wanted = new Set<number>()
+  #choiceAt = Number.NEGATIVE_INFINITY
+  /** What was counted since `#at`, by key, and the keys for which there is something. */
+  #offered = new Float64Array(0)
+  #passed = new Float64Array(0)
+  readonly #touched: number[] = []
+  #at = 0
+  /** When counting began; wall clock in milliseconds. */
+  #from: number
+  #step = 0
+  /** Until when there were long steps, samples and keys without counts of their own. */
+  #coarse = { until: Number.NEGATIVE_INFINITY, step: 1 }
+  #sampled = { until: Number.NEGATIVE_INFINITY, oneIn: 1 }
+  #restUntil = Number.NEGATIVE_INFINITY
+  /** Rows that steps of 1 ms would have needed, by minute, the newest first. */
+  readonly #fineRows: number[] = [0]
+  /** The time and the number of the batch that is being counted, and the number of the last one with each key. */
+  #now = 0
+  #batch = 0
+  #lastBatch = new Uint32Array(0)
+
+  constructor(options: KeyCountsOptions) {
+    const { clock, looks, bytes } = options
+    this.#options = options
+    this.#bytes = bytes
+    this.#sampler = new EventSampler(clock, looks)
+    this.#key = new BucketKey([], this.#seed)
+    this.#wall.offsetMs = clock.wall() - clock.now()
+    this.#from = Math.floor(clock.wall())
+    this.#ring = new CountRing(this.#rows)
+    this.#resize()
+  }
+
+  get #mostKeys(): number {
+    return Math.max(1, Math.min(MOST_KEYS, Math.floor(this.#bytes / KEYS_PART / KEY_BYTES)))
+  }
+
+  get #rows(): number {
+    return Math.max(16, Math.floor((this.#bytes - this.#mostKeys * KEY_BYTES) / ROW_BYTES))
+  }
+
+  #resize(): void {
+    const size = this.#mostKeys + FIRST
+    this.#weights = resized(this.#weights, size)
+    this.#lastAt = resized(this.#lastAt, size)
+    this.#lastBatch = resized(this.#lastBatch, size)
+    this.#offered = new Float64Array(size)
+    this.#passed = new Float64Array(size)
+  }
+
+  /** Maximum memory from now on, in bytes. */
+  set bytes(bytes: number) {
+    if (bytes === this.#bytes) return
+    this.flush()
+    this.#bytes = bytes
+    const order = this.#byWeight()
+    if (order.length > this.#mostKeys) this.#drop(new Set(order.slice(0, order.length - this.#mostKeys)))
+    this.#resize()
+    this.#ring.most = this.#rows
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    const table = this.#table.keyBytes + this.#table.capacity * 24
+    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + CANDIDATES * 12
+  }
+
+  /** Counts the decisions about a batch. */
+  readonly see = (batch: EventBatch, decisions: Uint8Array, key: readonly FieldReader[]): void => {
+    const { clock } = this.#options
+    const fields = this.#options.key ?? key
+    if (fields !== this.#fields) {
+      this.#fields = fields
+      this.#key = new BucketKey(fields, this.#seed)
+    }
+    const now = clock.now()
+    // The time of earlier counts would lie in the future.
+    if (this.#wall.follow(now, clock.wall())) this.#restart()
+    const wall = Math.floor(now + this.#wall.offsetMs)
+    this.#now = wall
+    const step = STEPS[this.#step]!
+    const at = wall - (wall % step)
+    if (at !== this.#at) this.flush()
+    this.#at = at
+    if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
+    this.#batch++
+    this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands))
+    if (this.#sampler.oneIn === 1) return
+    const { oneIn, until } = this.#sampled
+    this.#sampled = { until: wall, oneIn: Math.max(until < wall - KEPT_MS ? 1 : oneIn, this.#sampler.oneIn) }
+  }
+
+  #count(batch: EventBatch, i: number, decision: number, stands: number): void {
+    const { exclude } = this.#options
+    if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
+    const id = this.#idOf(batch, i, stands)
+    if (this.#lastBatch[id] !== this.#batch) {
+      this.#lastBatch[id] = this.#batch
+      this.#fineRows[0]!++
+    }
+    if (this.#offered[id] === 0) this.#touched.push(id)
+    this.#offered[id]! += stands
+    if (!isLost(decision)) this.#passed[id]! += stands
+    this.#weights[id]! += stands
+    this.#lastAt[id] = this.#now
+    if (id === REST) this.#restUntil = this.#now
+  }
+
+  #idOf(batch: EventBatch, i: number, stands: number): number {
+    const key = this.#key
+    if (!key.load(batch, i)) return DEFAULT
+    const known = this.#table.find(key)
+    if (known >= 0) return known + FIRST
+    const hasRoom = this.#table.size < this.#mostKeys
+    if (!hasRoom || (this.#wanted.size > 0 && !this.#wanted.delete(key.hash))) {
+      this.#nominate(key, stands)
+      return REST
+    }
+    const id = this.#table.add(key) + FIRST
+    if (key.bytes.getUint8(key.start) >= FIRST_MARK) this.#names.set(id, bucketName(key.text()))
+    this.#weights[id] = 0
+    return id
+  }
+
+  /** Frequent ones of many keys remain, whatever the others are. */
+  #nominate({ hash }: Key, stands: number): void {
+    const { hashes, counts } = this.#candidates
+    const place = hash & (CANDIDATES - 1)
+    if (hashes[place] === hash) counts[place]! += stands
+    else {
+      counts[place]! -= stands
+      if (counts[place]! > 0) return
+      hashes[place] = hash
+      counts[place] = stands
+    }
+  }
+
+  /** Decides which keys are counted on their own from now on, and whether short steps fit again. */
+  #choose(wall: number): void {
+    this.flush()
+    this.#choiceAt = wall
+    this.#wanted.clear()
+    if (this.#table.size >= this.#mostKeys) this.#replaceLightest(wall)
+    this.#candidates.counts.fill(0)
+    for (let id = 0; id < this.#weights.length; id++) this.#weights[id]! /= 2
+    const rows = this.#fineRows.reduce((sum, n) => sum + n, 0)
+    if (this.#step > 0 && rows < this.#rows / 2) this.#step = 0
+    this.#fineRows.unshift(0)
+    this.#fineRows.length = Math.min(this.#fineRows.length, KEPT_MS / CHOICE_MS)
+  }
+
+  #replaceLightest(wall: number): void {
+    const { hashes, counts } = this.#candidates
+    const candidates = Array.from(counts.keys()).filter(place => counts[place]! > 0)
+    candidates.sort((a, b) => counts[b]! - counts[a]!)
+    const dropped = new Set<number>()
+    for (const id of this.#byWeight()) {
+      const next = candidates[dropped.size]
+      const isUnused = this.#lastAt[id]! < wall - KEPT_MS
+      if (!isUnused && !(next !== undefined && counts[next]! > this.#weights[id]!)) break
+      dropped.add(id)
+      if (next !== undefined) this.#wanted.add(hashes[next]!)
+    }
+    if (dropped.size > 0) this.#drop(dropped)
+  }
+
+  /** The keys that are counted on their own, the lightest first. */
+  #byWeight(): number[] {
+    const order = Array.from({ length: this.#table.size }, (_, id) => id + FIRST)
+    return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)
+  }
+
+  /** Counts these keys as others, also in the past. */
+  #drop(dropped: ReadonlySet<number>): void {
+    const to = new Uint16Array(this.#weights.length)
+    to[DEFAULT] = DEFAULT
+    const names = new Map(this.#names)
+    this.#names.clear()
+    this.#table.keep((old, next) => {
+      const [from, id] = [old + FIRST, next + FIRST]
+      if (dropped.has(from)) return false
+      to[from] = id
+      this.#weights[id] = this.#weights[from]!
+      this.#lastAt[id] = this.#lastAt[from]!
+      const name = names.get(from)
+      if (name !== undefined) this.#names.set(id, name)
+      return true
+    })
+    this.#ring.rename(to)
+    this.#restUntil = this.#now
+  }
+
+  /** Moves what was counted since the last step to the ring. */
+  flush(): void {
+    for (const id of this.#touched) {
+      let [offered, passed] = [this.#offered[id]!, this.#passed[id]!]
+      this.#offered[id] = this.#passed[id] = 0
+      for (; offered > 0; offered -= MOST_AT_ONCE, passed -= MOST_AT_ONCE) {
+        if (this.#ring.isFull) this.#makeRoom()
+        const [some, ofThem] = [Math.min(offered, MOST_AT_ONCE), Math.max(0, Math.min(passed, MOST_AT_ONCE))]
+        this.#ring.add(this.#at, id, some, ofThem)
+      }
+    }
+    this.#touched.length = 0
+    this.#ring.dropBefore(this.#at - KEPT_MS)
+  }
+
+  #makeRoom(): void {
+    this.#ring.dropBefore(this.#at - KEPT_MS)
+    while (this.#ring.isFull && this.#step < STEPS.length - 1) {
+      this.#ring.merge(STEPS[++this.#step]!, this.#weights.length)
+      this.#coarse = { until: this.#at, step: STEPS[this.#step]! }
+    }
+    if (this.#step > 0) this.#coarse.until = this.#at
+    // Some at a time: what is left begins with a whole step.
+    if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
+  }
+
+  /** Forgets everything. */
+  #restart(): void {
+    const { clock } = this.#options
+    this.#ring.clear()
+    this.#table = new KeyTable()
+    this.#names.clear()
+    this.#wanted.clear()
+    this.#touched.length = 0
+    this.#offered.fill(0)
+    this.#passed.fill(0)
+    this.#from = Math.floor(clock.wall())
+    this.#wall.offsetMs = clock.wall() - clock.now()
+    this.#choiceAt = Number.NEGATIVE_INFINITY
+    this.#restUntil = this.#coarse.until = this.#sampled.until = Number.NEGATIVE_INFINITY
+  }
+
+  /** The rows, after what was counted so far was added to them. */
+  get ring(): CountRing {
+    this.flush()
+    this.#ring.dropBefore(this.#options.clock.wall() - KEPT_MS)
+    return this.#ring
+  }
+
+  /** One more than the largest number of a key. */
+  get size(): number {
+    return this.#table.size + FIRST
+  }
+
+  /** The key with a number, as texts of buckets are; null: events without one; undefined: REST. `isName`: it is too long to be shown. */
+  keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
+    if (id === REST) return undefined
+    if (id === DEFAULT) return { key: null, isName: false }
+    const name = this.#names.get(id)
+    return name === undefined ? { key: this.#table.key(id - FIRST), isName: false } : { key: name, isName: true }
+  }
+
+  counted(): Counted {
+    this.flush()
+    const now = this.#options.clock.wall()
+    const from = Math.max(this.#from, now - KEPT_MS, this.#ring.droppedUntil)
+    return {
+      from,
+      stepMs: this.#coarse.until >= from ? this.#coarse.step : STEPS[this.#step]!,
+      oneIn: this.#sampled.until >= from ? this.#sampled.oneIn : 1,
+      hasRest: this.#restUntil >= from,
+      keys: this.#table.size,
+      mostKeys: this.#mostKeys,
+    }
+  }
+}

@@ -1,0 +1,69 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Clock } from '../../../lib/time.js'
+
+/**
+ * Chooses a bounded number of events per second. Events are chosen by their place in what was read: one is chosen if its
+ * line covers a multiple of a number of bytes, a power of two. So the same events are chosen in all components that they
+ * pass, as far as their rates allow, and most of a batch is not looked at. Long lines are chosen more often.
+ */
+export class PlaceSample {
+  readonly #most: number
+  readonly #clock: Clock
+  #secondAt: number
+  #kept = 0
+  /** Events and bytes to choose from in this second. */
+  #events = 0
+  #bytes = 0
+  #step = 1
+
+  /** `most`: events chosen per second. */
+  constructor(most: number, clock: Clock) {
+    this.#most = most
+    this.#clock = clock
+    this.#secondAt = clock.now()
+  }
+
+  /** Calls `keep` with the chosen events of a batch: `events` of them, those with `value` in `to`; without `to` all. */
+  choose(batch: EventBatch, events: number, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
+    const now = this.#clock.now()
+    if (now - this.#secondAt >= 1000) this.#begin(now)
+    this.#events += events
+    this.#bytes += (batch.bytes / batch.length) * events
+    if (this.#kept >= this.#most) return
+    const { length } = batch
+    // Places that are made of names are in no order, and batches without places have none.
+    const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
+    const next = to ? (i: number) => to.subarray(0, length).indexOf(value, i) : (i: number) => (i < length ? i : -1)
+    for (let i = next(0); i >= 0 && this.#kept < this.#most; ) {
+      if (this.#isChosen(batch, i)) {
+        this.#kept++
+        keep(i)
+        i = next(i + 1)
+      } else i = next(isOrdered ? this.#after(batch, i) : i + 1)
+    }
+  }
+
+  #begin(now: number): void {
+    const isOver = this.#events > this.#most
+    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, this.#bytes / this.#most))) : 1
+    this.#secondAt = now
+    this.#kept = this.#events = this.#bytes = 0
+  }
+
+  #isChosen(batch: EventBatch, i: number): boolean {
+    const place = batch.place(i)
+    return Math.ceil(place / this.#step) * this.#step < place + Math.max(1, batch.size(i))
+  }
+
+  /** The first event behind event `i` that ends behind the next multiple. */
+  #after(batch: EventBatch, i: number): number {
+    const multiple = Math.ceil(batch.place(i) / this.#step) * this.#step
+    let [low, high] = [i + 1, batch.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (batch.place(middle) + batch.size(middle) > multiple) high = middle
+      else low = middle + 1
+    }
+    return low
+  }
+}

@@ -1,0 +1,136 @@
+import { isDeepStrictEqual } from 'node:util'
+import { limitsOf, type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
+import type { Limit } from '../../../components/throttle/limit.js'
+import type { Condition } from '../../../core/condition/parse.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { parseOptions } from '../../../engine/config/parse-options.js'
+import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
+import type { Counted } from './key-counts.js'
+
+/** A question that cannot be answered. The message is for the one who asks. */
+export class QuestionError extends Error {}
+
+/** Other options of a throttle, as typed. */
+export interface Asked {
+  readonly limit?: string | undefined
+  readonly window?: string | undefined
+  readonly mode?: string | undefined
+  readonly key_field?: string | undefined
+  readonly exclude?: string | undefined
+}
+
+/** A question about a throttle with other options. */
+export interface Question {
+  readonly limits: readonly Limit[]
+  /** Other fields of the key; undefined: those of the throttle. */
+  readonly key: readonly FieldPath[] | undefined
+  readonly exclude: Condition | undefined
+  /** The options that differ, as they stand in a configuration. */
+  readonly yaml: string
+}
+
+const PERIODS: readonly (readonly [ms: number, per: string])[] = [
+  [3_600_000, 'hour'],
+  [86_400_000, 'day'],
+  [7 * 86_400_000, 'week'],
+  [30 * 86_400_000, 'month'],
+]
+
+/** The limit of a throttle that a question changes: the first one of events. */
+const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
+
+/** Reads a question. Throws QuestionError. */
+export function questionOf(options: ThrottleOptions, asked: Asked): Question {
+  const own = ownLimit(options)
+  if (!own && asked.limit === undefined)
+    throw new QuestionError('the throttle limits bytes only; ask with limit=N, a number of events')
+  const limit = asked.limit === undefined ? own!.limit : numberOf(asked.limit)
+  const window = asked.window ?? (own ? `${own.windowMs}ms` : `${limitsOf(options)[0]!.windowMs}ms`)
+  const mode = asked.mode ?? own?.mode ?? 'fixed'
+  const parsed =
+    mode === 'quota'
+      ? parse(quotaOf(options, limit, window))
+      : parse({ limit, window, window_mode: mode, ...burstOf(own, mode) })
+  const keyed = asked.key_field === undefined ? undefined : listed(asked.key_field)
+  const { key_field } = keyed === undefined ? options : parse({ limit: 1, window: '1s', key_field: keyed })
+  const { exclude } = asked.exclude === undefined ? options : parse({ limit: 1, window: '1s', exclude: asked.exclude })
+  const [changed] = limitsOf(parsed)
+  // Other limits of events stay; those of bytes are not known here.
+  const others = limitsOf(options).filter(one => !(own && isDeepStrictEqual(one, own)) && one.unit !== 'bytes')
+  const isOther = keyed !== undefined && pathsText(key_field) !== pathsText(options.key_field)
+  const isExcluded = asked.exclude !== undefined
+  const changes = {
+    ...(mode === 'quota' && quotaOf(options, limit, window)),
+    ...(mode !== 'quota' && limit !== own?.limit && { limit }),
+    ...(mode !== 'quota' && changed!.windowMs !== own?.windowMs && { window }),
+    ...(mode !== 'quota' && mode !== own?.mode && { window_mode: mode }),
+    ...(isOther && { key_field: keyed }),
+    ...(isExcluded && { exclude: asked.exclude }),
+  }
+  return {
+    limits: [changed!, ...others].map(one => ({ ...one, unit: 'events' })),
+    key: isOther ? key_field : isExcluded ? options.key_field : undefined,
+    exclude: isOther || isExcluded ? exclude : undefined,
+    yaml: Object.keys(changes).length === 0 ? '' : editYaml('', changes),
+  }
+}
+
+function parse(given: object): ThrottleOptions {
+  const parsed = parseOptions(throttleOptions, given)
+  if ('value' in parsed) return parsed.value
+  const { path, message } = parsed.faults[0]!
+  throw new QuestionError(`${path === 'window_mode' ? 'mode' : path}: ${message}`)
+}
+
+/** The options of a quota in the place of a limit. */
+function quotaOf({ quota }: ThrottleOptions, limit: number, window: string) {
+  const { window: windowMs } = parse({ limit, window })
+  const [, per] = PERIODS.find(([ms]) => ms === windowMs) ?? []
+  if (per === undefined) throw new QuestionError('mode=quota needs a window of 1h, 1d, 7d or 30d')
+  return { quota: { limit, per, ...(quota && { time_zone: quota.time_zone }) } }
+}
+
+const burstOf = (own: Limit | undefined, mode: string) =>
+  own?.mode === 'gcra' && mode === 'gcra' && own.burst !== undefined ? { burst: own.burst } : {}
+
+const numberOf = (text: string): number => (text.trim() === '' ? Number.NaN : Number(text))
+
+/** One path, or several in brackets. */
+const listed = (text: string): string | string[] =>
+  /^\[.*\]$/.test(text)
+    ? text
+        .slice(1, -1)
+        .split(',')
+        .map(path => path.trim())
+    : text
+
+const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ text }) => text))
+
+/** Why the answer is an estimate; empty: the throttle would decide so. */
+export function inexactness(
+  options: ThrottleOptions,
+  { limits }: Question,
+  counted: Counted,
+  isTrial: boolean,
+): string[] {
+  const { stepMs, oneIn, hasRest, mostKeys } = counted
+  const all = limitsOf(options)
+  const { cost, quota, also, time_field, scope, over_limit, on_backlog } = options
+  const modes = [...new Set(limits.map(({ mode }) => mode))].filter(mode => mode !== 'fixed' && mode !== 'aligned')
+  const waits = (typeof over_limit === 'object' && 'wait' in over_limit) || on_backlog === 'pace'
+  return [
+    oneIn > 1 && `one event in ${oneIn} was counted`,
+    stepMs > 1 && `times are known to ${stepMs} ms`,
+    hasRest && `events of keys beyond the ${mostKeys} busiest stay as they were`,
+    modes.length > 0 && `${modes.join(' and ')} depends on when events came within a millisecond, and on those before`,
+    isTrial && 'a sample of at most 2,000 events per second is counted',
+    (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',
+    all.some(({ unit }) => unit === 'bytes') && 'limits of bytes are not applied',
+    cost && 'each event counts as 1 instead of its cost',
+    quota && 'what counted in a quota before is not known',
+    also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
+    time_field && 'events count when they arrived instead of at their own time',
+    scope === 'cluster' && 'only the events of this daemon count',
+    waits && 'no event waits for room',
+  ].filter(text => typeof text === 'string')
+}

@@ -1,0 +1,294 @@
+import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { LOOKS_PER_SECOND } from '../../../components/throttle/counts/busiest-keys.js'
+import type { Processor } from '../../../core/component.js'
+import { compileCondition } from '../../../core/condition/condition.js'
+import { conditionText } from '../../../core/condition/condition-text.js'
+import { LateFieldReader } from '../../../core/event/field-reader.js'
+import type { Clock } from '../../../lib/time.js'
+import { type Counted, KeyCounts, REST } from './key-counts.js'
+import { type Asked, inexactness, type Question, QuestionError, questionOf } from './question.js'
+import { type KeyOutcome, type Outcome, replay } from './what-if.js'
+
+/** Maximum number of events per second that are inspected for another key. */
+const TRIAL_LOOKS = 2000
+/** Counting by another key ends when nobody has asked for this long, in milliseconds. */
+const TRIAL_MS = 60_000
+/** How many other keys may be counted at the same time. */
+const MOST_TRIALS = 4
+/** The part of the memory of a throttle that other keys have together. */
+const TRIALS_PART = 8
+/** A bucket that has discarded nothing for this long is within its limit again, in milliseconds. */
+const CALM_MS = 60_000
+/** The history of a bucket: steps of ten seconds. */
+const HISTORY_MS = 10_000
+const HISTORY = 60
+
+/** What was counted by the key of a throttle. Times are ISO 8601. */
+export interface CountedBy {
+  readonly from: string
+  readonly step_ms: number
+  readonly exact: boolean
+  readonly keys: number
+  readonly most_keys: number
+  /** In words. */
+  readonly of: string
+}
+
+/** A bucket of a throttle, as the page shows it. */
+export interface ThrottleKey {
+  readonly key: string | null
+  /** Per second, over the last minute. */
+  readonly passed: number
+  readonly discarded: number
+  readonly used?: number
+  readonly limit?: number
+  readonly window_ms?: number
+  readonly rule?: string
+  /** 1: as many events come as the limit lets through; more: some of them are discarded. */
+  readonly pressure: number
+  /** When it began to discard events, if it still does. */
+  readonly since: string | null
+  readonly history: { readonly passed: number[]; readonly discarded: number[] }
+}
+
+export interface ThrottleView {
+  readonly key_field: string[]
+  readonly limits: { limit: number; unit: string; window_ms: number; mode: string }[]
+  readonly rules: number
+  readonly max_keys: number
+  readonly keys: ThrottleKey[]
+  readonly counted: CountedBy
+}
+
+export interface WhatIf {
+  readonly from: string
+  readonly to: string
+  readonly events: number
+  readonly exact: boolean
+  readonly why_not_exact?: string
+  readonly was: { readonly passed: number; readonly discarded: number }
+  readonly would: { readonly passed: number; readonly discarded: number }
+  readonly curve: Outcome['curve']
+  readonly keys: readonly KeyOutcome[]
+  readonly keys_count: number
+  readonly yaml: string
+  /** When counting by another key began. */
+  readonly since?: string
+}
+
+/** Counts by another key than that of the throttle. */
+interface Trial {
+  readonly counts: KeyCounts
+  askedAt: number
+  since: number
+}
+
+const iso = (wall: number) => new Date(wall).toISOString()
+
+/** What the page knows of one throttle. It stays when a reload replaces the throttle. */
+export class ThrottleWatch {
+  readonly #clock: Clock
+  #bytes: number
+  #counts: KeyCounts
+  #options: ThrottleOptions
+  #processor: Processor
+  #stop: (() => void) | undefined
+  readonly #trials = new Map<string, Trial>()
+  /** Questions are answered one at a time. */
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: Clock) {
+    this.#clock = clock
+    this.#bytes = bytes
+    this.#options = options
+    this.#processor = processor
+    this.#counts = this.#newCounts()
+    this.#attach()
+  }
+
+  #newCounts(): KeyCounts {
+    const bytes = this.#bytes - this.#trialBytes * MOST_TRIALS
+    return new KeyCounts({ bytes, looks: LOOKS_PER_SECOND, clock: this.#clock })
+  }
+
+  get #trialBytes(): number {
+    return Math.floor(this.#bytes / TRIALS_PART / MOST_TRIALS)
+  }
+
+  readonly #see: NonNullable<Parameters<NonNullable<Processor['watchDecisions']>>[0]> = (batch, decisions, key) => {
+    this.#counts.see(batch, decisions, key)
+    if (this.#trials.size === 0) return
+    for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
+    this.#endTrials()
+  }
+
+  #attach(): void {
+    this.#stop = this.#processor.watchDecisions?.(this.#see)
+  }
+
+  /** Goes on with the throttle that has the same id after a reload. */
+  follow(options: ThrottleOptions, processor: Processor, bytes: number): void {
+    const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
+    this.#options = options
+    this.#bytes = bytes
+    if (isOther) this.#counts = this.#newCounts()
+    else this.#counts.bytes = bytes - this.#trialBytes * MOST_TRIALS
+    for (const { counts } of this.#trials.values()) counts.bytes = this.#trialBytes
+    if (processor === this.#processor) return
+    this.#stop?.()
+    this.#processor = processor
+    this.#attach()
+  }
+
+  stop(): void {
+    this.#stop?.()
+    this.#trials.clear()
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    return [...this.#trials.values()].reduce((sum, { counts }) => sum + counts.used, this.#counts.used)
+  }
+
+  #endTrials(): void {
+    const now = this.#clock.now()
+    for (const [name, { askedAt }] of this.#trials) if (now - askedAt > TRIAL_MS) this.#trials.delete(name)
+  }
+
+  /** The `most` buckets that are nearest to their limits, or furthest beyond them. */
+  view(most: number): ThrottleView {
+    const { key_field, max_keys, limits: rules = [] } = this.#options
+    const limits = limitsOf(this.#options)
+    const counted = this.#counts.counted()
+    return {
+      key_field: key_field.map(({ text }) => text),
+      limits: limits.map(({ limit, unit, windowMs, mode }) => ({ limit, unit, window_ms: windowMs, mode })),
+      rules: rules.length,
+      max_keys,
+      keys: this.#keys(most),
+      counted: countedBy(counted),
+    }
+  }
+
+  #keys(most: number): ThrottleKey[] {
+    const { ring, size } = this.#counts
+    const now = this.#clock.wall()
+    const start = now - HISTORY * HISTORY_MS
+    const passed = new Float64Array(size * HISTORY)
+    const discarded = new Float64Array(size * HISTORY)
+    const minute = { passed: new Float64Array(size), discarded: new Float64Array(size) }
+    const since = new Float64Array(size)
+    const lastAt = new Float64Array(size).fill(Number.NEGATIVE_INFINITY)
+    ring.read((at, key, offered, some) => {
+      const lost = offered - some
+      const step = Math.min(HISTORY - 1, Math.max(0, Math.floor((at - start) / HISTORY_MS)))
+      passed[key * HISTORY + step]! += some
+      discarded[key * HISTORY + step]! += lost
+      if (at >= now - 60_000) {
+        minute.passed[key]! += some
+        minute.discarded[key]! += lost
+      }
+      if (lost === 0) return
+      if (at - lastAt[key]! > CALM_MS) since[key] = at
+      lastAt[key] = at
+    })
+    const history = (column: Float64Array, id: number) => [...column.subarray(id * HISTORY, (id + 1) * HISTORY)]
+    const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
+    for (let id = 0; id < size; id++) {
+      const named = this.#counts.keyOf(id)
+      const isThere = history(passed, id).some(n => n > 0) || history(discarded, id).some(n => n > 0)
+      if (id === REST || !named || !isThere) continue
+      const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
+      const { limit, window_ms, used, rule } = state ?? {}
+      const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
+      const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * window_ms!) / limit]
+      const shown = {
+        key: named.key,
+        passed: minute.passed[id]! / 60,
+        discarded: minute.discarded[id]! / 60,
+        ...(limit !== undefined && { used: used ?? 0, limit, window_ms: window_ms! }),
+        ...(rule !== undefined && { rule }),
+        pressure: Math.max(0, ...parts),
+        since: now - lastAt[id]! <= CALM_MS ? iso(since[id]!) : null,
+      }
+      found.push({ id, shown })
+    }
+    const rate = ({ shown: { passed, discarded } }: (typeof found)[number]) => passed + discarded
+    found.sort((a, b) => b.shown.pressure - a.shown.pressure || rate(b) - rate(a))
+    return found.slice(0, most).map(({ id, shown }) => ({
+      ...shown,
+      history: { passed: history(passed, id), discarded: history(discarded, id) },
+    }))
+  }
+
+  /** What would pass with other options. Throws QuestionError. */
+  whatIf(asked: Asked): Promise<WhatIf> {
+    const answer = this.#last.then(() => this.#answer(asked))
+    this.#last = answer.catch(() => {})
+    return answer
+  }
+
+  async #answer(asked: Asked): Promise<WhatIf> {
+    const question = questionOf(this.#options, asked)
+    const trial = question.key && this.#trial(question)
+    const counts = trial?.counts ?? this.#counts
+    const outcome = await replay(counts, question.limits, this.#clock.wall())
+    const why = inexactness(this.#options, question, counts.counted(), trial !== undefined)
+    const { from, to, offered, was, would, curve, keys, keysCount } = outcome
+    return {
+      from: iso(from),
+      to: iso(to),
+      events: offered,
+      exact: why.length === 0,
+      ...(why.length > 0 && { why_not_exact: why.join('; ') }),
+      was: { passed: was, discarded: offered - was },
+      would: { passed: would, discarded: offered - would },
+      curve,
+      keys,
+      keys_count: keysCount,
+      yaml: question.yaml,
+      ...(trial && { since: iso(trial.since) }),
+    }
+  }
+
+  /** Counts by another key, from the first question on. */
+  #trial({ key = [], exclude }: Question): Trial {
+    this.#endTrials()
+    const name = JSON.stringify([key.map(({ text }) => text), exclude && conditionText(exclude)])
+    let trial = this.#trials.get(name)
+    if (!trial) {
+      if (this.#trials.size >= MOST_TRIALS) {
+        const text = `${MOST_TRIALS} other keys are being counted already; one ends a minute after the last question about it`
+        throw new QuestionError(text)
+      }
+      const counts = new KeyCounts({
+        bytes: this.#trialBytes,
+        looks: TRIAL_LOOKS,
+        clock: this.#clock,
+        key: key.map(path => new LateFieldReader(path)),
+        ...(exclude && { exclude: compileCondition(exclude, path => new LateFieldReader(path)) }),
+      })
+      trial = { counts, askedAt: 0, since: this.#clock.wall() }
+      this.#trials.set(name, trial)
+    }
+    trial.askedAt = this.#clock.now()
+    return trial
+  }
+}
+
+/** The options that decide what is counted, and by which key. */
+const whatIsCounted = ({ key_field, exclude }: ThrottleOptions) =>
+  JSON.stringify([key_field.map(({ text }) => text), exclude && conditionText(exclude)])
+
+function countedBy({ from, stepMs, oneIn, hasRest, keys, mostKeys }: Counted): CountedBy {
+  const sample = oneIn > 1 ? `one event in ${oneIn}` : 'every event'
+  const which = hasRest ? `, the ${mostKeys} busiest keys on their own` : ''
+  return {
+    from: iso(from),
+    step_ms: stepMs,
+    exact: oneIn === 1 && stepMs === 1 && !hasRest,
+    keys,
+    most_keys: mostKeys,
+    of: `${sample}, by ${stepMs} ms${which}`,
+  }
+}

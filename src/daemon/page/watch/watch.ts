@@ -1,0 +1,198 @@
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { componentsOf } from '../../../engine/config/inputs.js'
+import type { ComponentConfig, Config } from '../../../engine/config/load.js'
+import type { Links } from '../../../engine/run/links.js'
+import { pathOf } from '../../../engine/run/state/inventory.js'
+import type { Follower } from '../../../engine/run/supervisor.js'
+import type { Clock } from '../../../lib/time.js'
+import { type Letters, newestLetters } from './dead-letters.js'
+import { type ComponentEvidence, Evidence } from './evidence.js'
+import { type Finding, find, parsed, stepOf } from './find.js'
+import { type Asked, QuestionError } from './question.js'
+import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
+
+/** Events of a component that are shown at once, at most. */
+const MOST_EVENTS = 200
+/** Events that are looked at for them. */
+const MOST_LOOKS = 100_000
+
+/** What is watched: a pipeline, whose engine is another one after a reload. */
+export interface Followed {
+  follow(follower: Follower): () => void
+}
+
+/** An event that a component has discarded or rejected. */
+export interface EvidenceEvent {
+  readonly at: string
+  readonly reason?: string
+  readonly words?: string
+  readonly rule?: string
+  readonly bucket?: string | null
+  /** The event, or the beginning of its JSON. */
+  readonly event: unknown
+}
+
+export interface EvidenceQuery {
+  readonly component: string
+  readonly reason?: string | undefined
+  /** Null: the default bucket. */
+  readonly bucket?: string | null | undefined
+  readonly limit?: number | undefined
+}
+
+/**
+ * What a daemon remembers while its page is on: counts of throttles by key, and events. Half of the memory is for counts,
+ * equal shares of all throttles, and a quarter for events.
+ */
+export class PageWatch {
+  readonly #memory: number
+  readonly #clock: Clock
+  readonly #evidence: Evidence
+  readonly #components = new Map<string, ComponentEvidence>()
+  readonly #throttles = new Map<string, ThrottleWatch>()
+  readonly #unfollow: () => void
+  #ends: (() => void)[] = []
+  #dataDir = ''
+  #ids: ReadonlySet<string> = new Set()
+
+  /** `memory`: that of the whole page, in bytes. */
+  constructor(pipeline: Followed, memory: number, clock: Clock) {
+    this.#memory = memory
+    this.#clock = clock
+    this.#evidence = new Evidence(memory / 4, clock)
+    this.#unfollow = pipeline.follow((links, config) => this.#follow(links, config))
+  }
+
+  #follow(links: Links, config: Config): void {
+    this.#dataDir = config.dataDir
+    this.#ends = []
+    this.#ids = new Set(componentsOf(config).map(({ id }) => id))
+    for (const id of this.#components.keys()) if (!this.#ids.has(id)) this.#components.delete(id)
+    this.#evidence.keepOnly(this.#ids)
+    for (const source of config.sources) this.#tap(links, source.id, this.#of(source).read)
+    for (const destination of config.destinations) {
+      const evidence = this.#of(destination)
+      this.#tap(links, destination.id, evidence.reached)
+      this.#observe(links, destination.id, evidence)
+    }
+    for (const processor of config.processors) {
+      const { id } = processor
+      const at = links.processor(id)
+      const evidence = this.#of(processor)
+      evidence.follow({
+        reasons: processor.definition.reasons ?? {},
+        bucketOf: (batch, i) => at?.bucketOf?.(batch, i),
+      })
+      this.#observe(links, id, evidence)
+    }
+    this.#followThrottles(links, config.processors)
+  }
+
+  #of({ id }: { readonly id: string }): ComponentEvidence {
+    let evidence = this.#components.get(id)
+    if (!evidence) this.#components.set(id, (evidence = this.#evidence.of(id)))
+    return evidence
+  }
+
+  #tap(links: Links, id: string, see: ComponentEvidence['read']): void {
+    const end = links.tap(id, see)
+    if (end) this.#ends.push(end)
+  }
+
+  #observe(links: Links, id: string, evidence: ComponentEvidence): void {
+    links.observe(id, evidence)
+    this.#ends.push(() => links.observe(id, undefined))
+  }
+
+  #followThrottles(links: Links, processors: readonly ComponentConfig<'processor'>[]): void {
+    const throttles = processors.flatMap(({ id, options }) => {
+      const processor = links.processor(id)
+      return processor?.watchDecisions ? [{ id, processor, options: options as ThrottleOptions }] : []
+    })
+    const share = this.#memory / 2 / Math.max(1, throttles.length)
+    const ids = new Set(throttles.map(({ id }) => id))
+    for (const [id, watch] of this.#throttles) {
+      if (ids.has(id)) continue
+      watch.stop()
+      this.#throttles.delete(id)
+    }
+    for (const { id, processor, options } of throttles) {
+      const known = this.#throttles.get(id)
+      if (known) known.follow(options, processor, share)
+      else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock))
+    }
+  }
+
+  /** Ends all observation. */
+  stop(): void {
+    this.#unfollow()
+    for (const end of this.#ends) end()
+    for (const throttle of this.#throttles.values()) throttle.stop()
+  }
+
+  /** Memory in use, in bytes. */
+  get used(): number {
+    return [...this.#throttles.values()].reduce((sum, { used }) => sum + used, this.#evidence.used)
+  }
+
+  /** The buckets of a throttle; undefined: there is no such throttle. */
+  throttle(id: string, most: number): ThrottleView | undefined {
+    return this.#throttles.get(id)?.view(most)
+  }
+
+  /** What would pass a throttle with other options. Throws QuestionError. */
+  async whatIf(id: string, asked: Asked): Promise<WhatIf> {
+    const throttle = this.#throttles.get(id)
+    if (!throttle) throw new QuestionError(this.#noThrottle(id))
+    return throttle.whatIf(asked)
+  }
+
+  #noThrottle(id: string): string {
+    const ids = [...this.#throttles.keys()]
+    const known = ids.length > 0 ? `there are ${ids.join(', ')}` : 'the configuration has no throttle'
+    return `component: there is no throttle ${id}; ${known}`
+  }
+
+  /** Finds events by a text, a condition or an id. Throws QuestionError. */
+  find(query: string, limit?: number): Promise<Finding> {
+    return find(this.#evidence, query, this.#clock, limit)
+  }
+
+  /** The newest events that a component has discarded or rejected. Throws QuestionError. */
+  evidence({ component, reason, bucket, limit = 20 }: EvidenceQuery): { from: string | null; events: EvidenceEvent[] } {
+    this.#known(component)
+    const { discarded, rejected } = this.#evidence
+    const events: EvidenceEvent[] = []
+    const kept = [discarded, rejected].map(events => events.about(component).from ?? Number.POSITIVE_INFINITY)
+    const from = Math.min(...kept)
+    for (const all of [discarded, rejected]) {
+      let [left, looks] = [Math.min(limit, MOST_EVENTS), MOST_LOOKS]
+      for (const cursor of all.newest(component)) {
+        if (left === 0 || looks-- === 0) break
+        const event = cursor.event()
+        if (reason !== undefined && event.reason !== reason) continue
+        if (bucket !== undefined && event.bucket !== bucket) continue
+        left--
+        const { component: _component, what: _what, ...step } = stepOf(event)
+        const text = event.text.toString()
+        events.push({ ...step, event: event.isCut ? text : (parsed(text) ?? text) })
+      }
+    }
+    events.sort((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
+    return {
+      from: from === Number.POSITIVE_INFINITY ? null : new Date(from).toISOString(),
+      events: events.slice(0, limit),
+    }
+  }
+
+  /** The newest dead letters of a component. Throws QuestionError. */
+  letters(component: string, hasTexts: boolean): Promise<Letters> {
+    this.#known(component)
+    return newestLetters(pathOf(this.#dataDir, 'dead_letters', component), hasTexts)
+  }
+
+  #known(component: string): void {
+    if (!this.#ids.has(component))
+      throw new QuestionError(`component: there is no ${component || 'component without an id'}`)
+  }
+}

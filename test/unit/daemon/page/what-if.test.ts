@@ -1,0 +1,231 @@
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
+import { throttle } from '../../../../src/components/processors/throttle.js'
+import { type Asked, QuestionError } from '../../../../src/daemon/page/watch/question.js'
+import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
+import { testFolder } from '../../../support/folder.js'
+import { ManualTime } from '../../../support/manual-time.js'
+import { Seeded } from '../../../support/seeded.js'
+import { callSimulate } from '../../../support/simulate.js'
+import { throttleStage } from '../../../support/throttle-stage.js'
+
+const MEMORY = 32 * 1024 * 1024
+
+/** A throttle that is watched, and what it was given. */
+async function watchedThrottle(given: object, bytes = MEMORY, time = new ManualTime()) {
+  const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app', ...given }) as ThrottleOptions
+  const stage = await throttleStage({ limit: 5, window: '1s', key_field: '.app', ...given }, { time })
+  const watch = new ThrottleWatch(options, stage.processor, bytes, time)
+  const lines: object[] = []
+  return {
+    ...stage,
+    watch,
+    lines,
+    /** Events that come now. Returns how many pass. */
+    async take(events: readonly object[]): Promise<number> {
+      const timed = events.map(event => ({ ...event, t: time.wall() }))
+      lines.push(...timed)
+      return (await stage.through(timed)).passed.length
+    },
+  }
+}
+
+type Watched = Awaited<ReturnType<typeof watchedThrottle>>
+
+/** Batches of events of some keys, some of them without a key, at random times. */
+async function randomStream({ take, time }: Watched, random: Seeded, batches: number, keys = 8): Promise<number> {
+  let passed = 0
+  for (let n = 0; n < batches; n++) {
+    await time.advance(random.chance(0.3) ? 0 : random.below(random.chance(0.1) ? 2500 : 90))
+    const events = Array.from({ length: 1 + random.below(20) }, () =>
+      random.chance(0.1)
+        ? { host: 'h' }
+        : { app: `app-${random.below(1 + random.below(keys))}`, host: `h${random.below(3)}` },
+    )
+    passed += await take(events)
+  }
+  return passed
+}
+
+interface Simulated {
+  readonly limit: number
+  readonly window_ms: number
+  readonly passed: number
+  readonly discarded: number
+  readonly by_key: readonly { readonly key: string | null; readonly passed: number; readonly discarded: number }[]
+}
+
+/** What `sluice simulate` says of the same events. */
+async function simulated(t: Test, lines: readonly object[], args: readonly string[]): Promise<Simulated[]> {
+  const options = '{ type: throttle, inputs: [in], limit: 5, window: 1s, key_field: .app }'
+  const yaml = `sources: { in: { type: stdin, decode: json } }
+processors: { lim: ${options} }
+destinations: { out: { type: blackhole, inputs: [lim] } }
+`
+  const config = join(testFolder(t, { 'sluice.yaml': yaml }), 'sluice.yaml')
+  const input = lines.map(line => `${JSON.stringify(line)}\n`).join('')
+  const { code, stdout, stderr } = await callSimulate(['-c', config, '--time', '.t', '--json', ...args], input)
+  if (code !== 0) throw new Error(stderr)
+  return (JSON.parse(stdout) as { results: Simulated[] }).results
+}
+
+const LIMITS = ['1', '3', '5', '40', '1000']
+const WINDOWS = ['100ms', '1s', '7s']
+
+t.test('fixed and aligned: what if says what simulate says of the same events', async t => {
+  for (const mode of ['fixed', 'aligned']) {
+    for (let seed = 1; seed <= 3; seed++) {
+      const throttle = await watchedThrottle({})
+      const passed = await randomStream(throttle, new Seeded(seed), 400)
+      const { lines, watch } = throttle
+      const args = [`--limit=${LIMITS}`, `--window=${WINDOWS}`, `--window-mode=${mode}`]
+      const results = await simulated(t, lines, args)
+      t.equal(results.length, LIMITS.length * WINDOWS.length)
+      for (const { limit, window_ms, by_key, ...one } of results) {
+        const answer = await watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode })
+        const { would, was, exact, keys, events, curve } = answer
+        const about = `${mode} ${seed}: ${limit} in ${window_ms} ms`
+        t.same(would, { passed: one.passed, discarded: one.discarded }, about)
+        t.same([exact, answer.why_not_exact], [true, undefined], about)
+        t.same([was.passed, events], [passed, lines.length], about)
+        const ofKey = new Map(by_key.map(one => [one.key, one]))
+        for (const { key, offered, would } of keys)
+          t.same([would, offered - would], [ofKey.get(key)!.passed, ofKey.get(key)!.discarded], `${about}, ${key}`)
+        const sum = (of: readonly number[]) => of.reduce((all, n) => all + n, 0)
+        t.same([sum(curve.offered), sum(curve.was), sum(curve.would)], [events, was.passed, would.passed], about)
+      }
+    }
+  }
+})
+
+t.test('sliding and gcra: an estimate, which is near', async t => {
+  for (const mode of ['sliding', 'gcra']) {
+    const throttle = await watchedThrottle({})
+    await randomStream(throttle, new Seeded(7), 600)
+    const args = [`--limit=${LIMITS}`, `--window=${WINDOWS}`, `--window-mode=${mode}`]
+    for (const { limit, window_ms, passed } of await simulated(t, throttle.lines, args)) {
+      const answer = await throttle.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms`, mode })
+      t.match(answer, { exact: false, why_not_exact: new RegExp(`^${mode} `) })
+      within(t, answer, passed, throttle.lines.length, `${mode} ${limit} in ${window_ms} ms`)
+    }
+  }
+})
+
+/** Within 2 % of all events. */
+function within(t: Test, { would }: WhatIf, passed: number, events: number, about: string): void {
+  t.ok(Math.abs(would.passed - passed) <= 0.02 * events, `${about}: ${would.passed} instead of ${passed}`)
+}
+
+t.test('with long steps of time it is near', async t => {
+  const small = await watchedThrottle({}, 60_000)
+  await randomStream(small, new Seeded(3), 6000)
+  const { from, step_ms, exact } = small.watch.view(1).counted
+  t.ok(step_ms > 1, 'steps of 1 ms do not fit')
+  t.notOk(exact)
+  const lines = small.lines.filter(line => (line as { t: number }).t >= Date.parse(from))
+  for (const { limit, window_ms, passed } of await simulated(t, lines, ['--limit=3,20,60', '--window=10s,60s'])) {
+    const answer = await small.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms` })
+    t.match(answer.why_not_exact, `times are known to ${step_ms} ms`)
+    within(t, answer, passed, lines.length, `${limit} in ${window_ms} ms, by ${step_ms} ms`)
+  }
+})
+
+t.test('beyond 20,000 events per second a sample is counted, which is near', async t => {
+  const busy = await watchedThrottle({ limit: 1000 })
+  const random = new Seeded(5)
+  for (let n = 0; n < 60; n++) {
+    await busy.time.advance(100)
+    await busy.take(Array.from({ length: 4000 }, () => ({ app: `app-${random.below(1 + random.below(6))}` })))
+  }
+  for (const { limit, passed } of await simulated(t, busy.lines, ['--limit=500,2000,5000'])) {
+    const answer = await busy.watch.whatIf({ limit: `${limit}` })
+    t.match(answer, { exact: false, why_not_exact: /^one event in \d+ was counted/ })
+    within(t, answer, passed, busy.lines.length, `${limit}`)
+  }
+  t.match(busy.watch.view(1).counted, { exact: false, of: /^one event in \d+, by 1 ms$/ })
+})
+
+t.test('the options to copy are those that differ', async t => {
+  const { watch } = await watchedThrottle({ exclude: "if (.level equal 'error')" })
+  for (const [asked, yaml] of [
+    [{}, ''],
+    [{ limit: '5', window: '1 Seconds' }, ''],
+    [{ limit: '20' }, 'limit: 20\n'],
+    [{ limit: '20', window: '10s', mode: 'gcra' }, 'limit: 20\nwindow: 10s\nwindow_mode: gcra\n'],
+    [{ limit: '9', window: '1h', mode: 'quota' }, 'quota: { limit: 9, per: hour }\n'],
+    [{ key_field: '.host', limit: '6' }, 'limit: 6\nkey_field: .host\n'],
+    [{ key_field: '[.app, .host]' }, 'key_field: [ .app, .host ]\n'],
+    [{ exclude: "if (.level equal 'a: b')" }, 'exclude: "if (.level equal \'a: b\')"\n'],
+  ] as [Asked, string][])
+    t.equal((await watch.whatIf(asked)).yaml, yaml)
+})
+
+t.test('what cannot be asked is said in words', async t => {
+  const { watch } = await watchedThrottle({})
+  for (const [asked, message] of [
+    [{ limit: 'many' }, /^limit: must be a whole number/],
+    [{ limit: '0' }, /^limit: must be at least 1/],
+    [{ window: 'soon' }, /^window: must be a duration/],
+    [{ mode: 'best' }, /^mode: must be /],
+    [{ mode: 'quota', window: '7s' }, /^mode=quota needs a window of 1h, 1d, 7d or 30d$/],
+    [{ key_field: 'app' }, /^key_field: /],
+    [{ exclude: 'if (' }, /^exclude: /],
+  ] as [Asked, RegExp][])
+    await t.rejects(watch.whatIf(asked), { constructor: QuestionError, message }, JSON.stringify(asked))
+  const bytes = await watchedThrottle({ limit: undefined, limit_bytes: '1MB' })
+  await t.rejects(bytes.watch.whatIf({}), { message: /limits bytes only/ })
+})
+
+t.test('what is not taken into account is said', async t => {
+  for (const [options, why] of [
+    [{ limit_bytes: '1MB' }, 'limits of bytes are not applied'],
+    [{ limits: [{ key: 'a*', limit: 3 }] }, 'rules are not applied: all keys have this limit'],
+    [{ time_field: '.t' }, 'events count when they arrived instead of at their own time'],
+    [{ over_limit: { wait: '1s' } }, 'no event waits for room'],
+    [{ cost: '.n' }, 'each event counts as 1 instead of its cost'],
+  ] as const) {
+    const { watch, take } = await watchedThrottle(options)
+    await take([{ app: 'a' }])
+    t.match(await watch.whatIf({ limit: '2' }), { exact: false, why_not_exact: why })
+  }
+})
+
+t.test('another key is counted from the first question on, for a minute after the last one', async t => {
+  const { watch, take, time } = await watchedThrottle({ exclude: "if (.level equal 'error')" })
+  const events = [
+    { app: 'a', host: 'h' },
+    { app: 'b', host: 'h' },
+    { app: 'c', host: 'h', level: 'error' },
+  ]
+  await take(events)
+  const asked = { key_field: '.host', limit: '1' }
+  t.match(await watch.whatIf(asked), { events: 0, since: new Date(time.wall()).toISOString(), exact: false })
+  await time.advance(1000)
+  await take(events)
+  t.match(await watch.whatIf(asked), { events: 2, was: { passed: 2 }, would: { passed: 1, discarded: 1 } })
+  t.match(await watch.whatIf({ exclude: 'if (.host exists)' }), { events: 0 })
+  await take(events)
+  t.match(await watch.whatIf({ exclude: 'if (.host exists)' }), { events: 0 }, 'it excludes all of them')
+  for (const key_field of ['.a', '.b']) await watch.whatIf({ key_field })
+  await t.rejects(watch.whatIf({ key_field: '.c' }), { message: /^4 other keys are being counted already/ })
+  const used = watch.used
+  await time.advance(60_001)
+  await take(events)
+  t.ok(watch.used < used, 'counting has ended')
+  t.match(await watch.whatIf(asked), { events: 0 }, 'counting begins again')
+})
+
+t.test('after a reload the throttle of the same id goes on; with another key counting restarts', async t => {
+  const first = await watchedThrottle({})
+  await first.take([{ app: 'a' }, { app: 'a' }])
+  const second = await throttleStage({ limit: 5, window: '1s', key_field: '.app' }, { time: first.time })
+  const options = throttle.options.parse({ limit: 9, window: '1s', key_field: '.app' }) as ThrottleOptions
+  first.watch.follow(options, second.processor, MEMORY)
+  await second.through([{ app: 'a' }])
+  await first.through([{ app: 'a' }])
+  t.match(await first.watch.whatIf({}), { events: 3, keys_count: 1, yaml: '' })
+  const other = throttle.options.parse({ limit: 9, window: '1s', key_field: '.host' }) as ThrottleOptions
+  first.watch.follow(other, second.processor, MEMORY)
+  t.match(await first.watch.whatIf({}), { events: 0 })
+})
