@@ -3,10 +3,11 @@ import { componentsOf } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
 import type { ComponentCounters } from '../../engine/flow/counters.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
-import type { Totals } from '../../engine/run/measure/totals.js'
 import type { TimerClock } from '../../lib/time.js'
+import { Refusal } from '../../net/http/server/refusal.js'
+import { onReplyOver } from '../../net/http/server/respond.js'
 import { type Served, statusNow } from '../admin/server.js'
-import type { Tappable } from '../admin/tap.js'
+import { streamTap, type Tappable, type TapQuery } from '../admin/tap.js'
 import type { PageState, Status } from '../status/status.js'
 import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
@@ -15,8 +16,7 @@ import { secondOf } from './second.js'
 
 /** What the page is made of. */
 export interface PageSources {
-  readonly reports: Served & { totals(): Totals }
-  readonly metrics: Metrics
+  readonly reports: Served & { readonly metrics: Metrics }
   readonly tappable: Tappable
   readonly config: () => Config
   readonly clock: TimerClock
@@ -29,6 +29,10 @@ const STATUS_MS = 10_000
 /** The time between two looks for news: at least this, and this many times what a look takes. */
 const LOOK_MS = 1500
 const TIMES_A_LOOK = 300
+
+/** Of all readers: each takes CPU time for the events that it inspects, and these are the most in a second. */
+const MOST_TAPS = 8
+const MOST_TAPPED_PER_SECOND = 2000
 
 /** What is kept while there is a page, and what it shows. */
 export class PageData {
@@ -43,6 +47,7 @@ export class PageData {
   #sentAt = Number.NEGATIVE_INFINITY
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
+  #taps = 0
 
   constructor(from: PageSources, memory: number) {
     this.#from = from
@@ -83,14 +88,24 @@ export class PageData {
     if (!response.destroyed) this.#live.add(response, status)
   }
 
+  /** Streams events until the client disconnects. Throws a Refusal. */
+  tap(query: TapQuery, response: ServerResponse): void {
+    if (this.#taps >= MOST_TAPS)
+      throw new Refusal(503, 'too_many', `${MOST_TAPS} live tails run already; close one of them`)
+    this.#taps++
+    onReplyOver(response, () => this.#taps--)
+    const rate = Math.min(query.rate ?? MOST_TAPPED_PER_SECOND, MOST_TAPPED_PER_SECOND)
+    streamTap({ ...query, rate }, this.tappable, response)
+  }
+
   component(id: string): Promise<ComponentPage | undefined> {
-    return componentPage(id, this.#from.config(), this.#from.metrics)
+    return componentPage(id, this.#from.config(), this.#from.reports.metrics)
   }
 
   /** The counters of the components that run, in the order of the configuration. */
   #counters(): ComponentCounters[] {
-    const { config, metrics } = this.#from
-    return componentsOf(config()).flatMap(({ id }) => metrics.components.get(id) ?? [])
+    const { config, reports } = this.#from
+    return componentsOf(config()).flatMap(({ id }) => reports.metrics.components.get(id) ?? [])
   }
 
   #tick(): void {
@@ -98,7 +113,7 @@ export class PageData {
     if (!this.#live.isRead) return
     const { clock, reports } = this.#from
     if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
-    this.#live.second(secondOf({ at: clock.wall(), counters: this.#counters(), totals: reports.totals() }))
+    this.#live.second(secondOf({ at: clock.wall(), counters: this.#counters(), totals: reports.totals?.() }))
   }
 
   async #sendNews(): Promise<void> {

@@ -121,8 +121,7 @@ export class StatusPage implements Page {
 
   /** Resolves with false if a request that may be answered is for no path of the page. */
   async #answer(request: IncomingMessage, response: ServerResponse, door: Door): Promise<boolean> {
-    const { url = '/' } = request
-    const { pathname, searchParams } = URL.canParse(url, LOCAL) ? new URL(url, LOCAL) : new URL('/?malformed', LOCAL)
+    const { pathname, searchParams } = addressOf(request)
     const refusal = foreign(request, pathname, door.hosts)
     const found = routeOf(pathname)
     const name = pathname.slice(1)
@@ -156,7 +155,11 @@ export class StatusPage implements Page {
   }
 }
 
-const LOCAL = 'http://localhost'
+/** Whatever host it names. */
+function addressOf({ url = '/' }: IncomingMessage): URL {
+  const text = url.startsWith('/') ? `http://localhost${url}` : url
+  return URL.canParse(text) ? new URL(text) : new URL('http://localhost/malformed')
+}
 
 /** Throws a Refusal if a request may not see what a route shows. */
 async function check({ showsEvents }: Route, request: IncomingMessage, { access, open }: Door): Promise<void> {

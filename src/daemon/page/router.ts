@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Gone, Refusal } from '../../net/http/server/refusal.js'
 import { sendReply } from '../../net/http/server/respond.js'
-import { streamTap, tapQueryOf } from '../admin/tap.js'
+import { tapQueryOf } from '../admin/tap.js'
 import type { PageData } from './data.js'
 
 /** The paths below `api/v1/`. */
@@ -42,14 +42,15 @@ const ROUTES: Readonly<Record<string, Route>> = {
   tap: {
     showsEvents: true,
     isStream: true,
-    answer: ({ page, query, response }) => streamTap(tapQueryOf(query), page.tappable, response),
+    answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
   },
 }
 
 export const API = '/api/v1/'
 
-/** The route of a path below `API`, and the id in it. */
+/** The route of a path, and the id in it; undefined: it is not below `API`, or there is none. */
 export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
+  if (!path.startsWith(API)) return undefined
   const [name = '', id, ...more] = path.slice(API.length).split('/')
   const key = id === undefined ? name : `${name}/*`
   if (more.length > 0 || !Object.hasOwn(ROUTES, key)) return undefined

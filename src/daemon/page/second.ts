@@ -8,7 +8,8 @@ interface Numbers {
   readonly at: number
   /** The components that run. */
   readonly counters: readonly ComponentCounters[]
-  readonly totals: Totals
+  /** Undefined: no pipeline runs. */
+  readonly totals: Totals | undefined
 }
 
 /** The message of a second: the same for all readers, so it is made once. */
@@ -20,7 +21,7 @@ export function secondOf({ at, counters, totals }: Numbers): string {
   const destinations = counters.flatMap(one => (one.kind === 'destination' ? [[one.id, deliveryOf(one)]] : []))
   return JSON.stringify({
     at,
-    books: booksOf(totals),
+    books: totals && booksOf(totals),
     components: Object.fromEntries(components),
     destinations: Object.fromEntries(destinations),
   })

@@ -4,7 +4,7 @@ import type { Config } from '../../engine/config/load.js'
 import type { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
-import { sleep } from '../../lib/time.js'
+import { sleep, systemClock } from '../../lib/time.js'
 import { type ConnectionEvents, ConnectionReport } from '../../net/limits.js'
 import type { ManagedPipeline } from '../../service/fleet/managed-pipeline.js'
 import type { Served } from '../admin/server.js'
@@ -40,9 +40,20 @@ interface Runtime {
   readonly log: Logger
 }
 
+interface Reported extends Pick<Served, 'connections' | 'managed'> {
+  readonly metrics: Metrics
+}
+
 /** The servers of a daemon without a pipeline. They show `id` as a destination that holds. */
-function standIn(id: string, reason: () => string, reports: Omit<Served, 'destinations'>, log: Logger): Servers {
-  return new Servers({ ...reports, destinations: () => [{ id, state: 'holding', reason: reason() }] }, log)
+function standIn(id: string, reason: () => string, reported: Reported, config: Config, log: Logger): Servers {
+  const reports = {
+    ...reported,
+    destinations: () => [{ id, state: 'holding', reason: reason() }],
+    page: () => servers.pageState,
+  }
+  const page = { reports, tappable: NOTHING, config: () => config, clock: systemClock }
+  const servers: Servers = new Servers(reports, log, page)
+  return servers
 }
 
 /**
@@ -69,7 +80,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime:
   }
   report(first)
   const reports = { metrics, connections, ...(managed && { managed: managed.report }) }
-  const servers = standIn('data_dir', () => reason, reports, log)
+  const servers = standIn('data_dir', () => reason, reports, config, log)
   systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
   try {
@@ -121,7 +132,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   })
   const metrics = new Metrics(log)
   const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
-  const servers = standIn('pipeline', reason, { metrics, connections, managed: report }, log)
+  const servers = standIn('pipeline', reason, { metrics, connections, managed: report }, local, log)
   let next: ManagedConfig | undefined
   const reloads: ReloadOrigin = {
     read: async () => {
