@@ -8,16 +8,20 @@ import { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 import { type Served, statusNow } from '../admin/server.js'
 import { streamTap, type Tappable, type TapQuery } from '../admin/tap.js'
+import { resendCommand } from '../status/problems.js'
 import type { PageState, Status } from '../status/status.js'
 import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
 import { secondOf } from './second.js'
+import type { ThrottleView } from './watch/throttle-watch.js'
+import { type Followed, PageWatch } from './watch/watch.js'
 
 /** What the page is made of. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly tappable: Tappable
+  readonly pipeline: Followed
   readonly config: () => Config
   readonly clock: TimerClock
 }
@@ -38,6 +42,7 @@ const MOST_TAPPED_PER_SECOND = 2000
 export class PageData {
   readonly tappable: Tappable
   readonly history: History
+  readonly watch: PageWatch
   readonly #from: PageSources
   readonly #live = new Live()
   readonly #stop: () => void
@@ -54,25 +59,28 @@ export class PageData {
     this.#memory = memory
     this.tappable = from.tappable
     this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
+    this.watch = new PageWatch(from.pipeline, memory, from.clock)
     this.#stop = eachSecond(from.clock, () => this.#tick())
   }
 
   close(): void {
     this.#stop()
+    this.watch.stop()
   }
 
   /** Changes the limit of what is kept. */
   limit(memory: number): void {
     this.#memory = memory
     this.history.limit(memory * HISTORY_SHARE)
+    this.watch.limit(memory)
   }
 
   /** Without what the server of the page knows. */
   get state(): Omit<PageState, 'token'> {
-    const { history } = this
+    const { history, watch } = this
     return {
       memory: this.#memory,
-      used: history.used,
+      used: history.used + watch.used,
       history_seconds: history.spanMs / 1000,
       history_step_ms: history.stepMs,
     }
@@ -100,6 +108,31 @@ export class PageData {
 
   component(id: string): Promise<ComponentPage | undefined> {
     return componentPage(id, this.#from.config(), this.#from.reports.metrics)
+  }
+
+  /** The buckets of a throttle; undefined: there is no such throttle. */
+  throttle(id: string, most: number): (ThrottleView & { readonly id: string; readonly buckets: number }) | undefined {
+    const view = this.watch.throttle(id, most)
+    return view && { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view }
+  }
+
+  /** The newest events in the dead-letter queue of a component, and how many there are. */
+  async letters(id: string, hasTexts: boolean) {
+    const letters = await this.watch.letters(id, hasTexts)
+    await this.#from.reports.metrics.components.get(id)?.beforeScrape?.()
+    const total = this.#gauge(id, 'sluice_dead_letters')
+    const { about } = this.#from.reports
+    return { total, ...letters, command: resendCommand(id, about?.()) }
+  }
+
+  /** The value of a gauge of a component that has one series. */
+  #gauge(id: string, name: string): number {
+    const [sample] =
+      this.#from.reports.metrics.components
+        .get(id)
+        ?.series.get(name)
+        ?.flatMap(({ read }) => [...read()]) ?? []
+    return sample?.value ?? 0
   }
 
   /** The counters of the components that run, in the order of the configuration. */

@@ -136,8 +136,10 @@ export class StatusPage implements Page {
       checkMethod(request, found?.route.isStream ? ['GET'] : ['GET', 'HEAD'])
       if (this.#files.answer(name, request, response)) return undefined
       if (!found) return this.#first(request, response, door, searchParams)
-      await check(found.route, request, door)
-      return found.route.answer({ page: this.#data, query: searchParams, id: found.id, request, response })
+      await check(found.route, request, door, searchParams)
+      const maySeeEvents = async () => door.open === 'all' || ((await door.access?.isKnown(request)) ?? false)
+      const { route, id } = found
+      return route.answer({ page: this.#data, query: searchParams, id, request, response, maySeeEvents })
     })
     return true
   }
@@ -162,7 +164,13 @@ function addressOf({ url = '/' }: IncomingMessage): URL {
 }
 
 /** Throws a Refusal if a request may not see what a route shows. */
-async function check({ showsEvents }: Route, request: IncomingMessage, { access, open }: Door): Promise<void> {
+async function check(
+  { showsEvents: shows }: Route,
+  request: IncomingMessage,
+  { access, open }: Door,
+  query: URLSearchParams,
+): Promise<void> {
+  const showsEvents = typeof shows === 'function' ? shows(query) : shows
   if (open === 'all' || (open === 'numbers' && !showsEvents)) return
   if (await access?.isKnown(request)) return
   const how = access?.hasToken

@@ -13,11 +13,13 @@ export interface Call {
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
+  /** Whether texts of events may be shown. */
+  readonly maySeeEvents: () => Promise<boolean>
 }
 
 export interface Route {
   /** Whether it shows texts of events, which needs the token. */
-  readonly showsEvents?: true
+  readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the answer lasts until the client disconnects. */
   readonly isStream?: true
   /** May throw a Refusal. What it returns is sent as JSON; undefined: it has answered itself. */
@@ -43,6 +45,37 @@ const ROUTES: Readonly<Record<string, Route>> = {
     showsEvents: true,
     isStream: true,
     answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
+  },
+  'throttles/*': {
+    answer: ({ page, query, id }) => page.throttle(id, wholeIn(query, 'limit', 100, 1000)) ?? unknown(id),
+  },
+  'what-if': {
+    // It reads other fields of events.
+    showsEvents: query => query.has('key_field') || query.has('exclude'),
+    answer({ page, query }) {
+      const { component = '', ...asked } = Object.fromEntries(query)
+      return page.watch.whatIf(component, asked)
+    },
+  },
+  find: {
+    showsEvents: true,
+    answer: ({ page, query }) => page.watch.find(query.get('q') ?? '', wholeIn(query, 'limit', 100, 100)),
+  },
+  evidence: {
+    showsEvents: true,
+    answer({ page, query }) {
+      const bucket = query.get('bucket')
+      return page.watch.evidence({
+        component: query.get('component') ?? '',
+        reason: query.get('reason') ?? undefined,
+        // No key is empty: this is the default bucket.
+        bucket: bucket === null ? undefined : bucket || null,
+        limit: wholeIn(query, 'limit', 20, 200),
+      })
+    },
+  },
+  'dead-letters': {
+    answer: async ({ page, query, maySeeEvents }) => page.letters(query.get('component') ?? '', await maySeeEvents()),
   },
 }
 

@@ -453,7 +453,7 @@ function deadLetterProblems({ series, components, about }: Observed): Problem[] 
 }
 
 /** A command line that works from any folder. */
-function resendCommand(id: string, about: Observed['about']): string {
+export function resendCommand(id: string, about: Observed['about']): string {
   const words = ['sluice', 'resend', '--config', about?.config ?? 'FILE', '--destination', id]
   // Elsewhere the configuration may name another folder: it can be relative, or come from the environment of the daemon.
   if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(pathOf(about.data_dir, 'dead_letters', id))

@@ -14,6 +14,10 @@ import { PlaceSample } from './place-sample.js'
 /** Maximum number of events kept per second of a component. */
 const DISCARDS_PER_SECOND = 200
 const PASSED_PER_SECOND = 100
+/** Of the memory. */
+const DISCARDED_SHARE = 1 / 2
+const REJECTED_SHARE = 1 / 8
+const PASSED_SHARE = 3 / 8
 
 const WORDS: Readonly<Record<string, string>> = {
   [UNROUTED]: 'No component reads the output that it went to.',
@@ -30,9 +34,16 @@ export class Evidence {
   /** `bytes`: maximum memory of all. */
   constructor(bytes: number, clock: Clock) {
     this.#clock = clock
-    this.discarded = new KeptEvents(bytes / 2)
-    this.rejected = new KeptEvents(bytes / 8)
-    this.passed = new KeptEvents((bytes * 3) / 8)
+    this.discarded = new KeptEvents(bytes * DISCARDED_SHARE)
+    this.rejected = new KeptEvents(bytes * REJECTED_SHARE)
+    this.passed = new KeptEvents(bytes * PASSED_SHARE)
+  }
+
+  /** Maximum memory of all from now on. */
+  limit(bytes: number): void {
+    this.discarded.limit(bytes * DISCARDED_SHARE)
+    this.rejected.limit(bytes * REJECTED_SHARE)
+    this.passed.limit(bytes * PASSED_SHARE)
   }
 
   /** Memory in use, in bytes. */

@@ -75,13 +75,19 @@ export interface KeptOf {
  * dropped, which leaves the few events of quiet components.
  */
 export class KeptEvents {
-  readonly #most: number
+  #most: number
   readonly #all = new Map<string, Kept>()
   #segments = 0
 
   /** `bytes`: maximum memory. */
   constructor(bytes: number) {
-    this.#most = Math.max(1, Math.floor(bytes / SEGMENT_BYTES))
+    this.#most = segmentsIn(bytes)
+  }
+
+  /** Maximum memory from now on. */
+  limit(bytes: number): void {
+    this.#most = segmentsIn(bytes)
+    while (this.#segments > this.#most) this.#dropOne()
   }
 
   /** Memory in use, in bytes. */
@@ -257,6 +263,8 @@ export class Cursor {
     }
   }
 }
+
+const segmentsIn = (bytes: number) => Math.max(1, Math.floor(bytes / SEGMENT_BYTES))
 
 /** The bytes of a text, at most so many. */
 function cut(text: string, most: number): Buffer {

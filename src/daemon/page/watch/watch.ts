@@ -1,6 +1,6 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { componentsOf } from '../../../engine/config/inputs.js'
-import type { ComponentConfig, Config } from '../../../engine/config/load.js'
+import type { Config } from '../../../engine/config/load.js'
 import type { Links } from '../../../engine/run/links.js'
 import { pathOf } from '../../../engine/run/state/inventory.js'
 import type { Follower } from '../../../engine/run/supervisor.js'
@@ -11,6 +11,9 @@ import { type Finding, find, parsed, stepOf } from './find.js'
 import { type Asked, QuestionError } from './question.js'
 import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
 
+/** Of the memory of the page. */
+const COUNTS_SHARE = 1 / 2
+const EVENTS_SHARE = 1 / 4
 /** Events of a component that are shown at once, at most. */
 const MOST_EVENTS = 200
 /** Events that are looked at for them. */
@@ -45,26 +48,30 @@ export interface EvidenceQuery {
  * equal shares of all throttles, and a quarter for events.
  */
 export class PageWatch {
-  readonly #memory: number
+  #memory: number
   readonly #clock: Clock
   readonly #evidence: Evidence
   readonly #components = new Map<string, ComponentEvidence>()
   readonly #throttles = new Map<string, ThrottleWatch>()
   readonly #unfollow: () => void
   #ends: (() => void)[] = []
-  #dataDir = ''
+  #links!: Links
+  #config!: Config
   #ids: ReadonlySet<string> = new Set()
+  /** Searches run one at a time. */
+  #lastSearch: Promise<unknown> = Promise.resolve()
 
   /** `memory`: that of the whole page, in bytes. */
   constructor(pipeline: Followed, memory: number, clock: Clock) {
     this.#memory = memory
     this.#clock = clock
-    this.#evidence = new Evidence(memory / 4, clock)
+    this.#evidence = new Evidence(memory * EVENTS_SHARE, clock)
     this.#unfollow = pipeline.follow((links, config) => this.#follow(links, config))
   }
 
   #follow(links: Links, config: Config): void {
-    this.#dataDir = config.dataDir
+    this.#links = links
+    this.#config = config
     this.#ends = []
     this.#ids = new Set(componentsOf(config).map(({ id }) => id))
     for (const id of this.#components.keys()) if (!this.#ids.has(id)) this.#components.delete(id)
@@ -85,7 +92,15 @@ export class PageWatch {
       })
       this.#observe(links, id, evidence)
     }
-    this.#followThrottles(links, config.processors)
+    this.#followThrottles()
+  }
+
+  /** Changes the maximum memory of the whole page. */
+  limit(memory: number): void {
+    if (memory === this.#memory) return
+    this.#memory = memory
+    this.#evidence.limit(memory * EVENTS_SHARE)
+    this.#followThrottles()
   }
 
   #of({ id }: { readonly id: string }): ComponentEvidence {
@@ -104,12 +119,12 @@ export class PageWatch {
     this.#ends.push(() => links.observe(id, undefined))
   }
 
-  #followThrottles(links: Links, processors: readonly ComponentConfig<'processor'>[]): void {
-    const throttles = processors.flatMap(({ id, options }) => {
-      const processor = links.processor(id)
+  #followThrottles(): void {
+    const throttles = this.#config.processors.flatMap(({ id, options }) => {
+      const processor = this.#links.processor(id)
       return processor?.watchDecisions ? [{ id, processor, options: options as ThrottleOptions }] : []
     })
-    const share = this.#memory / 2 / Math.max(1, throttles.length)
+    const share = (this.#memory * COUNTS_SHARE) / Math.max(1, throttles.length)
     const ids = new Set(throttles.map(({ id }) => id))
     for (const [id, watch] of this.#throttles) {
       if (ids.has(id)) continue
@@ -155,7 +170,9 @@ export class PageWatch {
 
   /** Finds events by a text, a condition or an id. Throws QuestionError. */
   find(query: string, limit?: number): Promise<Finding> {
-    return find(this.#evidence, query, this.#clock, limit)
+    const search = this.#lastSearch.then(() => find(this.#evidence, query, this.#clock, limit))
+    this.#lastSearch = search.catch(() => {})
+    return search
   }
 
   /** The newest events that a component has discarded or rejected. Throws QuestionError. */
@@ -188,7 +205,7 @@ export class PageWatch {
   /** The newest dead letters of a component. Throws QuestionError. */
   letters(component: string, hasTexts: boolean): Promise<Letters> {
     this.#known(component)
-    return newestLetters(pathOf(this.#dataDir, 'dead_letters', component), hasTexts)
+    return newestLetters(pathOf(this.#config.dataDir, 'dead_letters', component), hasTexts)
   }
 
   #known(component: string): void {
