@@ -190,4 +190,5 @@ const KEYS: Record<string, { readonly code: number; readonly text?: string }> = 
   Backspace: { code: 8 },
   ArrowDown: { code: 40 },
   ArrowUp: { code: 38 },
+  ArrowRight: { code: 39 },
 }

@@ -80,6 +80,11 @@ export class FakePage {
     await closed
   }
 
+  /** How many read its numbers. */
+  get listeners(): number {
+    return this.#listeners.size
+  }
+
   /** A second passes. */
   tick(): void {
     this.#count()

@@ -32,6 +32,8 @@ function partsOf(books: BooksOf): Part[] {
     { sign: books.passed === undefined ? '' : '+', name: 'discarded', value: discardedIn(books) },
     ...(consumed > 0 ? [{ sign: '+', name: 'consumed', value: consumed }] : []),
     { sign: books.passed === undefined ? '' : '+', name: 'in flight', value: inFlight(books) },
+    // Events take several ways: what each destination has accepted is no part of one sum.
+    ...(books.passed === undefined ? [{ sign: '', name: 'delivered', value: sumOf(books.delivered) }] : []),
   ]
 }
 
@@ -64,9 +66,6 @@ export function Books() {
               </button>
             </span>
           ))}
-          {books.passed === undefined && (
-            <span class="dim">events take several ways: each destination counts its own</span>
-          )}
           {missing !== 0 && (
             <span class="mark error" role="alert">
               <b>✕ {grouped(missing)} not accounted for</b>
@@ -112,6 +111,7 @@ function rowsOf(name: string, books: BooksOf): Row[] {
     case 'received':
       return of('source', id => countsOf(id).received)
     case 'passed':
+    case 'delivered':
       return counts(books.delivered)
     case 'discarded':
       return Object.entries(books.discarded).flatMap(([id, reasons]) =>
@@ -136,6 +136,8 @@ const SAID: Readonly<Record<string, string>> = {
   emitted: 'Events that processors have created.',
   passed: 'Events that each destination has accepted. An event may go to several destinations.',
   discarded: 'Events that were discarded, by component and reason. Open one to see its last events.',
+  delivered:
+    'Events that each destination has accepted. An event has several ways in this configuration, so the line has no sum.',
   consumed: 'Events that processors have merged into others.',
   'in flight': 'Events within components now. Some may be between them, and one may wait in several destinations.',
 }

@@ -4,7 +4,7 @@ import { Plot } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
-import { clock, counted, grouped, rate } from '../kit/words.js'
+import { clock, counted, duration, grouped, rate } from '../kit/words.js'
 import { Event } from './event.js'
 import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
@@ -109,7 +109,7 @@ function Plots({ id, every }: { id: string; every: number }) {
   return (
     <div class="columns">
       <Plot
-        label="the last hour, events per second"
+        label={`the last ${duration(at.length * data.step_ms)}, events per second`}
         at={at}
         curves={[
           { label: 'received', values: of('received'), colour: 'area', isArea: true },

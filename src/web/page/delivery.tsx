@@ -26,9 +26,13 @@ interface Row extends Destination {
 const sampleOf = (series: Series | undefined, name: string, id: string) =>
   series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
 
+/** What a destination does not have is null. */
+const withoutNulls = (numbers: Numbers): Numbers =>
+  Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null))
+
 function rowsOf(series: Series | undefined): Row[] {
   return (status.value?.destinations ?? []).map(one => {
-    const live = second.value?.destinations?.[one.id] ?? {}
+    const live = withoutNulls(second.value?.destinations?.[one.id] ?? {})
     const value = (name: string) => sampleOf(series, name, one.id)
     const buffered = live.buffered_bytes ?? value('sluice_buffer_bytes')
     const most = live.buffer_max_bytes ?? value('sluice_buffer_max_bytes')

@@ -5,7 +5,7 @@ import { Plot, Spark } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { counted, grouped, percent, rate, short } from '../kit/words.js'
+import { counted, duration, grouped, percent, rate, short } from '../kit/words.js'
 import { sumOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, histories, isFresh, rates, second, status } from './live.js'
@@ -190,7 +190,7 @@ function LastHour() {
   const at = received.map((_, i) => from + i * all.step_ms)
   return (
     <Plot
-      label="the last hour, events per second"
+      label={`the last ${duration(received.length * all.step_ms)}, events per second`}
       at={at}
       curves={[
         { label: 'read', values: received, colour: 'area', isArea: true },

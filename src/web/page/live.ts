@@ -116,7 +116,9 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
     try {
       histories.value = await get<Histories>('history', { points: 60 }, stop)
     } catch {}
-    await new Promise(resolve => setTimeout(resolve, histories.value ? 30_000 : 3000))
+    // At first, a point is of a few seconds.
+    const step = histories.value?.step_ms ?? 0
+    await new Promise(resolve => setTimeout(resolve, Math.min(30_000, Math.max(3000, step))))
   }
 }
 
