@@ -20,8 +20,7 @@ import { type Followed, PageWatch } from './watch/watch.js'
 /** What the page is made of. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
-  readonly tappable: Tappable
-  readonly pipeline: Followed
+  readonly pipeline: Tappable & Followed
   readonly config: () => Config
   readonly clock: TimerClock
 }
@@ -40,7 +39,6 @@ const MOST_TAPPED_PER_SECOND = 2000
 
 /** What is kept while there is a page, and what it shows. */
 export class PageData {
-  readonly tappable: Tappable
   readonly history: History
   readonly watch: PageWatch
   readonly #from: PageSources
@@ -57,7 +55,6 @@ export class PageData {
   constructor(from: PageSources, memory: number) {
     this.#from = from
     this.#memory = memory
-    this.tappable = from.tappable
     this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
     this.watch = new PageWatch(from.pipeline, memory, from.clock)
     this.#stop = eachSecond(from.clock, () => this.#tick())
@@ -87,7 +84,7 @@ export class PageData {
   }
 
   status(): Promise<Status> {
-    return statusNow(this.#from.reports, this.tappable)
+    return statusNow(this.#from.reports, this.#from.pipeline)
   }
 
   /** Sends server-sent events until the client disconnects. */
@@ -103,7 +100,7 @@ export class PageData {
     this.#taps++
     onReplyOver(response, () => this.#taps--)
     const rate = Math.min(query.rate ?? MOST_TAPPED_PER_SECOND, MOST_TAPPED_PER_SECOND)
-    streamTap({ ...query, rate }, this.tappable, response)
+    streamTap({ ...query, rate }, this.#from.pipeline, response)
   }
 
   component(id: string): Promise<ComponentPage | undefined> {

@@ -179,7 +179,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     return statusOf(reports, await metrics.samples(), () => undefined).problems.map(({ what }) => what)
   }
   const served = { ...reports, metrics, connections, ...(managed && { managed: managed.report }) }
-  const page = { reports: served, tappable: pipeline, pipeline, config: () => pipeline.config, clock: systemClock }
+  const page = { reports: served, pipeline, config: () => pipeline.config, clock: systemClock }
   const servers: Servers = new Servers(served, log, page)
   await servers.open(config, pipeline)
   const { dataDir } = config

@@ -29,6 +29,7 @@ const NOTHING = {
     waitState: () => undefined,
     readers: () => [],
   },
+  follow: () => () => {},
 }
 
 interface Runtime {
@@ -51,7 +52,7 @@ function standIn(id: string, reason: () => string, reported: Reported, config: C
     destinations: () => [{ id, state: 'holding', reason: reason() }],
     page: () => servers.pageState,
   }
-  const page = { reports, tappable: NOTHING, config: () => config, clock: systemClock }
+  const page = { reports, pipeline: NOTHING, config: () => config, clock: systemClock }
   const servers: Servers = new Servers(reports, log, page)
   return servers
 }

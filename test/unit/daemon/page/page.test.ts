@@ -74,7 +74,7 @@ async function opened(t: Test, page = `{ listen: '${HOST}:0' }`) {
     readers: () => [],
   }
   const served = new StatusPage(
-    { reports, tappable: { taps: links }, config: () => state.config, clock: systemClock },
+    { reports, pipeline: { taps: links, follow: () => () => {} }, config: () => state.config, clock: systemClock },
     state.config.statusPage!,
     log,
   )
