@@ -59,12 +59,13 @@ t.test('the configuration that runs is valid, whatever the paths are, and has no
       { ...OWN, keyFile: `${path}/key` },
       { ...GIVEN, caFile: `${path}/ca` },
     ]) {
-      const yaml = planYaml(`/state of${path}`, { path, readFrom: 'end' }, receiver)
+      const yaml = planYaml(`/state of${path}`, { path, readFrom: 'end' }, receiver, `${path}/token`)
       const env = { SLUICE_ACCESS_KEY: 'the-key' }
       const config = parseConfig(yaml, 'quickstart.yaml', { env, components })
       t.same(config.warnings, [])
       t.equal(config.dataDir, `/state of${path}`)
       t.same(config.metrics, { host: '127.0.0.1', port: 0 }, 'a free port, which two can never share')
+      t.match(config.statusPage, { listen: { host: '127.0.0.1', port: 0 }, token_file: `${path}/token` })
       const [upstream, ...more] = config.destinations
       t.same(more, [])
       t.same(upstream!.inputs, ['limit_apps', 'log'])
@@ -75,12 +76,14 @@ t.test('the configuration that runs is valid, whatever the paths are, and has no
       t.notMatch(yaml, 'tests:')
     }
   }
-  const none = parseConfig(planYaml('/state', undefined, OWN), 'quickstart.yaml', { env: {}, components })
+  const none = parseConfig(planYaml('/state', undefined, OWN, '/token'), 'quickstart.yaml', { env: {}, components })
   t.same(valuesOf(none.sources, 'id'), ['apps'])
 })
 
 t.test('what it says first fits 80 columns', async t => {
+  const page = `http://127.0.0.1:41004/#token=${'x'.repeat(43)}`
   const base: Announced = {
+    page,
     configPath: '/here/.sluice-quickstart/sluice.yaml',
     apps: ['web', 'checkout', 'mail', 'batch'],
     rate: 100,
@@ -91,6 +94,7 @@ t.test('what it says first fits 80 columns', async t => {
     metricsUrl: 'http://127.0.0.1:41003/metrics',
   }
   const own = announce(base, READER)
+  t.ok(own.split('\n').includes(`  ${page}`), 'the page has a line of its own')
   t.match(own, /^ {2}apps +4 invented apps make 100 events per second/m)
   t.match(own, /^ {2}log +\/var\/log\/syslog$/m)
   t.match(own, /^ {2}limit +20 events per second of each app/m)
@@ -291,6 +295,13 @@ t.test('to a service of its own: what it says holds, and every number is explain
   t.equal(urls.length, 2)
   new Scrape(await (await fetch(urls[0]!)).text()).conserves(t)
   t.match(await (await fetch(urls[1]!)).text(), /^sluice_api_requests_total/m, 'the service has metrics')
+  const [, page, token] = /^ {2}(http:\/\/127\.0\.0\.1:\d+\/)#token=([\w-]{43})$/m.exec(running.stdout) ?? []
+  t.equal(readFileSync(join(own, 'page-token'), 'utf8').trim(), token)
+  t.equal(statSync(join(own, 'page-token')).mode & 0o777, 0o600)
+  t.match(await (await fetch(page!)).text(), '<th scope="row">limit_apps</th>')
+  const tap = `${page}api/v1/tap?component=apps&limit=1`
+  t.equal((await fetch(tap)).status, 401)
+  t.match(await (await fetch(tap, { headers: { authorization: `Bearer ${token}` } })).text(), '"app":')
   const [, url] = /^ {2}service +(\S+),/m.exec(running.stdout) ?? []
   const key = readFileSync(join(own, 'access-key'), 'utf8').trim()
   t.equal(statSync(join(own, 'access-key')).mode & 0o777, 0o600)

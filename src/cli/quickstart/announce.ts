@@ -30,6 +30,8 @@ export function shown(path: string, folder: string): string {
 }
 
 export interface Announced {
+  /** The address of the page, with its token. */
+  readonly page: string
   readonly configPath: string
   readonly apps: readonly string[]
   /** Events per second: of all apps together, and of each app at most. */
@@ -44,7 +46,7 @@ export interface Announced {
 
 /** The text before the numbers; its lines fit 80 columns unless paths are too long. */
 export function announce(about: Announced, { folder, program }: Reader): string {
-  const { apps, rate, limit, log, receiver, metricsUrl } = about
+  const { page, apps, rate, limit, log, receiver, metricsUrl } = about
   const here = (path: string) => shown(path, folder)
   const config = here(about.configPath)
   const { url, keyFile, received, metrics } = receiver
@@ -60,7 +62,8 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   if (metrics) rows.push([metricsUrl ? '' : 'metrics', `${metrics} of the service`])
   rows.push(['look', `${program} status --config ${config}`], ['', `${program} top --config ${config}`])
   rows.push(['end', 'Ctrl-C'])
-  return `${['Sluice throttles invented apps, and delivers what passes.', '', ...rows.map(rowText), ''].join('\n')}\n`
+  const head = ['Sluice throttles invented apps, and delivers what passes. Watch it in a browser:', '', `  ${page}`, '']
+  return `${[...head, ...rows.map(rowText), ''].join('\n')}\n`
 }
 
 const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`

@@ -66,13 +66,14 @@ function readableSize(path: string): number {
   }
 }
 
-/** The configuration that runs, with its state in `dataDir`. */
-export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver): string {
+/** The configuration that runs, with its state in `dataDir`. `tokenFile` is that of its page. */
+export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
   const example = readFileSync(EXAMPLE, 'utf8')
   return editYaml(`${HEAD}${example.slice(example.indexOf('\ndata_dir:'))}`, {
     tests: undefined,
     data_dir: literalText(dataDir),
+    'status_page.token_file': literalText(tokenFile),
     ...(log
       ? { 'sources.log.include': [literalText(literalGlob(log.path))], 'sources.log.read_from': log.readFrom }
       : { 'sources.log': undefined, 'destinations.upstream.inputs': ['limit_apps'] }),

@@ -1,5 +1,6 @@
+import { randomBytes } from 'node:crypto'
 import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import type { Running } from '../../daemon/run/run.js'
@@ -15,7 +16,7 @@ import { LiveView } from './view.js'
 const FOLDER = '.sluice-quickstart'
 /** What a run leaves there, also one of an earlier version. */
 const LEFT =
-  /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|apps\.log(\.1)?|passed\.log)$/
+  /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** So long after a full second a line is printed: no event is made near it. */
 const LATE_MS = 5
 /** The first line does not wait for a full second. */
@@ -66,6 +67,8 @@ interface RunParts {
 class Run {
   readonly #parts: RunParts
   readonly #io: Io
+  /** Of the page of the daemon. */
+  readonly #token = randomBytes(32).toString('base64url')
   #began = 0
   #view: LiveView | undefined
   #totals: (() => Totals) | undefined
@@ -79,7 +82,9 @@ class Run {
     const { configPath, log, receiver, own, reader } = this.#parts
     let code: number
     try {
-      writeFileSync(configPath, planYaml(dataDir, log, receiver))
+      const tokenFile = join(dirname(configPath), 'page-token')
+      writeFileSync(tokenFile, `${this.#token}\n`, { mode: 0o600 })
+      writeFileSync(configPath, planYaml(dataDir, log, receiver, tokenFile))
       const { run } = await import('../../daemon/run/run.js')
       const follow = (running: Running) => this.#follow(running)
       code = await run({ configPath, follow, log: { format: 'text', level: 'warn' } }, this.#io)
@@ -102,7 +107,7 @@ class Run {
   }
 
   /** Shows the run until it ends. */
-  #follow({ pipeline, metrics, totals, metricsUrl }: Running): () => Promise<void> {
+  #follow({ pipeline, metrics, totals, metricsUrl, pageUrl }: Running): () => Promise<void> {
     const { configPath, log, receiver, own, reader } = this.#parts
     const { stdout } = this.#io
     const options = (id: string) => {
@@ -112,7 +117,8 @@ class Run {
     const { apps, rate } = options('apps') as { apps: string[]; rate: number }
     const { limit } = options('limit_apps') as { limit: number }
     const isLogKept = own === undefined
-    stdout.write(announce({ configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
+    const page = `${pageUrl}#token=${this.#token}`
+    stdout.write(announce({ page, configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
     const read = () => metrics.components.get('log')?.received.events ?? 0
     const name = log && printable(basename(log.path))
     const view = new LiveView({ apps, limit, log: name }, { watch: () => pipeline.taps.watchKeys('limit_apps'), read })
