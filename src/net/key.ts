@@ -139,7 +139,8 @@ export function keyFileWarnings(
   })
 }
 
-function fileWarning(file: string, what: string): string | undefined {
+/** The same, about one file. */
+export function fileWarning(file: string, what: string): string | undefined {
   const shown = shownPath(file)
   try {
     if (!statSync(file).isFile()) return `${shown} is not a file`

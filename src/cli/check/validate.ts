@@ -20,6 +20,8 @@ import { shownPath } from '../../lib/files/shown-path.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
+import { fileWarning } from '../../net/key.js'
+import { isLocal } from '../../net/listen-options.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 import { completed } from '../screen/local-part.js'
 
@@ -65,6 +67,7 @@ export async function validate(
       for (const file of config.files)
         for (const written of writtenKeys(file, known)) warn(`${file}: warning: ${written}`)
       if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
+      for (const warning of pageWarnings(config.statusPage)) warn(`${path}: warning: ${warning}`)
       const mount = fileSystems.mountOf(config.dataDir)
       const answers = mount === undefined || (await fileSystems.answers(mount))
       const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
@@ -145,8 +148,12 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
 
 /** What to know of the keys that are written in a file. */
 function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
-  const isOpen = ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
-  return literalKeys(documentIn(file), known).flatMap(({ path, value }) => {
+  const document = documentIn(file)
+  const { token } = (document.status_page || {}) as { readonly token?: unknown }
+  const isToken = typeof token === 'string' && !token.startsWith('${')
+  const keys = [...literalKeys(document, known), ...(isToken ? [{ path: 'status_page.token', value: token }] : [])]
+  const isOpen = isReadByAll(file)
+  return keys.flatMap(({ path, value }) => {
     // The text is not shown: it may be the key itself.
     if (/^\$[A-Za-z_]\w*$/.test(value))
       return [`${path} begins with $ and is used as it is written; for a variable of the environment, write \${NAME}`]
@@ -156,6 +163,24 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
     ]
   })
 }
+
+const isReadByAll = (file: string): boolean => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
+
+/** What to know of the page of the daemon. */
+function pageWarnings(page: Config['statusPage']): string[] {
+  if (!page) return []
+  const { listen, token_file } = page
+  const missing = token_file === undefined ? undefined : fileWarning(token_file, 'token')
+  const isRead = token_file !== undefined && isReadByAll(token_file)
+  return [
+    ...(isLocal(listen) ? [] : [UNENCRYPTED]),
+    ...(missing === undefined ? [] : [`status_page.token_file: ${missing}`]),
+    ...(isRead ? [`status_page.token_file: every user of this machine can read it: chmod 600 ${token_file}`] : []),
+  ]
+}
+
+const UNENCRYPTED =
+  'status_page.listen: the page is not encrypted, so the token and events can be read on the way: listen on 127.0.0.1, and use ssh -L or a proxy with TLS'
 
 /** What a file of a valid configuration has, as it is written there; nothing if it is empty. */
 function documentIn(file: string): Record<string, unknown> {

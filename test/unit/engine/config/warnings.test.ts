@@ -199,6 +199,33 @@ t.test('what validate warns of, and what it says to do', async t => {
     /metrics\.listen: everybody who can reach this machine/,
   )
   t.equal(await run(`${complete}metrics: { listen: '10.0.0.7:1' }\n`), '', 'as it says')
+  const shows = (page: string) => run(`${complete}status_page: ${page}\n`)
+  for (const listen of ['0.0.0.0:1', 'systemd:page', '10.0.0.7:1']) {
+    t.match(
+      await shows(`{ listen: '${listen}' }`),
+      /listen: may be reached from other machines, so the page needs a token/,
+    )
+    t.match(
+      await shows(`{ listen: '${listen}', credential: page }`),
+      /warning: status_page\.listen: the page is not encr/,
+    )
+  }
+  t.match(await shows('{ token: short }'), /token: the token has fewer than 16 characters; make one with: openssl/)
+  t.match(await shows('{ token: 0123456789abcdef, credential: a }'), /needs one of .*; token and credential given/)
+  const filed = `{ token_file: '${join(dir, 'page-token')}' }`
+  t.match(
+    await shows(filed),
+    /warning: status_page\.token_file: page-token does not exist here; .* with the token in it/,
+  )
+  writeFileSync(join(dir, 'page-token'), '0123456789abcdef', { mode: 0o644 })
+  chmodSync(join(dir, 'page-token'), 0o644)
+  t.match(await shows(filed), /status_page\.token_file: every user of this machine can read it: chmod 600/)
+  chmodSync(join(dir, 'page-token'), 0o600)
+  t.equal(await shows(filed), '', 'as it says')
+  chmodSync(join(dir, 'c.yaml'), 0o644)
+  t.match(await shows('{ token: 0123456789abcdef }'), /status_page\.token is written here, and every user/)
+  t.equal(await run(`${complete}status_page: { token: '\${TOKEN}' }\n`, { TOKEN: '0123456789abcdef' }), '')
+  chmodSync(join(dir, 'c.yaml'), 0o640)
   const filtering = (condition: string) =>
     `sources: { in: { type: stdin, decode: json } }\nprocessors:\n  f: { type: filter, inputs: [in], condition: "${condition}" }\n  r: { type: route, inputs: [in], routes: { x: "${condition}" } }\ndestinations: { out: { type: stdout, inputs: [f, r.x, r.else] } }\n`
   const lost = await run(filtering(".path not_equal '/healthz'"))
