@@ -174,6 +174,7 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 }
 
 const LONGEST_KEY = 16 * 1024
+const EXPOSED = 'everyone can read it'
 /** How long a program may take, and how often it is run again. */
 const RUN_MS = 10_000
 const RUN_AGAIN_MS = 10_000
@@ -311,7 +312,7 @@ export class AccessKey {
       readWithin(this.#reach, path, noKeyFile(LONGEST_KEY)),
     )
     const isExposed = (version.mode & 0o004) !== 0
-    if (isExposed && this.#what === 'token') throw new Error('everyone can read it; run chmod 600 on it')
+    if (isExposed && this.#what === 'token') throw new Error(EXPOSED)
     this.#take(bytes, { file: path })
     this.#version = version
     if (isExposed && !this.#loggedReadable) {
@@ -351,7 +352,8 @@ export class AccessKey {
           : error instanceof SilentFileSystem
             ? error.message
             : (code ?? (error as Error).message)
-    return `no ${this.#what} from ${path}: ${why}; put the ${this.#what.replace('access ', '')} there`
+    const advice = why === EXPOSED ? 'run chmod 600 on it' : `put the ${this.#what.replace('access ', '')} there`
+    return `no ${this.#what} from ${path}: ${why}; ${advice}`
   }
 }
 

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
+  chmodSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -54,6 +55,7 @@ interface Scene {
 
 /** Addresses of the page. */
 const METRICS = '127.0.0.1:9598'
+const PAGE_ADDRESS = '127.0.0.1:9599'
 const NOBODY = '127.0.0.1:9'
 
 async function nobodyOn({ addresses }: Machine): Promise<void> {
@@ -413,6 +415,15 @@ async function starts(t: Test): Promise<Scene> {
   config('unset.yaml', `${SMALL}  # \${SLUICE_TOKEN}\n`.replace('/*.log', '/${SHOP_NAME}.log'))
   config('again.yaml', `data_dir: /var/lib/sluice\nmetrics: false\n${SMALL}`)
   config('port.yaml', `data_dir: ${machine.folder}/other\nmetrics: { listen: ${METRICS} }\n${SMALL}`)
+  const taken = await listening(t, createServer())
+  machine.addresses.set(PAGE_ADDRESS, `${HOST}:${taken}`)
+  const page = (options: string) =>
+    `status_page: { ${options} }\ndata_dir: ${machine.folder}/other\nmetrics: false\n${SMALL}`
+  config('page.yaml', page(`listen: '${HOST}:${taken}'`))
+  config('reached.yaml', page(`listen: '0.0.0.0:9599'`))
+  config('token', 'a-token-that-everyone-can-read')
+  chmodSync(join(machine.folder, 'etc/token'), 0o644)
+  config('token.yaml', page(`listen: '${HOST}:${taken}', token_file: ${machine.folder}/etc/token`))
   writeFileSync(join(machine.folder, 'state/file'), '')
   config('folder.yaml', `data_dir: /var/lib/sluice/file\nmetrics: false\n${SMALL}`)
   const gone = new Machine(t)
@@ -425,6 +436,12 @@ async function starts(t: Test): Promise<Scene> {
       'A variable is not set': file('unset.yaml'),
       'Another daemon has its data_dir': file('again.yaml'),
       'The port of the metrics is taken': file('port.yaml'),
+      'The port of the page is taken': file('page.yaml'),
+      'The page needs a token': file('reached.yaml'),
+      'The token of the page cannot be used': as({
+        '/etc/sluice/sluice.yaml': '/etc/sluice/token.yaml',
+        '/etc/sluice/page-token': '/etc/sluice/token',
+      }),
       'The data_dir cannot be used': file('folder.yaml'),
       '`sluice status` finds no daemon': file('gone.yaml'),
     },
