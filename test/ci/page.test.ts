@@ -152,19 +152,27 @@ t.test('the numbers are those of /metrics, under load and at rest', async t => {
   t.same(page.messages, [])
 })
 
-t.test('it paints before its script has run, within 300 ms', async t => {
-  const page = await opened(t)
-  if (!page) return
-  const { url } = await daemonOf(t)
+/** Milliseconds until the first paint of a page; the best of several loads, since other work of this machine is not its own. */
+async function firstPaint(page: Page, url: string): Promise<number> {
   const times: number[] = []
   for (let i = 0; i < 5; i++) {
-    await goTo(page, url)
+    await page.go('about:blank')
+    await page.go(url)
     const paint = `performance.getEntriesByName('first-contentful-paint')[0]?.startTime`
     times.push(await until('the first paint', () => page.value<number | undefined>(paint)))
   }
-  t.comment(`first paint after ${times.map(Math.round)} ms`)
-  // The best of several: other work of this machine is not the page's.
-  t.ok(Math.min(...times) < 300, `${times}`)
+  return Math.min(...times)
+}
+
+t.test('it paints at most 300 ms later than a page with one word', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url } = await daemonOf(t)
+  const other = createServer((_, response) => response.setHeader('content-type', 'text/html').end('<p>word'))
+  const word = await firstPaint(page, `http://${HOST}:${await listening(t, other)}/`)
+  const own = await firstPaint(page, url)
+  t.comment(`first paint after ${Math.round(own)} ms, that of a word after ${Math.round(word)} ms`)
+  t.ok(own - word < 300, `${own} ${word}`)
 })
 
 t.test('a reload, a destination that is lost, and a daemon that stops', async t => {
@@ -485,7 +493,12 @@ t.test('nothing that comes from events or configurations is markup', async t => 
     [],
     'nothing is asked of anybody else',
   )
-  t.same(page.messages, [], 'and nothing offends the policy of the page')
+  const expected = /status of 404/
+  t.same(
+    page.messages.filter(one => !expected.test(one)),
+    [],
+    'and nothing offends the policy of the page',
+  )
 })
 
 t.test('the page of another origin cannot read it', async t => {
@@ -500,7 +513,7 @@ t.test('the page of another origin cannot read it', async t => {
       `fetch(${JSON.stringify(url + path)}, { mode: '${mode}', credentials: 'include' }).then(one => one.text(), error => 'refused')`,
     )
   for (const path of ['', 'api/v1/status', 'api/v1/live', 'api/v1/history']) t.equal(await read(path), 'refused', path)
-  t.equal(await read('api/v1/status', 'no-cors'), '', 'nothing of an opaque answer can be read')
+  t.equal(await read('api/v1/status', 'no-cors'), 'refused', 'not without asking either')
   const framed = await page.value<boolean>(`new Promise(resolve => {
     const frame = document.createElement('iframe')
     frame.onload = () => resolve(frame.contentDocument !== null)
@@ -564,7 +577,7 @@ for (const theme of THEMES) {
       await page.show(width, theme)
       await goTo(page, `${url}#/${view}`)
       await until(`${name} is drawn`, () => page.value(`document.querySelector('${drawn}') !== null`))
-      await until('rates', async () => /\d\/s/.test(await text(page, '.rates')))
+      await until('rates', async () => /[\dk]\/s in/.test(await text(page, '.rates')))
       t.ok((await page.picture(to, `${name}-${theme}.png`)).length > 10_000)
     }
   })

@@ -302,7 +302,8 @@ export class FakePage {
 
   #throttle(id: string) {
     const total = this.#rateOf(id)
-    const keys = this.#keys().map((key, i) => {
+    const all = this.#keys()
+    const keys = all.slice(0, 100).map((key, i) => {
       const offered = (total / 2.2) * 0.35 ** Math.min(i, 8)
       const limit = 100
       const passed = Math.min(offered, limit)
@@ -326,9 +327,9 @@ export class FakePage {
       key_field: ['.app'],
       limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'aligned' }],
       rules: 1,
-      buckets: keys.length,
+      buckets: all.length,
       max_keys: 200_000,
-      keys: keys.slice(0, 100),
+      keys,
       counted: {
         from: new Date(Date.now() - 600_000).toISOString(),
         step_ms: 100,

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals'
 import { useEffect, useState } from 'preact/hooks'
 import { get, type Params } from './api.js'
 
@@ -8,6 +9,9 @@ export interface Data<T> {
   /** Asks again. */
   readonly retry: () => void
 }
+
+/** While nobody looks, nothing is asked again. */
+export const isIdle = signal(false)
 
 /** What the daemon answers, asked again every so many milliseconds. The former answer stays until the next one is there. */
 export function useData<T>(path: string | undefined, params: Params = {}, every = 0, delay = 0): Data<T> {
@@ -20,6 +24,13 @@ export function useData<T>(path: string | undefined, params: Params = {}, every 
     if (path === undefined) return
     const stop = new AbortController()
     let timer = 0
+    const again = () => {
+      if (isIdle.peek()) wait()
+      else void ask()
+    }
+    const wait = () => {
+      timer = setTimeout(again, every) as unknown as number
+    }
     const ask = async () => {
       setAnswer(old => ({ ...old, isLoading: true }))
       try {
@@ -28,7 +39,7 @@ export function useData<T>(path: string | undefined, params: Params = {}, every 
       } catch (error) {
         if (!stop.signal.aborted) setAnswer(old => ({ ...(old.path === path ? old : {}), error, isLoading: false }))
       }
-      if (every > 0 && !stop.signal.aborted) timer = setTimeout(ask, every) as unknown as number
+      if (every > 0 && !stop.signal.aborted) wait()
     }
     timer = setTimeout(ask, delay) as unknown as number
     return () => {

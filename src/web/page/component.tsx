@@ -8,7 +8,7 @@ import { clock, counted, duration, grouped, rate } from '../kit/words.js'
 import { Event } from './event.js'
 import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
-import { countsOf, hidden, isFresh, paused, rates, status } from './live.js'
+import { countsOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
 import type { Detail, Evidence, History, Values } from './types.js'
 
@@ -21,8 +21,7 @@ const filter = stored('series.filter', '')
 export function Component() {
   const id = route.value.id ?? ''
   const path = encodeURIComponent(id)
-  const every = paused.value || hidden.value ? 0 : 1
-  const detail = useData<Detail>(`components/${path}`, {}, every * DETAIL_MS)
+  const detail = useData<Detail>(`components/${path}`, {}, DETAIL_MS)
   const of = status.value?.components.find(one => one.id === id)
   if (status.value && !of) return <Failure error={detail.error ?? new Error()} />
   const known = new Set(status.value?.components.map(one => one.id))
@@ -55,7 +54,7 @@ export function Component() {
         {inputs.length > 0 && <Links label="reads from" ids={inputs} />}{' '}
         {readers.length > 0 && <Links label="read by" ids={readers.map(one => one.id)} />}
       </p>
-      <Plots id={id} every={every * HISTORY_MS} />
+      <Plots id={id} />
       <Reasons id={id} />
       {detail.error !== undefined && <Failure error={detail.error} retry={detail.retry} />}
       {detail.data && <Configuration of={detail.data} />}
@@ -98,8 +97,8 @@ function Numbers({ id }: { id: string }) {
   )
 }
 
-function Plots({ id, every }: { id: string; every: number }) {
-  const { data, error } = useData<History>('history', { component: id }, every)
+function Plots({ id }: { id: string }) {
+  const { data, error } = useData<History>('history', { component: id }, HISTORY_MS)
   if (error !== undefined) return <Failure error={error} />
   if (!data) return null
   const of = (name: string): Values => data.values[name] ?? []

@@ -7,7 +7,7 @@ import { type Column, Table } from '../kit/table.js'
 import { bytes, clock, counted, duration, grouped, percent, rate } from '../kit/words.js'
 import { Event } from './event.js'
 import { stateOf } from './health.js'
-import { countsOf, hidden, isFresh, now, paused, rates, second, status } from './live.js'
+import { countsOf, isFresh, now, rates, second, status } from './live.js'
 import { Problems } from './problems.js'
 import type { DeadLetters, Destination, Evidence, Delivery as Numbers, Sample, Status } from './types.js'
 
@@ -170,7 +170,7 @@ function Refusals({ id }: { id: string }) {
       )}
       {evidence.data && evidence.data.events.length > 0 && (
         <>
-          <h3>Last refusals</h3>
+          <h2>Last refusals</h2>
           <ul class="events">
             {evidence.data.events.map((one, i) => (
               <li key={i}>
@@ -236,8 +236,7 @@ const behindColumns: readonly Column<Behind>[] = [
 ]
 
 export function Delivery() {
-  const every = paused.value || hidden.value ? 0 : EVERY_MS
-  const { data } = useData<Status>('status', {}, every)
+  const { data } = useData<Status>('status', {}, EVERY_MS)
   const behind = useBehind(data?.series, data?.at)
   const rows = rowsOf(data?.series)
   const found = rows.filter(({ id, type, state, reason = '' }) =>

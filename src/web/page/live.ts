@@ -1,5 +1,6 @@
 import { batch, computed, effect, signal, untracked } from '@preact/signals'
 import { ApiError, events, get } from '../kit/api.js'
+import { isIdle } from '../kit/data.js'
 import type { Histories, Second, Status } from './types.js'
 
 export const status = signal<Status | undefined>(undefined)
@@ -127,7 +128,8 @@ export function connect(): void {
   document.addEventListener('visibilitychange', () => (hidden.value = document.hidden))
   setInterval(() => (now.value = Date.now()), 1000)
   effect(() => {
-    if (paused.value || hidden.value) return
+    isIdle.value = paused.value || hidden.value
+    if (isIdle.value) return
     const stop = new AbortController()
     seconds = []
     untracked(() => {

@@ -5,7 +5,7 @@ import { Spark } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
 import { clock, counted, duration, grouped, percent, rate, short } from '../kit/words.js'
-import { hidden, isFresh, now, paused, status } from './live.js'
+import { isFresh, now, status } from './live.js'
 import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIf } from './what-if.js'
 
@@ -72,11 +72,10 @@ const filters = signal<Readonly<Record<string, string>>>({})
 export function Throttle() {
   const all = throttles()
   const id = route.value.id ?? all[0]
-  const every = paused.value || hidden.value ? 0 : EVERY_MS
   const { data, error, retry } = useData<ThrottleOf>(
     id && `throttles/${encodeURIComponent(id)}`,
     { limit: MOST_BUCKETS },
-    every,
+    EVERY_MS,
   )
   if (status.value && all.length === 0)
     return (
