@@ -228,7 +228,7 @@ t.test('paused and hidden, it asks for nothing', async t => {
   const one = await shown(t, { components: USUAL }, '#/throttle')
   if (!one) return
   const { page, fake } = one
-  await sees(page, 'search', 'main')
+  await sees(page, 'it would have passed', '.verdict')
   await page.press('p')
   await sees(page, 'paused', 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') !== null`))
