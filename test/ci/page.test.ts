@@ -476,7 +476,7 @@ t.test('nothing that comes from events or configurations is markup', async t => 
     await sees(page, HOSTILE.slice(0, 20), '#page')
     const events = /^(find|tail|delivery|component\/limit)/.test(view)
     if (events) await until(`events in ${view}`, async () => (await text(page, 'main')).includes('{{1+1}}'))
-    t.equal(await page.value('document.title'), 'Sluice', view)
+    t.not(await page.value('document.title'), 'hit', view)
     t.equal(
       await page.value(`document.querySelectorAll('#page img, #page script, #page iframe, [onerror]').length`),
       0,
@@ -578,7 +578,7 @@ for (const theme of THEMES) {
       await goTo(page, `${url}#/${view}`)
       await until(`${name} is drawn`, () => page.value(`document.querySelector('${drawn}') !== null`))
       await until('rates', async () => /[\dk]\/s in/.test(await text(page, '.rates')))
-      t.ok((await page.picture(to, `${name}-${theme}.png`)).length > 10_000)
+      t.ok((await page.picture(to, `page-${name}-${theme}.webp`)).length > 10_000)
     }
   })
 }

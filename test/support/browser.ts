@@ -173,12 +173,13 @@ export class Page {
     await this.send('Emulation.setEmulatedMedia', { media, features: [{ name: 'prefers-color-scheme', value: theme }] })
   }
 
-  /** Writes a picture of the whole page, as PNG. */
+  /** Writes a picture of the whole page, as PNG or as its name says. */
   async picture(folder: string, name: string): Promise<Buffer> {
-    const { data } = await this.send('Page.captureScreenshot', { format: 'png', captureBeyondViewport: true })
-    const png = Buffer.from(data as string, 'base64')
-    writeFileSync(join(folder, name), png)
-    return png
+    const format = name.endsWith('.webp') ? { format: 'webp', quality: 80 } : { format: 'png' }
+    const { data } = await this.send('Page.captureScreenshot', { ...format, captureBeyondViewport: true })
+    const picture = Buffer.from(data as string, 'base64')
+    writeFileSync(join(folder, name), picture)
+    return picture
   }
 }
 

@@ -5,7 +5,7 @@ import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
 import { clock, counted, duration, grouped, rate } from '../kit/words.js'
-import { Event } from './event.js'
+import { Event, placeOf } from './event.js'
 import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
 import { countsOf, isFresh, rates, status } from './live.js'
@@ -172,8 +172,7 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
           <li key={i}>
             <p>
               <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {one.words}
-              {one.rule !== undefined && `, rule ${one.rule}`}
-              {one.bucket !== undefined && `, bucket ${one.bucket ?? '(default)'}`}
+              {placeOf(one)}
             </p>
             <Event of={one.event} />
           </li>

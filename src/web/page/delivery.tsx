@@ -168,6 +168,7 @@ function Refusals({ id }: { id: string }) {
           </ul>
         </>
       )}
+      {evidence.data && evidence.data.events.length === 0 && <p>No refusal is remembered.</p>}
       {evidence.data && evidence.data.events.length > 0 && (
         <>
           <h2>Last refusals</h2>

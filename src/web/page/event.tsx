@@ -1,6 +1,16 @@
 import { useState } from 'preact/hooks'
 import { Copy } from '../kit/parts.js'
 
+/** As in: (rule errors, bucket cart). */
+export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
+  const parts = [
+    rule === undefined ? '' : `rule ${rule}`,
+    bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
+  ]
+  const said = parts.filter(part => part !== '').join(', ')
+  return said === '' ? '' : ` (${said})`
+}
+
 const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.stringify(event))
 
 /** Names and values of JSON. What is between them stays as it is. */

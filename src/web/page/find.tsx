@@ -3,7 +3,7 @@ import { useData } from '../kit/data.js'
 import { Failure, Mark } from '../kit/parts.js'
 import { adjust, link, route } from '../kit/route.js'
 import { bytes, clock, counted, duration } from '../kit/words.js'
-import { Event } from './event.js'
+import { Event, placeOf } from './event.js'
 import { now } from './live.js'
 import type { Found, Step } from './types.js'
 
@@ -34,8 +34,7 @@ function Way({ steps }: { steps: readonly Step[] }) {
             </b>
             {reason !== undefined && ` ${reason}`}
             {words !== undefined && `: ${words}`}
-            {rule !== undefined && `, rule ${rule}`}
-            {bucket !== undefined && `, bucket ${bucket ?? '(default)'}`}
+            {placeOf({ rule, bucket })}
           </span>
         </li>
       ))}
@@ -57,12 +56,15 @@ function Kept({ of: { looked_at } }: { of: Found }) {
   )
 }
 
+/** More are too many to read: the search can be narrower. */
+const MOST_FOUND = 20
+
 /** Why an event is not there: its way, step by step. */
 export function Find() {
   const { q = '' } = route.value.params
   const [text, setText] = useState(q)
   useEffect(() => setText(q), [q])
-  const { data, error, retry, isLoading } = useData<Found>(q === '' ? undefined : 'find', { q })
+  const { data, error, retry, isLoading } = useData<Found>(q === '' ? undefined : 'find', { q, limit: MOST_FOUND })
   const send = (event: SubmitEvent) => {
     event.preventDefault()
     if (text === q) retry()

@@ -1,4 +1,5 @@
 import { computed, signal } from '@preact/signals'
+import { useData } from '../kit/data.js'
 import { type Flow as Edge, Graph } from '../kit/graph.js'
 import { Filter, Glow, Mark, matches } from '../kit/parts.js'
 import { Plot, Spark } from '../kit/plot.js'
@@ -10,7 +11,7 @@ import { sumOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
 import { countsOf, histories, isFresh, rates, second, status } from './live.js'
 import { Problems } from './problems.js'
-import type { Component, Values } from './types.js'
+import type { Component, Throttle, Values } from './types.js'
 
 /** More are a table: lines between them could not be followed. */
 const MOST_NODES = 60
@@ -68,6 +69,26 @@ function numbersOf({ id, kind }: Component): string {
   return kind === 'destination' ? `→ ${rate(of.sent)}` : `${rate(of.received)} → ${rate(of.sent)}`
 }
 
+/** Buckets that are looked at for how many are at the limit. */
+const MOST_BUCKETS = 100
+const BUCKETS_MS = 5000
+
+function AtLimit({ id }: { id: string }) {
+  const path = `throttles/${encodeURIComponent(id)}`
+  const { data } = useData<Throttle>(path, { limit: MOST_BUCKETS }, BUCKETS_MS)
+  const full = data?.keys.filter(({ pressure }) => pressure >= 1).length ?? 0
+  if (full === 0) return null
+  return (
+    <p>
+      <a href={link('throttle', id)}>
+        <Mark level="warning">
+          {full === MOST_BUCKETS ? `${full} keys or more` : counted(full, 'key')} at the limit
+        </Mark>
+      </a>
+    </p>
+  )
+}
+
 function Node({ of }: { of: Component }) {
   const { id, kind, type } = of
   const bad = worstOf(id)
@@ -90,10 +111,11 @@ function Node({ of }: { of: Component }) {
       {bad && (
         <p class="health">
           <Mark level={bad.level}>
-            <Glow text={bad.words.replace(/ \(.*?\)(, next attempt [^:]*)?/, '')} />
+            <Glow text={bad.brief ?? bad.words} />
           </Mark>
         </p>
       )}
+      {type === 'throttle' && <AtLimit id={id} />}
       {reasons.length > 0 && (
         <p class="leaving" data-leaves={discarded} data-output="discarded">
           <a href={link('component', id, { reason: reasons[0]![0] })}>

@@ -7,6 +7,8 @@ import type { Destination, Problem, Status } from './types.js'
 export interface Health {
   readonly level: Level
   readonly words: string
+  /** Without what changes every second. */
+  readonly brief?: string
 }
 
 /** The component that a problem is about. */
@@ -43,10 +45,9 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
     if (GOOD.has(state)) continue
     told.add(id)
     const level = state === 'starting' ? 'note' : 'error'
-    yield [
-      id,
-      { level, words: reason === undefined ? stateOf(destination, at) : `${stateOf(destination, at)}: ${reason}` },
-    ]
+    const why = reason === undefined ? '' : `: ${reason}`
+    const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
+    yield [id, { level, words: `${stateOf(destination, at)}${why}`, brief: `${state}${since}${why}` }]
   }
   for (const { id, state, reason } of [
     ...seen.sources,

@@ -77,6 +77,8 @@ function Head() {
 function App() {
   const { view } = route.value
   const shown = VIEWS.find(({ name }) => name === view)
+  const { host, ready } = status.value ?? {}
+  document.title = `${ready === false ? 'not ready: ' : ''}${host ? `${host} – ` : ''}Sluice`
   const locked = failure.value?.token && !status.value
   return (
     <Shell

@@ -28,6 +28,16 @@ function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
   return offered.map((_, i) => from + i * step_ms)
 }
 
+/** The curve without a step that has not ended yet: it would look like a fall. */
+function whole({ curve, to }: Answer): Answer['curve'] {
+  const at = timesOf(curve)
+  const isOpen = (at.at(-1) ?? 0) + curve.step_ms > Date.parse(to)
+  if (!isOpen) return { ...curve, at }
+  const { step_ms, offered, was, would } = curve
+  const cut = <T,>(values: readonly T[]) => values.slice(0, -1)
+  return { at: cut(at), step_ms, offered: cut(offered), was: cut(was), would: cut(would) }
+}
+
 /** Curves are per step; people think in seconds. */
 const perSecond = (values: Values, step_ms: number): Values =>
   values.map(value => (value === null ? null : (value * 1000) / step_ms))
@@ -128,7 +138,8 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
 }
 
 function Result({ data }: { data: Answer }) {
-  const { was, would, events, from, to, exact, why_not_exact, curve, keys, keys_count = 0, yaml, since } = data
+  const { was, would, events, from, to, exact, why_not_exact, keys, keys_count = 0, yaml, since } = data
+  const curve = whole(data)
   const change = would.discarded - was.discarded
   const said =
     change === 0 ? 'as many as now' : `${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
@@ -186,11 +197,13 @@ function Result({ data }: { data: Answer }) {
           {keys_count > keys.length && <p class="dim">of {counted(keys_count, 'key')}</p>}
         </div>
         <div>
-          <h3>
-            Configuration <Copy text={yaml} label="copy YAML" what="of this throttle" />
-          </h3>
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls */}
-          <pre tabIndex={0}>{yaml}</pre>
+          <h3>Configuration {yaml !== '' && <Copy text={yaml} label="copy YAML" what="of this throttle" />}</h3>
+          {yaml === '' ? (
+            <p class="dim">As it is. Move a slider to see what would change.</p>
+          ) : (
+            // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
+            <pre tabIndex={0}>{yaml}</pre>
+          )}
         </div>
       </div>
     </>
