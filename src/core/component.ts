@@ -97,9 +97,20 @@ export interface Processor extends Decides, Lifecycle {
 
 /**
  * Sees the decisions about a batch, as the processor numbers them, before its events leave. Must keep neither.
- * `key`: the fields of the key; none: all events share one bucket.
+ * `key`: the fields of the key; none: all events share one bucket. `buckets`: of the events, if they are known.
  */
-export type SeeDecisions = (batch: EventBatch, decisions: Uint8Array, key: readonly FieldReader[]) => void
+export type SeeDecisions = (
+  batch: EventBatch,
+  decisions: Uint8Array,
+  key: readonly FieldReader[],
+  buckets?: KnownBuckets,
+) => void
+
+/** The number of the bucket of each event; negative: unknown. `owner` changes when numbers may be those of other buckets. */
+export interface KnownBuckets {
+  readonly ids: Int32Array
+  readonly owner: number
+}
 
 /** Where an event counts. */
 export interface EventBucket {

@@ -257,7 +257,8 @@ export class ThrottleProcessor implements Processor {
     if (this.#missingKey.see(batch, decisions)) this.#reportMissingKey()
     const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
     counts[DISCARD]! -= waiting
-    if (this.#observers.size > 0) for (const see of this.#observers) see(batch, decisions, this.#keyFields)
+    if (this.#observers.size > 0)
+      for (const see of this.#observers) see(batch, decisions, this.#keyFields, decided.keys)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!

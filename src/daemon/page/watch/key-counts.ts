@@ -5,6 +5,7 @@ import { type Key, KeyTable, randomSeed } from '../../../components/throttle/buc
 import { EventSampler } from '../../../components/throttle/counts/event-sampler.js'
 import { isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
+import type { SeeDecisions } from '../../../core/component.js'
 import type { EventTest } from '../../../core/condition/condition.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
@@ -24,6 +25,8 @@ const KEYS_PART = 4
 const CHOICE_MS = 60_000
 /** Keys that are not counted on their own are candidates, by their hash. */
 const CANDIDATES = 1024
+/** Bits of the number of places where the keys of known buckets are found. */
+const BUCKET_BITS = 11
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
 
@@ -76,6 +79,10 @@ export class KeyCounts {
   /** Events of each key, of which older ones weigh less, and when the last one came. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
+  /** By place: the bucket that used it last, as long as the owner of these numbers is the same, and its key. */
+  readonly #buckets = new Int32Array(1 << BUCKET_BITS).fill(-1)
+  readonly #ids = new Uint16Array(1 << BUCKET_BITS)
+  #owner = 0
   readonly #candidates = { hashes: new Int32Array(CANDIDATES), counts: new Float64Array(CANDIDATES) }
   /** The hashes of candidates that get the place of another key when they come again. */
   readonly #wanted = new Set<number>()
@@ -142,11 +149,11 @@ export class KeyCounts {
   /** Memory in use, in bytes. */
   get used(): number {
     const table = this.#table.keyBytes + this.#table.capacity * 24
-    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + CANDIDATES * 12
+    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + CANDIDATES * 12 + this.#ids.length * 6
   }
 
   /** Counts the decisions about a batch. */
-  readonly see = (batch: EventBatch, decisions: Uint8Array, key: readonly FieldReader[]): void => {
+  readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
     const { clock } = this.#options
     const fields = this.#options.key ?? key
     if (fields !== this.#fields) {
@@ -164,16 +171,31 @@ export class KeyCounts {
     this.#at = at
     if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
     this.#batch++
-    this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands))
+    const known = this.#options.key ? undefined : buckets
+    if (known && known.owner !== this.#owner) {
+      this.#owner = known.owner
+      this.#buckets.fill(-1)
+    }
+    this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands, known?.ids[i] ?? -1))
     if (this.#sampler.oneIn === 1) return
     const { oneIn, until } = this.#sampled
     this.#sampled = { until: wall, oneIn: Math.max(until < wall - KEPT_MS ? 1 : oneIn, this.#sampler.oneIn) }
   }
 
-  #count(batch: EventBatch, i: number, decision: number, stands: number): void {
+  /** `bucket`: the number of the bucket; negative: unknown. */
+  #count(batch: EventBatch, i: number, decision: number, stands: number, bucket: number): void {
     const { exclude } = this.#options
     if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
-    const id = this.#idOf(batch, i, stands)
+    const place = Math.imul(bucket, 0x9e3779b1) >>> (32 - BUCKET_BITS)
+    let id = REST
+    if (bucket >= 0 && this.#buckets[place] === bucket) id = this.#ids[place]!
+    else {
+      id = this.#idOf(batch, i, stands)
+      if (bucket >= 0 && id !== REST) {
+        this.#buckets[place] = bucket
+        this.#ids[place] = id
+      }
+    }
     if (this.#lastBatch[id] !== this.#batch) {
       this.#lastBatch[id] = this.#batch
       this.#fineRows[0]!++
@@ -267,6 +289,7 @@ export class KeyCounts {
       return true
     })
     this.#ring.rename(to)
+    this.#buckets.fill(-1)
     this.#restUntil = this.#now
   }
 
@@ -304,6 +327,7 @@ export class KeyCounts {
     this.#names.clear()
     this.#wanted.clear()
     this.#touched.length = 0
+    this.#buckets.fill(-1)
     this.#offered.fill(0)
     this.#passed.fill(0)
     this.#from = Math.floor(clock.wall())

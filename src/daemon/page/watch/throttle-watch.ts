@@ -1,6 +1,6 @@
 import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { LOOKS_PER_SECOND } from '../../../components/throttle/counts/busiest-keys.js'
-import type { Processor } from '../../../core/component.js'
+import type { Processor, SeeDecisions } from '../../../core/component.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
@@ -115,8 +115,8 @@ export class ThrottleWatch {
     return Math.floor(this.#bytes / TRIALS_PART / MOST_TRIALS)
   }
 
-  readonly #see: NonNullable<Parameters<NonNullable<Processor['watchDecisions']>>[0]> = (batch, decisions, key) => {
-    this.#counts.see(batch, decisions, key)
+  readonly #see: SeeDecisions = (batch, decisions, key, buckets) => {
+    this.#counts.see(batch, decisions, key, buckets)
     if (this.#trials.size === 0) return
     for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
     this.#endTrials()

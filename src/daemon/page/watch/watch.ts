@@ -55,8 +55,9 @@ export class PageWatch {
   readonly #throttles = new Map<string, ThrottleWatch>()
   readonly #unfollow: () => void
   #ends: (() => void)[] = []
-  #links!: Links
-  #config!: Config
+  /** Undefined while no pipeline runs. */
+  #links: Links | undefined
+  #config: Config | undefined
   #ids: ReadonlySet<string> = new Set()
   /** Searches run one at a time. */
   #lastSearch: Promise<unknown> = Promise.resolve()
@@ -120,8 +121,9 @@ export class PageWatch {
   }
 
   #followThrottles(): void {
-    const throttles = this.#config.processors.flatMap(({ id, options }) => {
-      const processor = this.#links.processor(id)
+    const { processors = [] } = this.#config ?? {}
+    const throttles = processors.flatMap(({ id, options }) => {
+      const processor = this.#links?.processor(id)
       return processor?.watchDecisions ? [{ id, processor, options: options as ThrottleOptions }] : []
     })
     const share = (this.#memory * COUNTS_SHARE) / Math.max(1, throttles.length)
@@ -205,7 +207,7 @@ export class PageWatch {
   /** The newest dead letters of a component. Throws QuestionError. */
   letters(component: string, hasTexts: boolean): Promise<Letters> {
     this.#known(component)
-    return newestLetters(pathOf(this.#config.dataDir, 'dead_letters', component), hasTexts)
+    return newestLetters(pathOf(this.#config!.dataDir, 'dead_letters', component), hasTexts)
   }
 
   #known(component: string): void {
