@@ -4,7 +4,7 @@ import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
 /** Bytes of a reading, of a place in it, and of a checksum of the event. */
-const [READING, PLACE, SUM] = [8, 6, 4]
+export const [READING, PLACE, SUM] = [8, 6, 4]
 const id = Buffer.alloc(READING + PLACE + SUM)
 
 /** For what is read from now on, such as a file after a truncation: 16 hexadecimal digits. */
@@ -28,11 +28,16 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
  * event has it.
  */
 export function eventId(batch: EventBatch, i: number): string {
+  return eventIdBytes(batch, i).toString('base64url')
+}
+
+/** Its bytes, valid until the next call: those of the reading, of the place in it, and of a checksum of the event. */
+export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   id.fill(0, 0, READING)
   id.write(batch.reading, 'hex')
   id.writeUIntBE(batch.place(i), READING, PLACE)
   id.writeUInt32BE(eventSum(batch, i), READING + PLACE)
-  return id.toString('base64url')
+  return id
 }
 
 /** A checksum of event `i` as it is now. */

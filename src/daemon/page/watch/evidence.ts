@@ -3,7 +3,7 @@ import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import type { EventBucket } from '../../../core/component.js'
 import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { eventId } from '../../../core/event/event-id.js'
+import { eventIdBytes } from '../../../core/event/event-id.js'
 import { UNROUTED } from '../../../core/processor.js'
 import { PROCESSING_FAILED } from '../../../engine/flow/dispatch.js'
 import type { DiscardedEvents, FateObserver } from '../../../engine/flow/fates.js'
@@ -114,7 +114,7 @@ export class ComponentEvidence implements FateObserver {
     const { bytes, start, end } = hasText ? encodedEvent(JSON_OBJECTS, batch, i) : NO_TEXT
     const length = end - start
     const text = bytes.subarray(start, Math.min(end, start + LONGEST_TEXT))
-    const id = Buffer.from(eventId(batch, i), 'base64url')
+    const id = eventIdBytes(batch, i)
     const at = this.#clock.wall()
     const { component } = this.#about
     to.add({
@@ -126,7 +126,7 @@ export class ComponentEvidence implements FateObserver {
       words,
       rule,
       bucket,
-      text: Buffer.from(text),
+      text,
       isCut: length > LONGEST_TEXT,
     })
   }

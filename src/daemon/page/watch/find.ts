@@ -2,7 +2,7 @@ import { ConditionError } from '../../../core/condition/cursor.js'
 import { type Clock, nextTurn } from '../../../lib/time.js'
 import { conditionOnLines } from '../../admin/tap.js'
 import type { Evidence } from './evidence.js'
-import { type Cursor, type Fate, ID_BYTES, type KeptEvent, PLACE_BYTES, READING_BYTES } from './kept-events.js'
+import { type Cursor, FATES, type Fate, ID_BYTES, type KeptEvent, PLACE_BYTES, READING_BYTES } from './kept-events.js'
 import { QuestionError } from './question.js'
 
 /** Maximum number of events found. */
@@ -200,16 +200,16 @@ class Events {
         ...(placeOf(id) !== undefined && { id: id.toString('base64url') }),
         ...(!isCut && { event: parsed(shown) }),
         text: shown,
-        steps: steps
-          .reverse()
-          .sort((a, b) => a.at - b.at)
-          .map(stepOf),
+        steps: steps.sort(inOrder).map(stepOf),
       }
     })
   }
 }
 
 const NOTHING = Buffer.alloc(0)
+
+/** By time, and in the same millisecond in the order of the way. */
+const inOrder = (a: KeptEvent, b: KeptEvent) => a.at - b.at || FATES.indexOf(a.what) - FATES.indexOf(b.what)
 
 function placeOf(id: Buffer): string | undefined {
   return id.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 ? undefined : id.toString('latin1', 0, PLACE_BYTES)

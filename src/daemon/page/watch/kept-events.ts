@@ -1,13 +1,13 @@
-import { beginningOf } from '../../../components/throttle/buckets/bucket-name.js'
+import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** What became of an event in a component. */
+/** What became of an event in a component, in the order of its way. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
-/** Bytes of an id: first those of what was read, then of the place in it, then a checksum of the event. */
-export const ID_BYTES = 18
-export const READING_BYTES = 8
-export const PLACE_BYTES = 14
+/** Bytes of the parts of an id, from its beginning: as in core/event/event-id.ts. */
+export const READING_BYTES = READING
+export const PLACE_BYTES = READING + PLACE
+export const ID_BYTES = READING + PLACE + SUM
 
 /** An event in a component, at a time. */
 export interface KeptEvent {
@@ -22,7 +22,7 @@ export interface KeptEvent {
   readonly rule: string
   /** Undefined: it has none; null: the default one. */
   readonly bucket: string | null | undefined
-  /** Its JSON, which may be cut; empty: it is that of another step. */
+  /** Its JSON, at most LONGEST_TEXT of it; empty: it is that of another step. */
   readonly text: Buffer
   readonly isCut: boolean
 }
@@ -44,22 +44,23 @@ interface Kept {
   seen: number
 }
 
-/** Sizes of the head: length, time, fate, flags, id. */
-const AT = 4
-const WHAT = 12
-const FLAGS = 13
-const ID = 14
+/** Where the parts of an event are: time, fate, flags, id, strings with their lengths, and the length of all. */
+const AT = 0
+const WHAT = 8
+const FLAGS = 9
+const ID = 10
 const STRINGS = ID + ID_BYTES
 const CUT = 1
 const HAS_BUCKET = 2
 const IN_DEFAULT = 4
 const TAIL = 4
+const FIXED = STRINGS + 5 * 2 + TAIL
 
 const SEGMENT_BYTES = 16 * 1024
-/** Longest texts, in bytes. */
+/** Longest text of an event, in bytes. */
 export const LONGEST_TEXT = 4096
+/** Longest of the other strings, in bytes. */
 const LONGEST_WORDS = 1024
-const LONGEST_NAME = 256
 
 /** What is kept of a component. */
 export interface KeptOf {
@@ -106,34 +107,30 @@ export class KeptEvents {
     this.#of(component).seen += events
   }
 
-  add(event: KeptEvent): void {
-    const strings = [
-      cut(event.reason, LONGEST_NAME),
-      cut(event.words, LONGEST_WORDS),
-      cut(event.rule, LONGEST_NAME),
-      cut(event.bucket ?? '', LONGEST_NAME),
-      event.text.subarray(0, LONGEST_TEXT),
-    ]
-    const size = STRINGS + strings.reduce((sum, { length }) => sum + 2 + length, 0) + TAIL
-    const segment = this.#roomFor(event, size)
+  /** The bytes of the event are copied. */
+  add({ component, at, what, id, reason, words, rule, bucket, text, isCut }: KeptEvent): void {
+    const named = bucket ?? ''
+    const letters = reason.length + words.length + rule.length + named.length
+    const segment = this.#roomFor(component, at, FIXED + Math.min(4 * LONGEST_WORDS, 3 * letters) + text.length)
     const { bytes, end: start } = segment
-    bytes.writeUInt32LE(size, start)
-    bytes.writeDoubleLE(event.at, start + AT)
-    bytes[start + WHAT] = FATES.indexOf(event.what)
-    const inBucket = event.bucket === undefined ? 0 : event.bucket === null ? HAS_BUCKET | IN_DEFAULT : HAS_BUCKET
-    bytes[start + FLAGS] = (event.isCut || event.text.length > LONGEST_TEXT ? CUT : 0) | inBucket
-    event.id.copy(bytes, start + ID)
-    let at = start + STRINGS
-    for (const string of strings) {
-      at = bytes.writeUInt16LE(string.length, at)
-      at += string.copy(bytes, at)
+    bytes.writeDoubleLE(at, start + AT)
+    bytes[start + WHAT] = FATES.indexOf(what)
+    bytes[start + FLAGS] =
+      (isCut ? CUT : 0) | (bucket === undefined ? 0 : HAS_BUCKET) | (bucket === null ? IN_DEFAULT : 0)
+    id.copy(bytes, start + ID)
+    let end = start + STRINGS
+    for (const string of [reason, words, rule, named]) {
+      const size = string === '' ? 0 : bytes.write(string, end + 2, LONGEST_WORDS)
+      end = bytes.writeUInt16LE(size, end) + size
     }
-    segment.end = bytes.writeUInt32LE(size, at)
+    end = bytes.writeUInt16LE(text.length, end)
+    end += text.copy(bytes, end)
+    segment.end = bytes.writeUInt32LE(end + TAIL - start, end)
     // The others repeat what is known.
-    if (event.text.length > 0) segment.count++
+    if (text.length > 0) segment.count++
   }
 
-  #roomFor({ component, at }: KeptEvent, size: number): Segment {
+  #roomFor(component: string, at: number, size: number): Segment {
     const kept = this.#of(component)
     const last = kept.segments.at(-1)
     if (last && last.end + size <= last.bytes.length) return last
@@ -265,9 +262,3 @@ export class Cursor {
 }
 
 const segmentsIn = (bytes: number) => Math.max(1, Math.floor(bytes / SEGMENT_BYTES))
-
-/** The bytes of a text, at most so many. */
-function cut(text: string, most: number): Buffer {
-  const bytes = Buffer.from(text)
-  return bytes.length <= most ? bytes : Buffer.from(beginningOf(bytes, most))
-}

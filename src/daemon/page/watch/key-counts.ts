@@ -17,16 +17,12 @@ import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 export const KEPT_MS = 600_000
 /** Maximum number of keys that are counted on their own; the busiest ones, if there are more. */
 const MOST_KEYS = 1000
-/** Bytes of a key, with its row in the tables; most keys are much shorter. */
-const KEY_BYTES = 360
+/** Bytes of a key, with its place in all tables; most keys are much shorter. */
+const KEY_BYTES = 420
 /** Keys have at most one part in this of the memory. */
 const KEYS_PART = 4
 /** How often it is decided which keys are counted on their own, in milliseconds. */
 const CHOICE_MS = 60_000
-/** Keys that are not counted on their own are candidates, by their hash. */
-const CANDIDATES = 1024
-/** Bits of the number of places where the keys of known buckets are found. */
-const BUCKET_BITS = 11
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
 
@@ -80,10 +76,11 @@ export class KeyCounts {
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
   /** By place: the bucket that used it last, as long as the owner of these numbers is the same, and its key. */
-  readonly #buckets = new Int32Array(1 << BUCKET_BITS).fill(-1)
-  readonly #ids = new Uint16Array(1 << BUCKET_BITS)
+  #buckets = new Int32Array(0)
+  #ids = new Uint16Array(0)
   #owner = 0
-  readonly #candidates = { hashes: new Int32Array(CANDIDATES), counts: new Float64Array(CANDIDATES) }
+  /** By hash: keys that are not counted on their own, and how many events they had. */
+  #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
   /** The hashes of candidates that get the place of another key when they come again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
@@ -133,6 +130,10 @@ export class KeyCounts {
     this.#lastBatch = resized(this.#lastBatch, size)
     this.#offered = new Float64Array(size)
     this.#passed = new Float64Array(size)
+    const places = 2 ** Math.ceil(Math.log2(size))
+    this.#candidates = { hashes: new Int32Array(places), counts: new Float64Array(places) }
+    this.#ids = new Uint16Array(places)
+    this.#buckets = new Int32Array(places).fill(-1)
   }
 
   /** Maximum memory from now on, in bytes. */
@@ -149,7 +150,7 @@ export class KeyCounts {
   /** Memory in use, in bytes. */
   get used(): number {
     const table = this.#table.keyBytes + this.#table.capacity * 24
-    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + CANDIDATES * 12 + this.#ids.length * 6
+    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + this.#ids.length * (12 + 6)
   }
 
   /** Counts the decisions about a batch. */
@@ -186,7 +187,8 @@ export class KeyCounts {
   #count(batch: EventBatch, i: number, decision: number, stands: number, bucket: number): void {
     const { exclude } = this.#options
     if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
-    const place = Math.imul(bucket, 0x9e3779b1) >>> (32 - BUCKET_BITS)
+    // With rules, numbers of buckets are multiples of a power of two.
+    const place = (Math.imul(bucket, 0x9e3779b1) >>> 16) & (this.#ids.length - 1)
     let id = REST
     if (bucket >= 0 && this.#buckets[place] === bucket) id = this.#ids[place]!
     else {
@@ -227,7 +229,7 @@ export class KeyCounts {
   /** Frequent ones of many keys remain, whatever the others are. */
   #nominate({ hash }: Key, stands: number): void {
     const { hashes, counts } = this.#candidates
-    const place = hash & (CANDIDATES - 1)
+    const place = hash & (counts.length - 1)
     if (hashes[place] === hash) counts[place]! += stands
     else {
       counts[place]! -= stands

@@ -1,0 +1,239 @@
+import t from 'tap'
+import { DeliveryError } from '../../../../src/core/errors.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { eventId } from '../../../../src/core/event/event-id.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { Evidence } from '../../../../src/daemon/page/watch/evidence.js'
+import { find } from '../../../../src/daemon/page/watch/find.js'
+import { KeptEvents, LONGEST_TEXT } from '../../../../src/daemon/page/watch/kept-events.js'
+import { PlaceSample } from '../../../../src/daemon/page/watch/place-sample.js'
+import { batchOf } from '../../../support/batches.js'
+import { ManualTime } from '../../../support/manual-time.js'
+import { Seeded } from '../../../support/seeded.js'
+
+const NOWHERE = Buffer.alloc(18)
+const READING = '0011223344556677'
+
+/** A batch whose lines begin at a place of what was read. */
+function batchAt(lines: readonly (object | string)[], at: number, reading = READING): EventBatch {
+  const batch = batchOf(lines)
+  batch.sentOffsets = new SentOffsets(0, { reading, at })
+  return batch
+}
+
+/** A batch without some of its events, as a processor leaves it. */
+function without(batch: EventBatch, isGone: (i: number) => boolean): EventBatch {
+  return batch.pick(i => !isGone(i))!
+}
+
+t.test('the same events are chosen everywhere, as far as rates allow, and about as many as allowed', async t => {
+  const time = new ManualTime()
+  const random = new Seeded(1)
+  const [wide, narrow] = [new PlaceSample(100, time), new PlaceSample(25, time)]
+  const chosen = { wide: new Set<number>(), narrow: new Set<number>() }
+  let events = 0
+  let place = 0
+  const seconds = 20
+  for (let n = 0; n < seconds * 10; n++) {
+    await time.advance(100)
+    const lines = Array.from({ length: 50 + random.below(100) }, (_, i) => ({
+      n: events + i,
+      text: 'x'.repeat(random.below(200)),
+    }))
+    const batch = batchAt(lines, place)
+    place += batch.bytes
+    events += lines.length
+    // The first second shows how many there are.
+    const note = (all: Set<number>) => (i: number) => n >= 10 && all.add(batch.place(i))
+    wide.choose(batch, batch.length, note(chosen.wide))
+    const rest = without(batch, i => i % 3 === 0)
+    narrow.choose(rest, rest.length, i => n >= 10 && chosen.narrow.add(rest.place(i)))
+  }
+  for (const [all, most] of [
+    [chosen.wide, 100],
+    [chosen.narrow, 25],
+  ] as const) {
+    t.ok(all.size <= most * (seconds - 1), `at most ${most} per second: ${all.size}`)
+    t.ok(all.size >= (most / 5) * (seconds - 1), `not many fewer: ${all.size}`)
+  }
+  const shared = [...chosen.narrow].filter(place => chosen.wide.has(place)).length
+  t.ok(shared >= 0.9 * chosen.narrow.size, `${shared} of ${chosen.narrow.size} are chosen in both`)
+})
+
+t.test('everything is chosen below the rate, and with a value in a column only what has it', async t => {
+  const time = new ManualTime()
+  const sample = new PlaceSample(200, time)
+  const chosen: number[] = []
+  const batch = batchAt(
+    Array.from({ length: 300 }, (_, n) => ({ n })),
+    7,
+  )
+  const to = Uint8Array.from({ length: 300 }, (_, n) => (n % 10 === 0 ? 130 : 0))
+  sample.choose(batch, 30, i => chosen.push(i), to, 130)
+  t.same(
+    chosen,
+    Array.from({ length: 30 }, (_, n) => n * 10),
+  )
+  chosen.length = 0
+  sample.choose(batch, 300, i => chosen.push(i))
+  t.equal(chosen.length, 170, 'the rest of the second')
+  await time.advance(999)
+  sample.choose(batch, 300, () => t.fail('no more in this second'))
+})
+
+t.test('a full memory drops the oldest events of the component that has most', async t => {
+  const kept = new KeptEvents(10 * 16 * 1024)
+  const text = Buffer.from(JSON.stringify({ text: 'x'.repeat(500) }))
+  const add = (component: string, at: number) =>
+    kept.add({
+      at,
+      component,
+      what: 'discarded',
+      id: NOWHERE,
+      reason: 'r',
+      words: 'w',
+      rule: '',
+      bucket: 'b',
+      text,
+      isCut: false,
+    })
+  for (let n = 0; n < 5; n++) add('quiet', n)
+  for (let n = 0; n < 5000; n++) {
+    kept.seen('loud', 2)
+    add('loud', 10 + n)
+    if (kept.used > 10 * 16 * 1024) t.fail('more memory than allowed')
+  }
+  t.match(kept.about('quiet'), { from: 0, kept: 5 })
+  const loud = kept.about('loud')
+  t.ok(loud.from! > 4000 && loud.kept > 100, JSON.stringify(loud))
+  t.equal(loud.oneIn, 2)
+  const times: number[] = []
+  for (const { at } of kept.newest()) times.push(at)
+  t.same(
+    times,
+    [...times].sort((a, b) => b - a),
+    'newest first',
+  )
+  t.equal(times.length, loud.kept + 5)
+  kept.limit(2 * 16 * 1024)
+  t.equal(kept.used, 2 * 16 * 1024)
+  kept.keepOnly(new Set(['quiet']))
+  t.same([kept.about('loud').kept, kept.about().kept], [0, 5])
+})
+
+t.test('an event comes back as it was kept', async t => {
+  const kept = new KeptEvents(1e6)
+  const first = {
+    at: 1.5,
+    component: 'a',
+    what: 'rejected',
+    id: Buffer.from('aaaaaaaaaaaaaaaaaa'),
+    reason: 'é',
+    words: 'w'.repeat(5000),
+    rule: 'limits[0]',
+    bucket: null,
+    text: Buffer.from('{"é":1}'),
+    isCut: true,
+  } as const
+  const second = {
+    ...first,
+    at: 2,
+    what: 'read',
+    reason: '',
+    words: '',
+    rule: '',
+    bucket: undefined,
+    isCut: false,
+  } as const
+  kept.add(first)
+  kept.add(second)
+  const events: object[] = []
+  for (const cursor of kept.newest()) events.push({ ...cursor.event() })
+  t.same(events, [second, { ...first, words: 'w'.repeat(1024) }])
+})
+
+t.test('what a processor did not pass on comes with its reason in words, and what a receiver said', async t => {
+  const time = new ManualTime()
+  const evidence = new Evidence(1e6, time)
+  const one = evidence.of('p', { over: 'Too much.' }, (_, i) => ({
+    bucket: i === 0 ? 'a' : null,
+    rule: 'limits[0] (key a)',
+  }))
+  const batch = batchAt([{ n: 0 }, { n: 1 }, { n: 2, text: 'y'.repeat(9000) }], 0)
+  const about = { batch, areKept: false, error: (i: number) => (i === 2 ? 'it has no name' : undefined) }
+  one.discarded({ ...about, reason: 'over', events: 2, to: Uint8Array.of(128, 128, 0), value: 128 })
+  one.discarded({
+    ...about,
+    reason: 'processing_failed',
+    events: 1,
+    to: Uint8Array.of(0, 0, 255),
+    value: 255,
+    areKept: true,
+  })
+  const error = new DeliveryError('all wrong', {
+    failure: 'reject',
+    reason: 'status_400',
+    messages: ['bad 0', 'bad 1', 'bad 2'],
+  })
+  evidence.of('d').rejected([batch.fork(0, 1), batch.fork(1, 3)], error)
+  const shown = async (q: string) => (await find(evidence, q, time)).found.map(({ steps }) => steps)
+  t.match(await shown('.n equal 0'), [
+    [
+      { component: 'p', what: 'discarded', reason: 'over', words: 'Too much.', bucket: 'a', rule: 'limits[0] (key a)' },
+      { component: 'd', what: 'rejected', reason: 'status_400', words: 'bad 0' },
+    ],
+  ])
+  t.match(await shown('.n equal 1'), [[{ bucket: null }, { words: 'bad 1' }]])
+  t.match(await shown('yyy'), [[{ reason: 'processing_failed', words: 'it has no name' }, { words: 'bad 2' }]])
+  const { found } = await find(evidence, 'yyy', time)
+  t.match(found, [{ event: undefined, id: eventId(batch, 2) }])
+  t.equal(found[0]!.text.length, LONGEST_TEXT)
+  t.same(await shown('.n equal 2'), [], 'a condition needs all of an event')
+  t.equal((await shown(eventId(batch, 1))).length, 1, 'by its id')
+})
+
+t.test('an event without a place is put together by its text, once in each component', async t => {
+  const time = new ManualTime()
+  const evidence = new Evidence(1e6, time)
+  const lines = [{ n: 1 }, { n: 1 }, { n: 2 }]
+  evidence.of('in').read(batchAt(lines, 0))
+  evidence.of('out').delivered([batchAt(lines, 1000, '8899aabbccddeeff')])
+  evidence.of('other').delivered([batchOf(lines)])
+  const { found } = await find(evidence, '"n":1', time)
+  const components = found.map(({ steps }) => steps.map(({ component }) => component).sort())
+  t.same(
+    components.sort((a, b) => a.length - b.length),
+    [['in'], ['in', 'other', 'out']],
+  )
+})
+
+t.test('a search lets other work have its turn, and finds 100 events at most', async t => {
+  const time = new ManualTime()
+  const evidence = new Evidence(16e6, time)
+  let place = 0
+  for (let n = 0; n < 200; n++) {
+    const batch = batchAt(
+      Array.from({ length: 100 }, (_, i) => ({ n: n * 100 + i })),
+      place,
+    )
+    place += batch.bytes
+    evidence.of('in').read(batch)
+    await time.advance(1000)
+  }
+  let turns = 0
+  let isOver = false
+  const turn = () => {
+    if (isOver) return
+    turns++
+    setImmediate(turn)
+  }
+  setImmediate(turn)
+  let at = 0
+  const slow = { now: () => (at += 30), wall: () => time.wall() }
+  const finding = await find(evidence, '"n"', slow)
+  isOver = true
+  t.ok(turns > 50, `${turns} turns`)
+  t.equal(finding.found.length, 100)
+  t.ok(finding.more)
+  t.equal((finding.found[0]!.event as { n: number }).n, 19_999, 'the newest first')
+})
