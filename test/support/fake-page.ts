@@ -535,13 +535,13 @@ export const USUAL: readonly Invented[] = [
 export function failing() {
   const since = new Date(Date.now() - 125_000).toISOString()
   const reason = 'connect ECONNREFUSED 10.0.4.7:443'
+  const clock = (ms: number) => new Date(Date.now() - ms).toTimeString().slice(0, 8)
   return {
     ready: false,
     problems: [
       {
         what: `upstream is retrying: ${reason}`,
-        detail:
-          'Since 14:01:07 (2m 5s), 12 failed attempts, the last at 14:03:04, the next in 8s. The oldest waiting event is 2m 4s old.',
+        detail: `Since ${clock(125_000)} (2m 5s), 12 failed attempts, the last at ${clock(8000)}, the next in 8s. The oldest waiting event is 2m 4s old.`,
         todo: 'No events are lost. Check what the error names: the receiver, the network or the disk.',
       },
       {

@@ -12,7 +12,8 @@ export interface Slot {
   readonly edge?: number
 }
 
-const SWEEPS = 4
+/** An odd number: the last one is forwards, in the order of the sources. */
+const SWEEPS = 3
 /** How much lower a neighbour at a side output lies, as a share of the height. */
 const LOWER = 0.3
 

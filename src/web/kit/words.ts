@@ -31,10 +31,13 @@ export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(Math.max(0, ms))}ms`
   if (ms < 60_000) return `${+(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)}s`
   const minutes = Math.floor(ms / 60_000)
-  if (minutes < 60) return `${minutes}m ${Math.floor((ms % 60_000) / 1000)}s`
+  if (minutes < 60) return parts(minutes, 'm', Math.floor((ms % 60_000) / 1000), 's')
   const hours = Math.floor(minutes / 60)
-  return hours < 48 ? `${hours}h ${minutes % 60}m` : `${Math.floor(hours / 24)}d ${hours % 24}h`
+  return hours < 48 ? parts(hours, 'h', minutes % 60, 'm') : parts(Math.floor(hours / 24), 'd', hours % 24, 'h')
 }
+
+const parts = (large: number, unit: string, small: number, of: string) =>
+  small === 0 ? `${large}${unit}` : `${large}${unit} ${small}${of}`
 
 /** Local time of day, with the date if that is not today. */
 export function clock(time: string | number, now = Date.now()): string {
