@@ -234,6 +234,19 @@ export async function startServer(
 ): Promise<Server | undefined> {
   const program = needsServer(t, name)
   if (program === undefined) return undefined
+  const server = await makeServer(program, name, folder, limits)
+  t.teardown(() => server.kill())
+  await server.start()
+  return server
+}
+
+/** A server that has not been started, with its data in a folder. */
+export async function makeServer(
+  program: string,
+  name: keyof typeof KINDS,
+  folder: string,
+  limits: Limits = {},
+): Promise<Server> {
   const { ports: count, args, ready, status: expected = 200, prepare, env }: Kind = KINDS[name]
   const ports: number[] = []
   while (ports.length < count) ports.push(await ownPort())
@@ -244,7 +257,7 @@ export async function startServer(
   let closed: Promise<unknown> | undefined
   const hasEnded = () => child === undefined || child.exitCode !== null || child.signalCode !== null
   prepare?.(program, args(data, ports, limits))
-  const server = {
+  return {
     url,
     folder: data,
     ports,
@@ -278,9 +291,6 @@ export async function startServer(
       await closed
     },
   }
-  t.teardown(() => server.kill())
-  await server.start()
-  return server
 }
 
 function takesConnections(port: number): Promise<boolean> {
