@@ -1,49 +1,83 @@
 import { type AddressInfo, createServer, Socket } from 'node:net'
+import { snappyDecompress } from '@platformatic/wasm-utils'
 import { programOptions } from '../test/support/program-options.js'
 import { COUNTED, countLines } from './line-counter.js'
-import { eachRecord } from './peers/otlp.js'
+import { eachRecord, type MessageKind } from './peers/otlp.js'
 import { type RequestHead, RequestReader } from './request-reader.js'
 
 /**
  * The receiver that the HTTP jobs deliver to, as a process of its own: counts the lines and bytes of every request.
- * Sends its parent its port; answers any message with the counts so far. With --otlp bodies are requests of the
- * OpenTelemetry protocol, whose log records count as lines. With --reply every answer has that body, for senders that
- * read it.
+ * Sends its parent its port; answers any message with the counts so far. With --records bodies are messages of the
+ * OpenTelemetry protocol (`otlp`) or of Loki (`loki`), whose log records count as lines. With --bulk it answers as the
+ * bulk API of Elasticsearch does. With --reply every answer has that body, for senders that read it.
  *
  * It shares the processor with what is measured. So all connections read into one memory, where the lines are counted.
  */
 
 const LF = 0x0a
-const { options } = programOptions({ otlp: false, reply: '' })
+const { options } = programOptions({ records: '', bulk: false, reply: '' })
+const records = options.records as MessageKind | ''
+const STATUS = records === 'loki' ? '204 No Content' : '200 OK'
 let lines = 0
 let bytes = 0
 
-const BODY_HEADERS = `content-length: ${options.reply.length}\r\n${options.reply === '' ? '' : 'content-type: application/json\r\n'}`
+/** What Elasticsearch says about itself, and about its license, which Filebeat asks for. */
+const ABOUT = JSON.stringify({
+  name: 'bench',
+  cluster_name: 'bench',
+  cluster_uuid: 'bench',
+  version: { number: '7.17.29', build_flavor: 'default', lucene_version: '8.11.3' },
+  tagline: 'You Know, for Search',
+  license: { uid: 'bench', type: 'basic', mode: 'basic', status: 'active' },
+})
+const ITEM = '{"create":{"status":201}}'
+let items: string[] = []
+
+/** The response of the bulk API to a request with so many events. */
+function bulkReply(method: string, events: number): string {
+  if (method !== 'POST') return ABOUT
+  if (items.length < events) items = new Array<string>(events * 2).fill(ITEM)
+  return `{"took":1,"errors":false,"items":[${items.slice(0, events).join()}]}`
+}
+
+/** Clients of S3 expect an ETag, and those of Elasticsearch the name of the product. */
+function headersOf(reply: string): string {
+  if (records === 'loki') return ''
+  const body = reply === '' ? '' : 'content-type: application/json\r\nx-elastic-product: Elasticsearch\r\n'
+  return `etag: "bench"\r\ncontent-length: ${reply.length}\r\n${body}`
+}
+
 const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
 
 /** Counts one body after the other. */
 class Counting {
+  /** Of this body, without a line whose end was left out. */
+  lines = 0
   #lastByte = LF
-  /** With --otlp, the body so far. */
+  /** With --records, the body so far. */
   #message = Buffer.alloc(0)
   #length = 0
 
   take(part: Buffer, from: number, to: number): void {
-    if (options.otlp) this.#collect(part, from, to)
+    if (records) this.#collect(part, from, to)
     else {
       bytes += to - from
-      lines += countLines(from, to)
+      const found = countLines(from, to)
+      lines += found
+      this.lines += found
       this.#lastByte = part[to - 1]!
     }
   }
 
   /** A line end that a sender left out is counted as well, so that bytes can be compared. */
   end(): void {
-    if (options.otlp) {
-      eachRecord(this.#message.subarray(0, this.#length), (_, begin, end) => {
+    if (records) {
+      const body = this.#message.subarray(0, this.#length)
+      const count = (_: Buffer, begin: number, end: number) => {
         lines++
         bytes += end - begin + 1
-      })
+      }
+      eachRecord(records === 'loki' ? snappyDecompress(body) : body, count, records)
       this.#length = 0
     } else if (this.#lastByte !== LF) {
       lines++
@@ -70,13 +104,15 @@ const server = createServer({ pauseOnConnect: true }, accepted => {
   const reader = new RequestReader({
     head(head) {
       request = head
+      counting.lines = 0
       if (head.expects) socket.write(CONTINUE)
     },
     body: (part, from, to) => counting.take(part, from, to),
     end() {
       counting.end()
       const closing = request.closes ? 'connection: close\r\n' : ''
-      socket.write(`HTTP/1.1 200 OK\r\n${BODY_HEADERS}${closing}\r\n${request.method === 'HEAD' ? '' : options.reply}`)
+      const reply = options.bulk ? bulkReply(request.method, counting.lines / 2) : options.reply
+      socket.write(`HTTP/1.1 ${STATUS}\r\n${headersOf(reply)}${closing}\r\n${request.method === 'HEAD' ? '' : reply}`)
       if (request.closes) socket.end()
     },
   })

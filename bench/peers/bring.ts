@@ -2,12 +2,23 @@ import { join } from 'node:path'
 import { Apt } from './apt.js'
 import { builtCollector } from './collector.js'
 import { CONF } from './conf.js'
-import { collector, fluentBit, rsyslog, syslogNg, vector } from './others.js'
+import { builtWithGo, copyModule } from './go-build.js'
+import { collector, filebeat, fluentBit, promtail, rsyslog, syslogNg, vector } from './others.js'
 import { earlier, loop } from './own.js'
 import type { Missing, Peer } from './peer.js'
 import { findProgram, type Program, programAt, type Wanted } from './programs.js'
 
-export const PEER_IDS = ['loop', 'rsyslog', 'syslog-ng', 'otelcol', 'fluent-bit', 'vector', 'earlier'] as const
+export const PEER_IDS = [
+  'loop',
+  'rsyslog',
+  'syslog-ng',
+  'otelcol',
+  'promtail',
+  'filebeat',
+  'fluent-bit',
+  'vector',
+  'earlier',
+] as const
 export type PeerId = (typeof PEER_IDS)[number]
 
 export interface Paths {
@@ -17,14 +28,19 @@ export interface Paths {
   readonly given: Readonly<Partial<Record<PeerId, string>>>
 }
 
+/** Later versions of Loki come without it. */
+const PROMTAIL = '3.5.0'
+/** The newest one among the modules of Go. */
+const FILEBEAT = '7.17.29'
+
 const PROGRAMS: Record<
-  Exclude<PeerId, 'loop' | 'otelcol' | 'earlier'>,
+  Exclude<PeerId, 'loop' | 'otelcol' | 'promtail' | 'filebeat' | 'earlier'>,
   { wanted: Wanted; peer: (program: Program) => Peer }
 > = {
   rsyslog: {
     wanted: {
       name: 'rsyslogd',
-      packages: ['rsyslog', 'rsyslog-elasticsearch'],
+      packages: ['rsyslog', 'rsyslog-elasticsearch', 'rsyslog-kafka'],
       path: 'usr/sbin/rsyslogd',
       versionOption: '-v',
     },
@@ -83,6 +99,24 @@ function bring(id: PeerId, given: string | undefined, cache: string, apt: Apt, p
   if (id === 'otelcol') {
     if (given !== undefined) return collector(programAt(given, '--version'))
     return collector(builtCollector(cache, join(CONF, 'otelcol-builder.yaml'), progress))
+  }
+  if (id === 'promtail') {
+    if (given !== undefined) return promtail(programAt(given, '--version'))
+    const file = builtWithGo(cache, `promtail-${PROMTAIL}`, progress, build => {
+      copyModule(build, `github.com/grafana/loki/v3@v${PROMTAIL}`)
+      // This names a folder of the repository that is a module of its own. The version that is required compiles, too.
+      build.go('mod', 'edit', '-dropreplace', 'github.com/grafana/loki/pkg/push')
+      return './clients/cmd/promtail'
+    })
+    return promtail({ file, version: PROMTAIL, env: {} })
+  }
+  if (id === 'filebeat') {
+    if (given !== undefined) return filebeat(programAt(given, 'version'))
+    const file = builtWithGo(cache, `filebeat-${FILEBEAT}`, progress, build => {
+      copyModule(build, `github.com/elastic/beats/v7@v${FILEBEAT}`)
+      return './filebeat'
+    })
+    return filebeat({ file, version: FILEBEAT, env: {} })
   }
   const { wanted, peer } = PROGRAMS[id]
   const program = findProgram({ ...wanted, given }, apt)

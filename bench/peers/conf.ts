@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { HOST } from '../../test/support/address.js'
 import { checkout } from '../../test/support/checkout.js'
 
 /** The configurations of all programs, with places to fill in. */
@@ -22,6 +23,7 @@ export function fillIn(name: string, path: string, { folder, input, out, port }:
     '@OUTDIR@': dirname(out),
     '@OUTNAME@': basename(out),
     '@PORT@': String(port),
+    '@BROKER@': `${HOST}:${port}`,
   }
   writeFileSync(
     path,

@@ -8,6 +8,7 @@ import { type InputKind, makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { show, showOnTerminal, workFolder } from '../work.js'
 import { bringPeers } from './bring.js'
+import { brokerProgram } from './broker.js'
 import { type Options, readOptions } from './options.js'
 import { sluice } from './own.js'
 import type { JobId, Missing, Peer } from './peer.js'
@@ -24,14 +25,23 @@ interface Failure {
   readonly reason: string
 }
 
+/** Where --write-docs puts the jobs. */
+const SECTIONS = [
+  { name: 'bench:peers', picture: 'peers.svg', shows: (job: JobId) => job < 'J5' },
+  { name: 'bench:peers, destinations', picture: 'peers-destinations.svg', shows: (job: JobId) => job >= 'J5' },
+]
+
 async function main(options: Options): Promise<void> {
   if (process.platform !== 'linux') throw new Error('usage is read from /proc, which only Linux has')
   for (const folder of [options.cache, options.out, options.folder]) mkdirSync(folder, { recursive: true })
   const { peers, missing } = bringPeers(options.peers, options, show)
+  const canRun = (job: JobId) => job !== 'J9' || !peers.some(({ tasks }) => tasks[job]) || brokerProgram() !== undefined
+  const jobs = options.jobs.filter(canRun)
+  if (jobs.length < options.jobs.length) missing.push({ id: 'J9', reason: 'run ".ci/servers bring kafka" first' })
   for (const { id, reason } of missing) process.stderr.write(`${id} is left out: ${reason}\n`)
   const made = (kind: InputKind) => makeInput(options.folder, options.lines, showOnTerminal, kind)
   const input = made('ndjson')
-  const accessLog = options.jobs.includes('J5') ? made('nginx') : undefined
+  const accessLog = jobs.includes('J5') ? made('nginx') : undefined
   const work = workFolder(options.folder, 'peers')
   process.once('exit', () => {
     if (options.keep) return
@@ -45,7 +55,7 @@ async function main(options: Options): Promise<void> {
   const lines = survey(input)
   const access = accessLog && survey(accessLog)
   const inputOf = (job: JobId) => (job === 'J5' ? access! : lines)
-  const pairs = await runPairs(options, peers, inputOf, work, record, failures)
+  const pairs = await runPairs({ ...options, jobs }, peers, inputOf, work, record, failures)
   show('')
   const versions = [sluice, ...peers.filter(peer => peer.id !== 'loop')].map(peer => `${peer.title} ${peer.version}`)
   const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs, and their ranges.
@@ -53,14 +63,20 @@ ${formatMachine(machine)}
 ${versions.join(', ')}.
 `
   const rows = rowsOf(pairs, sluice, input.lines)
-  const text = `${about}\n${formatTables(rows)}${formatMissing(missing, failures)}`
-  const picture = drawPicture(rows)
-  process.stdout.write(text)
-  writeFileSync(join(options.out, 'peers.svg'), picture)
+  process.stdout.write(`${about}\n${formatTables(rows)}${formatMissing(missing, failures)}`)
+  writeFileSync(join(options.out, 'peers.svg'), drawPicture(rows))
   if (options.writeDocs) {
-    const drawn = '![Lines per second and CPU time, as bars](peers.svg)'
-    writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:peers', `${drawn}\n\n${text}`)
-    writeFileSync(join(checkout, 'docs/peers.svg'), picture)
+    for (const { name, picture, shows } of SECTIONS) {
+      const own = rows.filter(({ job }) => shows(job))
+      if (own.length === 0) continue
+      const notes = formatMissing(
+        missing,
+        failures.filter(({ job }) => shows(job)),
+      )
+      const drawn = `![Lines per second and CPU time, as bars](${picture})`
+      writeBetweenMarkers(PERFORMANCE_PAGE, name, `${drawn}\n\n${about}\n${formatTables(own)}${notes}`)
+      writeFileSync(join(checkout, 'docs', picture), drawPicture(own))
+    }
   }
   if (failures.length > 0) process.exitCode = 1
 }

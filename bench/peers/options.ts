@@ -13,14 +13,14 @@ Compares Sluice with other log shippers on this machine. Needs Linux.
   --jobs LIST      of ${Object.keys(JOBS).join(',')} (default: all)
   --lines N        lines of the input, 1000 at least (default: 8000000)
   --runs N         runs of each pair of programs (default: 3)
-  --fluent-bit PATH, --vector PATH, --rsyslog PATH, --syslog-ng PATH, --otelcol PATH
+  --fluent-bit PATH, --vector PATH, --rsyslog PATH, --syslog-ng PATH, --otelcol PATH, --promtail PATH, --filebeat PATH
                    the executable to compare with, instead of a search for it
   --earlier PATH   main.js of another build of Sluice
   --folder DIR     where the input and the outputs go (default: ${tmpdir()})
   --keep           leaves the input there for the next time
   --cache DIR      where programs are unpacked and built (default: .build/peers)
   --out DIR        where peers.jsonl and peers.svg go (default: .build/peers/results)
-  --write-docs     puts the table into docs/performance.md and the picture into docs/peers.svg as well
+  --write-docs     puts the tables into docs/performance.md and the pictures into docs as well
 `
 
 export type Options = ReturnType<typeof readOptions>
@@ -33,7 +33,16 @@ export function readOptions() {
       ...{ peers: PEER_IDS.filter(id => id !== 'earlier').join(','), jobs: Object.keys(JOBS).join(',') },
       ...{ lines: 8_000_000, runs: 3, folder: tmpdir(), keep: false, 'write-docs': false },
       ...{ cache, out: join(cache, 'results') },
-      ...{ rsyslog: NONE, 'syslog-ng': NONE, otelcol: NONE, 'fluent-bit': NONE, vector: NONE, earlier: NONE },
+      ...{
+        rsyslog: NONE,
+        'syslog-ng': NONE,
+        otelcol: NONE,
+        promtail: NONE,
+        filebeat: NONE,
+        'fluent-bit': NONE,
+        vector: NONE,
+        earlier: NONE,
+      },
     },
     USAGE,
   )

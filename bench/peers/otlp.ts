@@ -1,15 +1,17 @@
 /**
- * Reads the texts of log records from the messages of the OpenTelemetry protocol in protobuf. Only what a collector
- * with a filelog or tcplog receiver writes is understood: bodies that are strings.
+ * Reads the texts of log records from messages in protobuf: of the OpenTelemetry protocol, where a collector with a
+ * filelog or tcplog receiver writes bodies that are strings, and of Loki.
  */
 
-/** Numbers of the fields on the way from an ExportLogsServiceRequest to the text of a record's body. */
-const RESOURCE_LOGS = 1
-const SCOPE_LOGS = 2
-const LOG_RECORDS = 2
-const BODY = 5
-const STRING_VALUE = 1
-const PATH = [RESOURCE_LOGS, SCOPE_LOGS, LOG_RECORDS, BODY, STRING_VALUE]
+/** Numbers of the fields on the way from a message to the text of a record. */
+const PATHS = {
+  // resource_logs, scope_logs, log_records, body, string_value of an ExportLogsServiceRequest
+  otlp: [1, 2, 2, 5, 1],
+  // streams, entries, line of a PushRequest
+  loki: [1, 2, 2],
+} as const
+
+export type MessageKind = keyof typeof PATHS
 
 const VARINT = 0
 const FIXED64 = 1
@@ -20,8 +22,8 @@ const FIXED32 = 5
 type Take = (bytes: Buffer, begin: number, end: number) => void
 
 /** Calls `take` with the text of each log record of one message, in order. */
-export function eachRecord(message: Buffer, take: Take): void {
-  descend(message, 0, message.length, 0, take)
+export function eachRecord(message: Buffer, take: Take, kind: MessageKind = 'otlp'): void {
+  descend(message, 0, message.length, PATHS[kind], 0, take)
 }
 
 /** The same for a file of such messages, each after its length in four bytes; `take` has them one by one. */
@@ -42,8 +44,8 @@ export function* framedMessages(file: Iterable<Buffer>): Generator<Buffer> {
 /** Where the number ends that `varint` read last. */
 let behind = 0
 
-function descend(bytes: Buffer, begin: number, end: number, depth: number, take: Take): void {
-  if (depth === PATH.length) {
+function descend(bytes: Buffer, begin: number, end: number, path: readonly number[], depth: number, take: Take): void {
+  if (depth === path.length) {
     take(bytes, begin, end)
     return
   }
@@ -53,14 +55,14 @@ function descend(bytes: Buffer, begin: number, end: number, depth: number, take:
     at = behind
     if (type === LENGTH_DELIMITED) {
       const to = varint(bytes, at) + behind
-      if (key >>> 3 === PATH[depth]) descend(bytes, behind, to, depth + 1, take)
+      if (key >>> 3 === path[depth]) descend(bytes, behind, to, path, depth + 1, take)
       at = to
     } else if (type === FIXED64) at += 8
     else if (type === FIXED32) at += 4
     else if (type === VARINT) {
       varint(bytes, at)
       at = behind
-    } else throw new Error(`not a message of the OpenTelemetry protocol: wire type ${type} at byte ${at}`)
+    } else throw new Error(`not a message in protobuf: wire type ${type} at byte ${at}`)
   }
 }
 

@@ -1,5 +1,5 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
-import type { CountingReceiver } from '../counting.js'
+import type { Counts } from '../counting.js'
 import { LIMIT } from '../jobs.js'
 import { blocks, checkThrottled, eachLine, expect, sameBytes } from '../verify.js'
 import { eachRecord, framedMessages } from './otlp.js'
@@ -17,10 +17,17 @@ export interface Outcome {
   check(seconds: number): Promise<void>
 }
 
+/** A process of its own that counts what it receives. */
+export interface Receiver {
+  readonly port: number
+  counts(): Promise<Counts>
+  close(): void | Promise<void>
+}
+
 /** The end of a file in which its last line must be, with those after it: longer than any batch of a program. */
 const TAIL_BYTES = 256 * 1024
 
-export function outcomeOf(job: JobId, task: Task, input: Survey, out: string, receiver?: CountingReceiver): Outcome {
+export function outcomeOf(job: JobId, task: Task, input: Survey, out: string, receiver?: Receiver): Outcome {
   if (receiver) return new Received(task, input, receiver)
   return new Written(job, task, input, out)
 }
@@ -105,10 +112,10 @@ class Received implements Outcome {
   readonly #task: Task
   readonly #lines: number
   readonly #bytes: number
-  readonly #receiver: CountingReceiver
+  readonly #receiver: Receiver
   #received = 0
 
-  constructor(task: Task, { lines, bytes }: Survey, receiver: CountingReceiver) {
+  constructor(task: Task, { lines, bytes }: Survey, receiver: Receiver) {
     this.#task = task
     this.#lines = lines * (task.linesPerEvent ?? 1)
     this.#bytes = bytes

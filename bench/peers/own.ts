@@ -17,6 +17,10 @@ export const sluice: Peer = {
     J3: { config: 'sluice-j3.yaml', output: 'raw' },
     J4: { config: 'sluice-j4.yaml', output: 'raw' },
     J5: { config: 'sluice-j5.yaml', output: 'otlp' },
+    J6: { config: 'sluice-j6.yaml', output: 'loki' },
+    J7: { config: 'sluice-j7.yaml', output: 'json', linesPerEvent: 2 },
+    J8: { config: 'sluice-j8.yaml', output: 'raw' },
+    J9: { config: 'sluice-j9.yaml', output: 'json' },
   },
   command: ({ config }) => ({ file: process.execPath, args: [...RUN, config] }),
 }

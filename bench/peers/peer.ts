@@ -5,6 +5,10 @@ export const JOBS = {
   J3: 'file to HTTP on loopback',
   J4: 'TCP to file',
   J5: 'access log, parsed and throttled by client, to OTLP',
+  J6: 'file to Loki',
+  J7: 'JSON file to Elasticsearch',
+  J8: 'file to S3',
+  J9: 'file to Kafka',
 } as const
 
 export type JobId = keyof typeof JOBS
@@ -24,10 +28,10 @@ export interface Task {
   /** The file in `conf` that is filled in for it; none for a program that needs no configuration. */
   readonly config?: string
   /** What comes out. `none` for the loops that write nothing: they write the number of bytes they read. */
-  readonly output: 'raw' | 'json' | 'otlp' | 'none'
+  readonly output: 'raw' | 'json' | 'otlp' | 'loki' | 'none'
   /** J4: lines may be written in another order than they were sent in. */
   readonly anyOrder?: boolean
-  /** J3: lines of a body for each event. */
+  /** J3, J7: lines of a body for each event. */
   readonly linesPerEvent?: number
   /** J3: the body of the answers, for a program that reads it. */
   readonly reply?: string
@@ -45,7 +49,7 @@ export interface Run {
   readonly config: string
   readonly input: string
   readonly out: string
-  /** J3, J5: the port of the receiver; J4: the port to listen on. */
+  /** The port of the receiver; J4: the port to listen on. */
   readonly port: number
 }
 

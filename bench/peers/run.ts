@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { CountingReceiver } from '../counting.js'
 import { built, cpuSecondsOfTree, ENV, freePort, peakRssOfTree } from '../measure.js'
+import { Broker } from './broker.js'
 import { fillIn } from './conf.js'
-import { type Outcome, outcomeOf } from './outcome.js'
-import type { Command, JobId, Peer } from './peer.js'
+import { type Outcome, outcomeOf, type Receiver } from './outcome.js'
+import type { Command, JobId, Peer, Task } from './peer.js'
 import type { Survey } from './survey.js'
 import { warmUp } from './warm-up.js'
 
@@ -29,8 +30,7 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
   const task = peer.tasks[job]!
   const folder = mkdtempSync(join(parent, `${job}-${peer.id}-`))
   const out = join(folder, 'out.log')
-  const receiverArgs = [...(task.output === 'otlp' ? ['--otlp'] : []), '--reply', task.reply ?? '']
-  const receiver = job === 'J3' || job === 'J5' ? await CountingReceiver.start(receiverArgs) : undefined
+  const receiver = await receiverOf(job, task, folder)
   let sender: ChildProcess | undefined
   try {
     const port = receiver?.port ?? (await freePort())
@@ -50,10 +50,18 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
     await outcome.check(figures.seconds)
     return figures
   } finally {
-    receiver?.close()
+    await receiver?.close()
     sender?.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** What a job sends to over the network. */
+async function receiverOf(job: JobId, { output, reply = '' }: Task, folder: string): Promise<Receiver | undefined> {
+  if (job === 'J9') return Broker.start(folder)
+  if (job === 'J1' || job === 'J2' || job === 'J4') return undefined
+  const records = output === 'otlp' || output === 'loki' ? ['--records', output] : []
+  return CountingReceiver.start([...records, ...(job === 'J7' ? ['--bulk'] : []), '--reply', reply])
 }
 
 async function measureUntil(outcome: Outcome, { file, args, env }: Command, cwd: string): Promise<Figures> {

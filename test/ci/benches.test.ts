@@ -15,6 +15,7 @@ import { components } from '../../src/components/list.js'
 import { codecs } from '../../src/core/codecs/list.js'
 import { built, checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
+import { needsServer } from '../support/needs.js'
 import { parsedLines } from '../support/parsed-lines.js'
 import { valuesOf } from '../support/values-of.js'
 
@@ -60,20 +61,17 @@ t.test('every job is run in turn by Sluice and by the loop', { skip: process.pla
   t.notOk(existsSync(join(folder, 'folder/sluice-bench-2000.ndjson')), 'the input is removed')
 })
 
-t.test('every line of the access log arrives as a record', { skip: process.platform !== 'linux' }, async t => {
-  const itself = join(built, 'src/cli/main.js')
-  const { code, stderr, lines } = await bench(
-    t,
-    testFolder(t),
-    '--peers',
-    'earlier',
-    '--earlier',
-    itself,
-    '--jobs',
-    'J5',
-  )
+t.test('every line arrives at what stands in for a server', { skip: process.platform !== 'linux' }, async t => {
+  const jobs = ['J5', 'J6', 'J7', 'J8', ...(needsServer(t, 'kafka') ? ['J9'] : [])]
+  const itself = ['--peers', 'earlier', '--earlier', join(built, 'src/cli/main.js')]
+  const { code, stderr, lines } = await bench(t, testFolder(t), ...itself, '--jobs', jobs.join())
   t.equal(code, 0, stderr)
-  t.equal(lines().length, 3, 'each of the two has figures')
+  t.same(
+    lines()
+      .slice(1)
+      .map(({ job, peer, failed }) => failed ?? `${job} ${peer}`),
+    jobs.flatMap(job => [`${job} sluice`, `${job} earlier`]),
+  )
 })
 
 /** Stands in for rsyslogd: says that it has its version, and writes as many bytes as it read, of which one is wrong. */
@@ -176,7 +174,7 @@ t.test('wrong options are refused', async t => {
   }
 })
 
-t.test('texts are read from messages of the OpenTelemetry protocol', async t => {
+t.test('texts are read from messages of the OpenTelemetry protocol and of Loki', async t => {
   const field = (number: number, content: Buffer | string) =>
     Buffer.concat([Buffer.from([(number << 3) | 2, content.length]), Buffer.from(content)])
   const other = Buffer.from([0x10, 0x96, 0x01, 0x59, 1, 2, 3, 4, 5, 6, 7, 8, 0x45, 1, 2, 3, 4])
@@ -190,6 +188,11 @@ t.test('texts are read from messages of the OpenTelemetry protocol', async t => 
     eachRecord(one, (bytes, begin, end) => texts.push(bytes.toString('utf8', begin, end)))
   t.same(texts, ['first', 'second', 'first', 'second'])
   t.throws(() => [...framedMessages([file.subarray(1)])], { message: /unfinished message/ })
+  const entry = (line: string) => field(2, Buffer.concat([field(1, 'time'), field(2, line), field(3, 'metadata')]))
+  const push = field(1, Buffer.concat([field(1, '{job="a"}'), entry('third'), entry('fourth')]))
+  texts.length = 0
+  eachRecord(push, (bytes, begin, end) => texts.push(bytes.toString('utf8', begin, end)), 'loki')
+  t.same(texts, ['third', 'fourth'])
 })
 
 t.test('records are the lines that were read, in their order or, where that is allowed, in another', async t => {
@@ -230,6 +233,21 @@ t.test('the receiver counts bodies however they arrive', async t => {
     t.equal(said, answers)
     t.equal(lines - before.lines, 1001 + 3 + 1, `parts of ${size} bytes`)
     t.equal(bytes - before.bytes, whole.length + 1 + 21 + 7)
+  }
+})
+
+t.test('the receiver answers as the bulk API of Elasticsearch does', async t => {
+  const receiver = await CountingReceiver.start(['--bulk'])
+  t.teardown(() => receiver.close())
+  const url = `http://127.0.0.1:${receiver.port}`
+  t.match(await (await fetch(url)).json(), { version: { number: '7.17.29' }, license: { status: 'active' } })
+  for (const events of [3, 1]) {
+    const reply = await fetch(`${url}/_bulk`, { method: 'POST', body: '{"create":{}}\n{}\n'.repeat(events) })
+    t.same(await reply.json(), {
+      took: 1,
+      errors: false,
+      items: new Array(events).fill({ create: { status: 201 } }),
+    })
   }
 })
 
