@@ -23,9 +23,16 @@ export interface RequestText {
 /** A literal text, or a function that reads the value of a field. */
 type PartReader = string | ((batch: EventBatch, i: number) => string)
 
+interface PreparedText {
+  readonly text: RequestText
+  readonly parts: readonly PartReader[]
+  /** The text of the last event: it is not checked again where it is that of the next one. */
+  usable?: string
+}
+
 /** The texts of a destination with values of fields: the events of a request have the same texts, and are a partition. */
 export class RequestTexts {
-  readonly #texts: readonly { readonly text: RequestText; readonly parts: readonly PartReader[] }[]
+  readonly #texts: readonly PreparedText[]
   readonly #value = new GrowingBytes()
 
   /** `field`: that of the context of the destination. */
@@ -40,7 +47,9 @@ export class RequestTexts {
 
   /** The name of the partition of an event. Throws a DeliveryError if a value is empty or too long. */
   partitionOf(batch: EventBatch, i: number): string {
-    return nameOf(this.#texts.map(({ text, parts }) => this.#textOf(text, parts, batch, i)))
+    const [first] = this.#texts
+    if (first && this.#texts.length === 1) return this.#textOf(first, batch, i)
+    return nameOf(this.#texts.map(text => this.#textOf(text, batch, i)))
   }
 
   /** The name of the partition of an event without fields. Throws a DeliveryError if one has no default. */
@@ -80,12 +89,14 @@ export class RequestTexts {
     }
   }
 
-  #textOf(of: RequestText, parts: readonly PartReader[], batch: EventBatch, i: number): string {
-    const { option, encode = (value: string) => value, problem } = of
+  #textOf(of: PreparedText, batch: EventBatch, i: number): string {
+    const { option, encode = (value: string) => value, problem } = of.text
     let text = ''
-    for (const part of parts) text += typeof part === 'string' ? part : encode(part(batch, i))
+    for (const part of of.parts) text += typeof part === 'string' ? part : encode(part(batch, i))
+    if (text === of.usable) return of.usable
     const why = problem?.(text)
     if (why !== undefined) throw refusal(`${option} ${why}`)
+    of.usable = text
     return text
   }
 }

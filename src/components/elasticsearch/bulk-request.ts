@@ -1,4 +1,4 @@
-import { type Encoded, encodedEvent } from '../../core/codecs/encode.js'
+import { type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -12,6 +12,8 @@ import { skipSpace } from '../../lib/formats/json-scan.js'
 import type { ElasticsearchOptions } from './destination.js'
 
 const CLOSE = 0x7d
+/** Bytes of a usual line before a document, and of its time. */
+const LINE_ROOM = 128
 
 /** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}`, and a line with the document. */
 export class BulkRequest {
@@ -30,7 +32,7 @@ export class BulkRequest {
   }
 
   encode(request: readonly EventBatch[]): Encoded {
-    const body = new GrowingBytes()
+    const body = new GrowingBytes(roomFor(request, LINE_ROOM))
     for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, body)
     return { parts: [body.bytes.subarray(0, body.length)], bytes: body.length }
   }

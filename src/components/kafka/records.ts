@@ -1,4 +1,4 @@
-import { encodedEvent } from '../../core/codecs/encode.js'
+import { encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { eventId } from '../../core/event/event-id.js'
@@ -21,6 +21,8 @@ export interface Records {
   readonly hashes: readonly (number | undefined)[]
 }
 
+/** Bytes of a record besides its event, without headers. */
+const RECORD_ROOM = 16
 /** Most bytes of a number. */
 const LONGEST_VARINT = 10
 
@@ -49,7 +51,7 @@ export class RecordEncoder {
   }
 
   encode(request: readonly EventBatch[]): Records {
-    const to = new GrowingBytes()
+    const to = new GrowingBytes(roomFor(request, RECORD_ROOM))
     const starts: number[] = []
     const times: number[] = []
     const hashes: (number | undefined)[] = []

@@ -1,4 +1,4 @@
-import { addEventText, type Encoded, encodedEvent, eventText } from '../../core/codecs/encode.js'
+import { addEventText, type Encoded, encodedEvent, eventText, roomFor } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -15,6 +15,8 @@ const FORGET_EVERY_MS = 10_000
 /** Bytes of the values of all labels of a stream, which are kept as long as it is used. Loki takes 2,048 of each. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
+/** Bytes of an entry besides its line, without metadata. */
+const ENTRY_ROOM = 32
 /** Of a stream, and of the body. */
 const END = Buffer.from(']}')
 
@@ -80,7 +82,7 @@ export class PushRequest {
     const { labels } = stream
     if (stream === this.#other) this.#countOther()
     let values = streams.get(labels)
-    if (!values) streams.set(labels, (values = new GrowingBytes()))
+    if (!values) streams.set(labels, (values = new GrowingBytes(roomFor([batch], ENTRY_ROOM))))
     const metadata = this.#metadata.of(batch, i)
     if (this.#protobuf) {
       const line = encodedEvent(this.#options.encoding, batch, i)

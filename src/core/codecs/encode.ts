@@ -152,6 +152,11 @@ export function eventText(encoding: Encoding, batch: EventBatch, i: number): str
   return bytes.toString('utf8', start, end)
 }
 
+/** How many bytes the events of a request will have, with `more` for each of them. */
+export function roomFor(request: readonly EventBatch[], more: number): number {
+  return request.reduce((sum, { bytes, length }) => sum + bytes + more * length, 0)
+}
+
 /** The bytes of an event that were made last. */
 const made = new GrowingBytes()
 

@@ -6,6 +6,8 @@ import { SentOffsets } from './sent-offsets.js'
 /** Bytes of a reading, of a place in it, and of a checksum of the event. */
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const id = Buffer.alloc(READING + PLACE + SUM)
+/** That of the id. */
+let readingOfId = ''
 
 /** For what is read from now on, such as a file after a truncation: 16 hexadecimal digits. */
 export function newReading(): string {
@@ -33,8 +35,12 @@ export function eventId(batch: EventBatch, i: number): string {
 
 /** Its bytes, valid until the next call: those of the reading, of the place in it, and of a checksum of the event. */
 export function eventIdBytes(batch: EventBatch, i: number): Buffer {
-  id.fill(0, 0, READING)
-  id.write(batch.reading, 'hex')
+  const { reading } = batch
+  if (reading !== readingOfId) {
+    id.fill(0, 0, READING)
+    id.write(reading, 'hex')
+    readingOfId = reading
+  }
   id.writeUIntBE(batch.place(i), READING, PLACE)
   id.writeUInt32BE(eventSum(batch, i), READING + PLACE)
   return id

@@ -10,8 +10,13 @@ const ESCAPED_AT_ONCE = 2048
 
 /** Bytes that are put one after the other into memory that grows, and is used again after `clear`. */
 export class GrowingBytes implements ByteSink {
-  bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
+  bytes: Buffer
   length = 0
+
+  /** `room`: for as many bytes as will probably come. */
+  constructor(room = FIRST_BYTES) {
+    this.bytes = Buffer.allocUnsafeSlow(room)
+  }
 
   clear(): void {
     this.length = 0

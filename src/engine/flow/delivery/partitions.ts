@@ -33,6 +33,8 @@ export class Partitions {
   readonly #most: number
   /** By key, the least recently used first. Each has events, or a request. */
   readonly #open = new Map<string, Partition>()
+  /** The partition of the last event, which is that of most others after it. The last one in `#open`, if it is there. */
+  #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
   /** Batches with events for which no partition can be opened, and when they arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
@@ -93,6 +95,7 @@ export class Partitions {
     partition.isBusy = false
     if (!partition.batcher.empty) return
     this.#open.delete(partition.key)
+    if (partition === this.#last) this.#last = undefined
     this.#divideAll()
   }
 
@@ -145,13 +148,18 @@ export class Partitions {
   /** Puts events into their partitions, up to the first one that cannot be opened. Returns the rest. */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
     const indices = new Map<Partition, number[]>()
+    let before: Partition | undefined
+    let own: number[] = []
     let count = 0
     for (; count < batch.length; count++) {
       const partition = this.#find(batch, count)
       if (!partition) break
-      const own = indices.get(partition)
-      if (own) own.push(count)
-      else indices.set(partition, [count])
+      if (partition !== before) {
+        own = indices.get(partition) ?? []
+        indices.set(partition, own)
+        before = partition
+      }
+      own.push(count)
     }
     if (count === 0) return batch
     const [first] = indices.keys()
@@ -169,18 +177,21 @@ export class Partitions {
   /** The partition of an event, which is opened if there is room for it. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
+    if (named === this.#last) return this.#last
     const { key } = named
     let partition = this.#open.get(key)
     if (partition) this.#open.delete(key)
     else if (this.#open.size >= this.#most) return undefined
     partition ??= { ...named, batcher: this.#batcher(), isBusy: false }
     this.#open.set(key, partition)
+    this.#last = partition
     return partition
   }
 
   #nameOf(batch: EventBatch, i: number): Pick<Partition, 'key' | 'name' | 'refusal'> {
     try {
       const name = this.#partitionOf(batch, i)
+      if (this.#last?.name === name && !this.#last.refusal) return this.#last
       return { key: `=${name}`, name, refusal: undefined }
     } catch (cause) {
       const message = errorText(cause)

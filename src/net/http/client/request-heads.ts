@@ -41,6 +41,7 @@ export class RequestHeads {
   /** Of the texts after the URL. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
+  #lastName = { part: '', rest: '', name: '\n' }
   /** Headers that are the same for all events. */
   readonly constant: { readonly headers: Headers; readonly ownHeaders: Headers }
   /** As in Destination; undefined if all events share one head. */
@@ -77,7 +78,14 @@ export class RequestHeads {
     const named = this.#texts.areConstant
       ? undefined
       : (batch: EventBatch, i: number) => this.#texts.partitionOf(batch, i)
-    this.partitionOf = partOf ? (batch, i) => `${partOf(batch, i)}\n${named?.(batch, i) ?? ''}` : named
+    this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
+  }
+
+  /** Consecutive events mostly have the same name, and one text of it is compared sooner than two. */
+  #joined(part: string, rest: string): string {
+    const last = this.#lastName
+    if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }
+    return this.#lastName.name
   }
 
   /** `partition`: of the events of the request, as named by `partitionOf`. */
