@@ -195,8 +195,9 @@ export class KafkaDestination implements Destination {
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
     const byPartition = new Map<number, number[]>()
-    for (const [i, hash] of records.hashes.entries()) {
+    for (let i = 0; i < records.hashes.length; i++) {
       if (accepted.has(i)) continue
+      const hash = records.hashes[i]
       const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % partitions
       const own = byPartition.get(partition)
       if (own) own.push(i)

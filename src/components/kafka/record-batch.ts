@@ -35,14 +35,15 @@ export async function recordBatch(
   const plain = compression === 'none'
   const [from, bodies] = [plain ? HEAD : 0, records.bytes]
   let size = from
-  for (const [offset, i] of indices.entries()) {
-    const length = recordSize(records, i, base, offset)
+  for (let offset = 0; offset < indices.length; offset++) {
+    const length = recordSize(records, indices[offset]!, base, offset)
     size += varintSize(length) + length
   }
   const bytes = Buffer.allocUnsafe(size)
   let latest = base
   let at = from
-  for (const [offset, i] of indices.entries()) {
+  for (let offset = 0; offset < indices.length; offset++) {
+    const i = indices[offset]!
     const time = records.times[i]!
     latest = Math.max(latest, time)
     at = putVarint(bytes, at, recordSize(records, i, base, offset))

@@ -88,6 +88,10 @@ export class RecordEncoder {
   }
 
   #addHeaders(batch: EventBatch, i: number, to: GrowingBytes): void {
+    if (this.#headers.length === 0) {
+      addVarint(to, 0)
+      return
+    }
     const values: [name: Buffer, value: Buffer][] = []
     for (const { name, value } of this.#headers) {
       this.#text.clear()

@@ -6,6 +6,7 @@ import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 /** Bytes of the length of a usual entry. */
 const ENTRY_ROOM = 2
 const NANO_DIGITS = 9
+const ZERO = 0x30
 const SECOND = 10n ** 9n
 /** Nanoseconds since the epoch are a signed number of 64 bits there. */
 const LAST = 9_223_372_035
@@ -81,8 +82,16 @@ function timeOf(nanos: string): { seconds: number | bigint; rest: number } {
     const seconds = (BigInt(nanos) - rest) / SECOND
     return seconds < -LAST ? NO_TIME : { seconds, rest: Number(rest) }
   }
-  const seconds = Number(nanos.slice(0, -NANO_DIGITS))
-  return seconds > LAST ? NO_TIME : { seconds, rest: Number(nanos.slice(-NANO_DIGITS)) }
+  const end = Math.max(0, nanos.length - NANO_DIGITS)
+  const seconds = digitsOf(nanos, 0, end)
+  return seconds > LAST ? NO_TIME : { seconds, rest: digitsOf(nanos, end, nanos.length) }
+}
+
+/** The number that these digits are, without a text of them. */
+function digitsOf(text: string, start: number, end: number): number {
+  let number = 0
+  for (let i = start; i < end; i++) number = number * 10 + text.charCodeAt(i) - ZERO
+  return number
 }
 
 /** Labels as `{app="cart", level="info"}`. Strings have the escapes of JSON there, too, but for halves of characters. */

@@ -49,7 +49,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #time: EventTime
   readonly #hasTime: boolean
   /** Consecutive events mostly have the same. */
-  #last = { text: '', minute: '', prefix: '' }
+  #last = { text: '', time: '', minute: '', prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {
     const text = { option: 'key', template: key, encode: encodeURIComponent, problem: prefixProblem }
@@ -61,9 +61,13 @@ export class KeyPrefixes implements ObjectNames {
   prefixOf(batch: EventBatch, i: number): string {
     const text = this.#texts.partitionOf(batch, i)
     if (!this.#hasTime) return text
-    const minute = this.#time.isoOf(batch, i).slice(0, 16)
-    if (text !== this.#last.text || minute !== this.#last.minute)
-      this.#last = { text, minute, prefix: withTime(text, minute) }
+    const time = this.#time.isoOf(batch, i)
+    const last = this.#last
+    if (text === last.text && time === last.time) return last.prefix
+    const minute = time.slice(0, 16)
+    last.time = time
+    if (text !== last.text || minute !== last.minute)
+      this.#last = { text, time, minute, prefix: withTime(text, minute) }
     return this.#last.prefix
   }
 }
