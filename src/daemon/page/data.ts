@@ -14,7 +14,6 @@ import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
 import { secondOf } from './second.js'
-import type { ThrottleView } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
 /** What the page is made of. */
@@ -108,8 +107,8 @@ export class PageData {
   }
 
   /** The buckets of a throttle; undefined: there is no such throttle. */
-  throttle(id: string, most: number): (ThrottleView & { readonly id: string; readonly buckets: number }) | undefined {
-    const view = this.watch.throttle(id, most)
+  async throttle(id: string, most: number) {
+    const view = await this.watch.throttle(id, most)
     return view && { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view }
   }
 

@@ -47,7 +47,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
     answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
   },
   'throttles/*': {
-    answer: ({ page, query, id }) => page.throttle(id, wholeIn(query, 'limit', 100, 1000)) ?? unknown(id),
+    answer: async ({ page, query, id }) => (await page.throttle(id, wholeIn(query, 'limit', 100, 1000))) ?? unknown(id),
   },
   'what-if': {
     // It reads other fields of events.

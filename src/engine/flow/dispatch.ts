@@ -139,7 +139,7 @@ export class Dispatch {
     batch.compact()
     const side = this.#main
     if (side) {
-      if (this.observer && !side.connected) this.#showMain(batch)
+      if (!side.connected) this.observer?.discarded({ batch, reason: UNROUTED, events: batch.length })
       this.#countSide(side, this.#mainName, batch.length, batch.bytes)
       if (!this.#aside(batch, side, batch.length, () => true)) batch.ack.settle('delivered')
       return
@@ -261,13 +261,6 @@ export class Dispatch {
     for (let n = 0; n < this.#own.length; n++) if (!this.#own[n]!.connected) show(1 + n, UNROUTED)
     for (let n = 0; n < this.#reasons.length; n++) show(FIRST_REASON + n, this.#reasons[n]!)
     show(FAILED, PROCESSING_FAILED)
-  }
-
-  /** The same for a batch of the output in the place of the main one. */
-  #showMain(batch: EventBatch): void {
-    const { length: events } = batch
-    const about = { reason: UNROUTED, events, to: new Uint8Array(events), value: MAIN, areKept: false }
-    this.observer!.discarded({ batch, ...about, error: () => undefined })
   }
 
   /** Sends and counts the events of outputs that copies go to as well. Takes them off the sums. */

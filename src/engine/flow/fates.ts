@@ -1,19 +1,19 @@
 import type { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 
-/** Events of a batch that a processor does not pass on. */
+/** Events of a batch that a component does not pass on. */
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
   /** How many there are. */
   readonly events: number
-  /** They are those with `value` in this column. */
-  readonly to: Uint8Array
-  readonly value: number
+  /** They are those with `value` in this column; without one, all of the batch. */
+  readonly to?: Uint8Array
+  readonly value?: number
   /** Whether they become dead letters. */
-  readonly areKept: boolean
+  readonly areKept?: boolean
   /** Why event `i` could not be processed, if that is the reason. */
-  error(i: number): string | undefined
+  error?(i: number): string | undefined
 }
 
 /** Sees what becomes of the events of a component, while their bytes are still valid. Must keep no reference to them. */

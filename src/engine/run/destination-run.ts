@@ -11,6 +11,7 @@ import { Delivery } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
+import type { FateObserver } from '../flow/fates.js'
 import { type Watched, watched } from './measure/progress.js'
 import type { DestinationState, Runtime } from './runtime.js'
 import { pathOf } from './state/inventory.js'
@@ -88,6 +89,12 @@ export class DestinationRun {
     const context = { id, log, clock, random, requests, metrics, deadLetter, counters, outage }
     const delivery = new Delivery(destination, config.delivery!, context)
     return new DestinationRun(config, destination, delivery, buffer, metrics)
+  }
+
+  /** Sees what becomes of its events. */
+  set observer(observer: FateObserver | undefined) {
+    this.delivery.observer = observer
+    if (this.buffer) this.buffer.observer = observer
   }
 
   get hasStarted(): boolean {

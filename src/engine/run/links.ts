@@ -105,7 +105,7 @@ export class Links {
 
   /** Shows what becomes of the events of a processor or a destination; to one observer. Undefined: to none any more. */
   observe(id: string, observer: FateObserver | undefined): void {
-    const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)?.delivery
+    const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)
     if (place) place.observer = observer
   }
 

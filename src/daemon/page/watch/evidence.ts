@@ -21,6 +21,7 @@ const PASSED_SHARE = 3 / 8
 
 const WORDS: Readonly<Record<string, string>> = {
   [UNROUTED]: 'No component reads the output that it went to.',
+  buffer_full: 'The disk buffer was full, with `when_full: drop_newest`.',
   [PROCESSING_FAILED]: 'The event could not be processed.',
 }
 
@@ -131,13 +132,13 @@ export class ComponentEvidence implements FateObserver {
     })
   }
 
-  discarded({ batch, reason, events, to, value, areKept, error }: DiscardedEvents): void {
+  discarded({ batch, reason, events, to, value, areKept = false, error }: DiscardedEvents): void {
     const { component, reasons, bucketOf } = this.#about
     const kept = areKept ? this.#to.rejected : this.#to.discarded
     kept.seen(component, events)
     const keep = (i: number) => {
-      const words = error(i) ?? reasons[reason] ?? WORDS[reason] ?? reason
-      const where = reason === PROCESSING_FAILED || reason === UNROUTED ? undefined : bucketOf(batch, i)
+      const words = error?.(i) ?? reasons[reason] ?? WORDS[reason] ?? reason
+      const where = Object.hasOwn(reasons, reason) ? bucketOf(batch, i) : undefined
       this.#keep(kept, areKept ? 'rejected' : 'discarded', batch, i, { reason, words, ...where })
     }
     this.#discards.choose(batch, events, keep, to, value)

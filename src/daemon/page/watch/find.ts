@@ -3,7 +3,7 @@ import { type Clock, nextTurn } from '../../../lib/time.js'
 import { conditionOnLines } from '../../admin/tap.js'
 import type { Evidence } from './evidence.js'
 import { type Cursor, FATES, type Fate, ID_BYTES, type KeptEvent, PLACE_BYTES, READING_BYTES } from './kept-events.js'
-import { QuestionError } from './question.js'
+import { QuestionError } from './question-error.js'
 
 /** Maximum number of events found. */
 const MOST_FOUND = 100

@@ -5,16 +5,8 @@ import type { Condition } from '../../../core/condition/parse.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
-import { Refusal } from '../../../net/http/server/refusal.js'
 import type { Counted } from './key-counts.js'
-
-/** A question that cannot be answered. */
-export class QuestionError extends Refusal {
-  /** `message` is for the one who asks. */
-  constructor(message: string) {
-    super(400, 'invalid', message)
-  }
-}
+import { QuestionError } from './question-error.js'
 
 /** Other options of a throttle, as typed. */
 export interface Asked {

@@ -1,4 +1,4 @@
-import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { LOOKS_PER_SECOND } from '../../../components/throttle/counts/busiest-keys.js'
 import type { Processor, SeeDecisions } from '../../../core/component.js'
 import { compileCondition } from '../../../core/condition/condition.js'
@@ -6,7 +6,8 @@ import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Counted, KeyCounts, REST } from './key-counts.js'
-import { type Asked, inexactness, type Question, QuestionError, questionOf } from './question.js'
+import type { Asked, Question } from './question.js'
+import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** Maximum number of events per second that are inspected for another key. */
@@ -156,7 +157,8 @@ export class ThrottleWatch {
   }
 
   /** The `most` buckets that are nearest to their limits, or furthest beyond them. */
-  view(most: number): ThrottleView {
+  async view(most: number): Promise<ThrottleView> {
+    const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [] } = this.#options
     const limits = limitsOf(this.#options)
     const counted = this.#counts.counted()
@@ -229,6 +231,8 @@ export class ThrottleWatch {
   }
 
   async #answer(asked: Asked): Promise<WhatIf> {
+    // Loaded when somebody asks: it takes longer than the rest.
+    const { inexactness, questionOf } = await import('./question.js')
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
     const counts = trial?.counts ?? this.#counts

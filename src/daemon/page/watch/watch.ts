@@ -8,7 +8,8 @@ import type { Clock } from '../../../lib/time.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
 import { type Finding, find, parsed, stepOf } from './find.js'
-import { type Asked, QuestionError } from './question.js'
+import type { Asked } from './question.js'
+import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
 
 /** Of the memory of the page. */
@@ -153,7 +154,7 @@ export class PageWatch {
   }
 
   /** The buckets of a throttle; undefined: there is no such throttle. */
-  throttle(id: string, most: number): ThrottleView | undefined {
+  async throttle(id: string, most: number): Promise<ThrottleView | undefined> {
     return this.#throttles.get(id)?.view(most)
   }
 

@@ -10,6 +10,7 @@ import { sleep, type TimerClock } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
 import type { DiskAllowance } from '../disk-allowance.js'
+import type { FateObserver } from '../fates.js'
 import { type BufferFolder, isFinal } from './files.js'
 import { type ReadProblems, RecordLog } from './log.js'
 import { type Downstream, Reading } from './reading.js'
@@ -89,6 +90,8 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
+  /** Sees the events that it drops. */
+  observer: FateObserver | undefined
   /** The batch, or the part of one, for which there is no room. */
   #blocked: Arrival | undefined
   /** Records to be written, in order. */
@@ -225,8 +228,10 @@ export class DiskBuffer extends BatchQueue {
     const drops = whenFull === 'drop_newest'
     this.#report.full(own && disk ? disk.max : maxBytes, own, drops ? blocked : undefined)
     if (!drops) return false
+    const { batch } = blocked
+    this.observer?.discarded({ batch, reason: 'buffer_full', events: batch.length })
     blocked.release()
-    blocked.batch.ack.settle('rejected')
+    batch.ack.settle('rejected')
     return true
   }
 

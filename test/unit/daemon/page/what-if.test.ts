@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { type Asked, QuestionError } from '../../../../src/daemon/page/watch/question.js'
+import type { Asked } from '../../../../src/daemon/page/watch/question.js'
+import { QuestionError } from '../../../../src/daemon/page/watch/question-error.js'
 import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -120,7 +121,7 @@ function within(t: Test, { would }: WhatIf, passed: number, events: number, abou
 t.test('with long steps of time it is near', async t => {
   const small = await watchedThrottle({}, 60_000)
   await randomStream(small, new Seeded(3), 6000)
-  const { from, step_ms, exact } = small.watch.view(1).counted
+  const { from, step_ms, exact } = (await small.watch.view(1)).counted
   t.ok(step_ms > 1, 'steps of 1 ms do not fit')
   t.notOk(exact)
   const lines = small.lines.filter(line => (line as { t: number }).t >= Date.parse(from))
@@ -143,7 +144,7 @@ t.test('beyond 20,000 events per second a sample is counted, which is near', asy
     t.match(answer, { exact: false, why_not_exact: /^one event in \d+ was counted/ })
     within(t, answer, passed, busy.lines.length, `${limit}`)
   }
-  t.match(busy.watch.view(1).counted, { exact: false, of: /^one event in \d+, by 1 ms$/ })
+  t.match((await busy.watch.view(1)).counted, { exact: false, of: /^one event in \d+, by 1 ms$/ })
 })
 
 t.test('the options to copy are those that differ', async t => {

@@ -329,6 +329,12 @@ t.test('full, and drop_newest: what comes is discarded, counted and accounted fo
   const disk = new SimulatedDisk()
   const options = { folder: disk.folder(), maxBytes: 4000, whenFull: 'drop_newest' } as const
   const run = await BufferRun.open({ ...options, fate: () => undefined })
+  let observed = 0
+  const discarded = ({ reason, events }: { reason: string; events: number }) => {
+    t.equal(reason, 'buffer_full')
+    observed += events
+  }
+  run.buffer.observer = { discarded, rejected() {}, delivered() {} }
   for (let n = 0; n < 100; n++) {
     void run.put([n], 200)
     await run.pass(0, 2)
@@ -341,6 +347,7 @@ t.test('full, and drop_newest: what comes is discarded, counted and accounted fo
     Array.from({ length: delivered.length }, (_, i) => i),
     'the oldest are kept',
   )
+  t.equal(observed, rejected.length)
   t.equal(run.discarded('buffer_full'), rejected.length)
   for (const batch of run.batches.splice(0)) batch.ack.settle('delivered')
   run.fate = () => 'delivered'

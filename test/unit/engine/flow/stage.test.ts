@@ -182,6 +182,48 @@ t.test('events of an output that nobody reads are discarded, also while it is ta
   t.ok(balanced(counters))
 })
 
+t.test('an observer sees every event that is not passed on, with its reason, before it leaves', async t => {
+  for (const onError of ['discard', 'dead_letter', 'pass'] as const) {
+    const processor: Processor = {
+      process(batch, to, scope) {
+        for (let i = 0; i < batch.length; i++) {
+          const kind = n(batch, i) % 5
+          if (kind === 1) to[i] = discard(0)
+          if (kind === 2) to[i] = output(0)
+          if (kind === 3) scope.because(i, `not ${n(batch, i)}`)
+          if (kind === 3) to[i] = FAILED
+          if (kind === 4) scope.replace(i, [{ n: 100 }])
+        }
+      },
+    }
+    const plan = { outputs: ['side'], reasons: ['over'], main: 'rest' }
+    const letters: string[] = []
+    const write = async (request: readonly EventBatch[]) => void letters.push(...request.flatMap(linesOf))
+    const { stage, counters, batch } = stageWith(processor, plan, { onError, deadLetters: { write } })
+    const seen: Record<string, string[]> = {}
+    const unexpected = () => t.fail('it is no destination')
+    stage.observer = {
+      discarded({ batch, reason, events, to, value, areKept, error }) {
+        const indices = [...batch.flags.subarray(0, batch.length).keys()].filter(i => !to || to[i] === value)
+        t.equal(indices.length, events)
+        t.equal(areKept ?? false, reason === 'processing_failed' && onError === 'dead_letter')
+        const lines = indices.map(i => linesOf(batch)[i]!)
+        for (const [k, i] of indices.entries())
+          if (reason === 'processing_failed') t.equal(error?.(i), `not ${JSON.parse(lines[k]!).n}`)
+        ;(seen[reason] ??= []).push(...lines)
+      },
+      rejected: unexpected,
+      delivered: unexpected,
+    }
+    await pipeline(Readable.from([batch(...numbers(0, 20)), batch({ n: 0 })]), stage, collectLines([]))
+    const counted = Object.fromEntries([...counters.discards].map(([reason, { events }]) => [reason, events]))
+    t.same(Object.fromEntries(Object.entries(seen).map(([reason, lines]) => [reason, lines.length])), counted)
+    t.same(seen.over, ['{"n":1}', '{"n":6}', '{"n":11}', '{"n":16}'])
+    if (onError === 'dead_letter') t.same(seen.processing_failed, letters)
+    t.equal(seen.processing_failed?.length, onError === 'pass' ? undefined : 4)
+  }
+})
+
 t.test('a processor never sees a batch without events', async t => {
   const lengths: number[] = []
   const { stage, batch, settled } = stageWith({ process: ({ length }) => void lengths.push(length) }, {})
