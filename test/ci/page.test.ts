@@ -82,7 +82,7 @@ t.test('what a browser loads is small', t => {
   const size = (name: string) => gzipSync(readFileSync(join(BUNDLE, name)), { level: 9 }).length
   const bytes = size('page.js') + size('page.css')
   t.comment(`${bytes} bytes compressed`)
-  t.ok(bytes < 70_000, `${bytes}`)
+  t.ok(bytes < 60_000, `${bytes}`)
   t.end()
 })
 

@@ -46,6 +46,9 @@ const HTML = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <link rel="stylesheet" href="page.css"><script type="module" src="page.js"></script></head>
 <body><div id="page"><p class="books">received 0</p></div></body></html>`
 
+/** Counted before the page is opened. */
+const SECONDS_BEFORE = 400
+
 const TYPES: Record<string, string> = { js: 'text/javascript', css: 'text/css' }
 
 /** A daemon that is invented: it serves the bundle of the page, and answers like a daemon that runs. */
@@ -57,6 +60,8 @@ export class FakePage {
   readonly #listeners = new Set<ServerResponse>()
   readonly #counted = new Map<string, Counted>()
   readonly #started: number
+  /** What its first second began at. */
+  readonly #base = Date.now() - SECONDS_BEFORE * 1000
   #tick = 0
   #timer: NodeJS.Timeout | undefined
 
@@ -64,7 +69,7 @@ export class FakePage {
     this.world = world
     this.#started = started
     this.#server = createServer((request, response) => this.#answer(request, response))
-    for (let i = 0; i < 400; i++) this.#count()
+    for (let i = 0; i < SECONDS_BEFORE; i++) this.#count()
   }
 
   async listen(host: string, port = 0): Promise<string> {
@@ -150,7 +155,7 @@ export class FakePage {
       components.filter(one => one.kind === 'destination').map(({ id }) => [id, this.#countedOf(id).sent]),
     )
     return {
-      at: new Date(this.#started + this.#tick * 1000).toISOString(),
+      at: this.#base + this.#tick * 1000,
       books: {
         received,
         passed: received - gone - undelivered,

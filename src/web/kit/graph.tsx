@@ -130,7 +130,7 @@ function shapesOf(
     const y = (top + bottom) / 2
     const classes = `leaves${flow > 0 ? '' : ' still'}${isLit(node) ? '' : ' unlit'}`
     shapes.push({
-      path: `M${x} ${boxes.get(`node ${node}`)!.top + PORT + 20}V${y}h7m-4 -4l5 4l-5 4`,
+      path: `M${x} ${top - 6}V${y}h7m-4 -4l5 4l-5 4`,
       width: Math.min(width, 3),
       classes,
     })

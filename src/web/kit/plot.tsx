@@ -50,6 +50,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         width: element.clientWidth || 300,
         height,
         ms: 1,
+        padding: [8, 28, 0, 0],
         legend: { show: false },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
         scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },

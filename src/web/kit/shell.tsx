@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { link, route } from './route.js'
 import { stored } from './stored.js'
 import { nextTheme, theme } from './theme.js'
@@ -94,7 +94,8 @@ function Keys({ keys }: Pick<Props, 'keys'>) {
 }
 
 export function Shell({ views, head, top, keys, children }: Props) {
-  useEffect(() => {
+  // Keys work as soon as the page is drawn.
+  useLayoutEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement
       const isTyping = target.matches('input:not([type=range], [type=checkbox]), textarea, select')

@@ -8,7 +8,7 @@ import { clock, counted, duration, grouped, rate } from '../kit/words.js'
 import { Event, placeOf } from './event.js'
 import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
-import { countsOf, isFresh, rates, status } from './live.js'
+import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
 import type { Detail, Evidence, History, Values } from './types.js'
 
@@ -101,9 +101,10 @@ function Plots({ id }: { id: string }) {
   const { data, error } = useData<History>('history', { component: id }, HISTORY_MS)
   if (error !== undefined) return <Failure error={error} />
   if (!data) return null
-  const of = (name: string): Values => data.values[name] ?? []
   const from = new Date(data.from).getTime()
-  const at = of('received').map((_, i) => from + i * data.step_ms)
+  const all = (data.values.received ?? []).map((_, i) => from + i * data.step_ms)
+  const at = all.slice(0, endedOf(all, data.step_ms))
+  const of = (name: string): Values => (data.values[name] ?? []).slice(0, at.length)
   if (at.length < 2) return <p class="dim">The plots of the last hour begin in a moment.</p>
   return (
     <div class="columns">

@@ -58,6 +58,14 @@ function Kept({ of: { looked_at } }: { of: Found }) {
 
 /** More are too many to read: the search can be narrower. */
 const MOST_FOUND = 20
+/** Events whose ways are shown; those of others by a click. */
+const MOST_OPEN = 10
+
+function outcomeOf(steps: readonly Step[]): string {
+  const last = steps.at(-1)
+  if (!last) return 'no steps'
+  return `${last.what}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
+}
 
 /** Why an event is not there: its way, step by step. */
 export function Find() {
@@ -114,7 +122,10 @@ export function Find() {
           {data.found.map(({ event, text: line, steps }, i) => (
             <li key={i} data-row tabIndex={-1}>
               <Event of={line ?? event} />
-              <Way steps={steps} />
+              <details open={i < MOST_OPEN}>
+                <summary>{outcomeOf(steps)}</summary>
+                <Way steps={steps} />
+              </details>
             </li>
           ))}
         </ol>

@@ -9,7 +9,7 @@ import { type Column, Table } from '../kit/table.js'
 import { counted, duration, grouped, percent, rate, short } from '../kit/words.js'
 import { sumOf } from './books.js'
 import { rankOf, worstOf } from './health.js'
-import { countsOf, histories, isFresh, rates, second, status } from './live.js'
+import { countsOf, endedOf, histories, isFresh, rates, second, status } from './live.js'
 import { Problems } from './problems.js'
 import type { Component, Throttle, Values } from './types.js'
 
@@ -115,7 +115,6 @@ function Node({ of }: { of: Component }) {
           </Mark>
         </p>
       )}
-      {type === 'throttle' && <AtLimit id={id} />}
       {reasons.length > 0 && (
         <p class="leaving" data-leaves={discarded} data-output="discarded">
           <a href={link('component', id, { reason: reasons[0]![0] })}>
@@ -130,6 +129,7 @@ function Node({ of }: { of: Component }) {
             .{output}
           </p>
         ))}
+      {type === 'throttle' && <AtLimit id={id} />}
     </>
   )
 }
@@ -208,16 +208,21 @@ function LastHour() {
     })
   }
   const received = sum('received', 'source')
-  if (received.length < 2) return null
   const at = received.map((_, i) => from + i * all.step_ms)
+  const ended = endedOf(at, all.step_ms)
+  if (ended < 2) return null
   return (
     <Plot
-      label={`the last ${duration(received.length * all.step_ms)}, events per second`}
-      at={at}
+      label={`the last ${duration(ended * all.step_ms)}, events per second`}
+      at={at.slice(0, ended)}
       curves={[
-        { label: 'read', values: received, colour: 'area', isArea: true },
-        { label: 'delivered by all destinations', values: sum('sent', 'destination'), colour: 'accent' },
-        { label: 'discarded', values: sum('discarded'), colour: 'ink', dash: [3, 3] },
+        { label: 'read', values: received.slice(0, ended), colour: 'area', isArea: true },
+        {
+          label: 'delivered by all destinations',
+          values: sum('sent', 'destination').slice(0, ended),
+          colour: 'accent',
+        },
+        { label: 'discarded', values: sum('discarded').slice(0, ended), colour: 'ink', dash: [3, 3] },
       ]}
     />
   )

@@ -123,6 +123,12 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
   }
 }
 
+/** How many of the steps that begin at these times have ended: a part of one would look like a fall. */
+export function endedOf(at: readonly number[], step_ms: number): number {
+  const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
+  return at.findLastIndex(begin => begin + step_ms <= last) + 1
+}
+
 /** A tab that nobody sees, and one that is paused, ask for nothing. */
 export function connect(): void {
   document.addEventListener('visibilitychange', () => (hidden.value = document.hidden))

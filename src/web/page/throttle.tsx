@@ -15,17 +15,21 @@ const MOST_BUCKETS = 500
 
 const nameOf = ({ key }: Bucket) => key ?? '(default bucket)'
 
-/** How much of the limit is used: a bar with its numbers. */
-function Pressure({ of: { used, limit, window_ms, pressure } }: { of: Bucket }) {
+/** How much of the limit is used in the present window, and which share of the last minute was discarded. */
+function Pressure({ of }: { of: Bucket }) {
+  const { used, limit, window_ms, pressure, passed, discarded } = of
+  const share = discarded > 0 ? discarded / (passed + discarded) : 0
   return (
     <span class="pressure">
       <span class={pressure >= 1 ? 'bar full' : 'bar'}>
-        <span style={{ width: `${Math.min(100, pressure * 100)}%` }} />
+        <span style={{ width: `${Math.min(100, (used / limit) * 100)}%` }} />
       </span>
       <span class="number">
         {short(used)} of {short(limit)} in {duration(window_ms)}
       </span>{' '}
-      {pressure >= 1 && <Mark level="warning">at the limit</Mark>}
+      {(pressure >= 1 || share > 0) && (
+        <Mark level="warning">{share > 0 ? `discards ${percent(share)}` : 'at the limit'}</Mark>
+      )}
     </span>
   )
 }
