@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { inPath } from './programs.js'
 
@@ -55,6 +55,8 @@ export function builtWithGo(
 export function copyModule({ go, sources }: GoBuild, module: string): void {
   const { Dir } = JSON.parse(go('mod', 'download', '-json', module)) as { Dir: string }
   cpSync(Dir, sources, { recursive: true })
+  // Files of the module cache are read-only. Go adds requirements and sums of a main module.
+  for (const name of ['go.mod', 'go.sum']) chmodSync(join(sources, name), 0o644)
 }
 
 function lastLines(text: string): string {
