@@ -17,6 +17,8 @@ const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
 /** The least time between two rounds of asking about the events that wait, also as a multiple of the last one's work. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
+/** Times are sums of fractions, whose last digits differ: events of the same moment are due together, in their order. */
+const SAME_MS = 0.001
 
 /** Events that are LATER. */
 export interface Waiting {
@@ -134,7 +136,7 @@ export class WaitingEvents {
     const line = this.#lines.get(source)
     if (!line) return false
     const now = this.#stage.clock.now()
-    const isDue = line.behind.length > 0 || isFull(line) || line.kept.some(({ dueAt }) => dueAt <= now)
+    const isDue = line.behind.length > 0 || isFull(line) || line.kept.some(({ dueAt }) => dueAt <= now + SAME_MS)
     if (!isDue && !this.#passesOn(source)) return false
     this.#queue(batch)
     this.advance()
@@ -216,7 +218,7 @@ export class WaitingEvents {
     const round = this.#round
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      let next = line.kept.find(one => !one.isAsked && one.round < round && one.dueAt <= now)
+      let next = line.kept.find(one => !one.isAsked && one.round < round && one.dueAt <= now + SAME_MS)
       if (!next && line.behind.length > 0 && !isFull(line)) {
         const batch = line.behind.shift()!
         next = { batch, since: now, dueAt: now, isAsked: true, round, isInherited: false }

@@ -77,6 +77,32 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
   return { stage, counters, wanted, clock, send, batch, left, settled, asked, balanced, inherit }
 }
 
+t.test(
+  'of events that are due at the same moment, the first is asked about first, however their times are rounded',
+  async t => {
+    const opensAt = 0.3
+    let isTaken = false
+    const takeOne = ({ waits = 50 }: { n: number; waits?: number }, scope: BatchScope, now: number) => {
+      if (now >= opensAt && !isTaken) {
+        isTaken = true
+        return MAIN
+      }
+      scope.later(isTaken ? 50 : waits)
+      return LATER
+    }
+    const { stage, send, left, clock } = stageWith(takeOne)
+    await clock.advance(0.1)
+    t.ok(clock.now() + 0.2 > opensAt, 'by its last digit')
+    await send('a', { n: 1, waits: 0.2 })
+    await clock.advance(0.05)
+    await send('a', { n: 2, waits: opensAt - clock.now() })
+    await clock.advance(0.15)
+    await settle()
+    t.same(left, [1])
+    stage.destroy()
+  },
+)
+
 for (const isAsync of [false, true]) {
   const how = isAsync ? ', by a processor that takes time' : ''
 
