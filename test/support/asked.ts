@@ -1,4 +1,5 @@
 import { type IncomingHttpHeaders, type RequestOptions, request } from 'node:http'
+import { shortPath } from '../../src/lib/network/short-path.js'
 
 export interface Answered {
   readonly status: number
@@ -11,8 +12,10 @@ export function asked(
   options: Pick<RequestOptions, 'host' | 'port' | 'socketPath' | 'path' | 'method' | 'headers'>,
   body = '',
 ): Promise<Answered> {
-  return new Promise((resolve, reject) => {
-    const call = request({ ...options, agent: false }, answer => {
+  // The system limits the paths of sockets.
+  const socket = options.socketPath ? shortPath(options.socketPath) : undefined
+  return new Promise<Answered>((resolve, reject) => {
+    const call = request({ ...options, ...(socket && { socketPath: socket.short }), agent: false }, answer => {
       let text = ''
       answer.setEncoding('utf8').on('data', part => (text += part))
       answer.on('end', () => resolve({ status: answer.statusCode!, headers: answer.headers, text }))
@@ -20,5 +23,5 @@ export function asked(
     })
     call.on('error', reject)
     call.end(body)
-  })
+  }).finally(() => socket?.release())
 }

@@ -29,8 +29,8 @@ const HISTORY_SHARE = 1 / 4
 /** A status without news is sent this often. */
 const STATUS_MS = 10_000
 /** The time between two looks for news: at least this, and this many times what a look takes. */
-const LOOK_MS = 1500
-const TIMES_A_LOOK = 300
+const LOOK_MS = 2000
+const TIMES_A_LOOK = 400
 
 /** Of all readers: each takes CPU time for the events that it inspects, and these are the most in a second. */
 const MOST_TAPS = 8
@@ -46,6 +46,8 @@ export class PageData {
   #memory: number
   /** What of the last status was no number, and when it was sent and looked at. */
   #news = ''
+  /** What tells of most news, and costs little to look at. */
+  #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
@@ -141,8 +143,18 @@ export class PageData {
     this.history.tick()
     if (!this.#live.isRead) return
     const { clock, reports } = this.#from
+    const signs = this.#signsNow()
+    if (signs !== this.#signs) this.#lookAt = 0
+    this.#signs = signs
     if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
     this.#live.second(secondOf({ at: clock.wall(), counters: this.#counters(), totals: reports.totals?.() }))
+  }
+
+  #signsNow(): string {
+    const { reports, config } = this.#from
+    const states = reports.destinations().map(({ id, state }) => [id, state])
+    const waiting = [...(reports.failures?.() ?? []), ...(reports.outages?.() ?? [])].map(({ id }) => id)
+    return JSON.stringify([states, waiting, reports.isStopping?.(), reports.reloadingSince?.(), config().digest])
   }
 
   async #sendNews(): Promise<void> {
@@ -173,10 +185,11 @@ export class PageData {
 
 /** What of a status does not change all the time: no numbers, and no times. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
-  const { components, destinations, sources, processors, waiting, bottleneck, reloading_since } = status
+  const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]
   return JSON.stringify([
     [ready, stopping, config, reloading_since, bottleneck?.id],
+    [status_page?.memory, status_page?.history_step_ms, status_page?.token],
     components.map(({ id, kind, type, inputs }) => [id, kind, type, inputs]),
     destinations.map(({ id, state }) => [id, state]),
     [sources, processors, waiting].map(all => all.map(({ id }) => id)),
