@@ -13,7 +13,7 @@ import type { PageState, Status } from '../status/status.js'
 import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
-import { secondOf } from './second.js'
+import { Seconds } from './second.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
 /** What the page is made of. */
@@ -42,6 +42,7 @@ export class PageData {
   readonly watch: PageWatch
   readonly #from: PageSources
   readonly #live = new Live()
+  readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
   /** What of the last status was no number, and when it was sent and looked at. */
@@ -55,6 +56,7 @@ export class PageData {
 
   constructor(from: PageSources, memory: number) {
     this.#from = from
+    this.#seconds = new Seconds(from.clock)
     this.#memory = memory
     this.history = new History(() => this.#counters(), memory * HISTORY_SHARE, from.clock)
     this.watch = new PageWatch(from.pipeline, memory, from.clock)
@@ -147,7 +149,7 @@ export class PageData {
     if (signs !== this.#signs) this.#lookAt = 0
     this.#signs = signs
     if (!this.#isLooking && clock.now() >= this.#lookAt) void this.#sendNews().catch(() => {})
-    this.#live.second(secondOf({ at: clock.wall(), counters: this.#counters(), totals: reports.totals?.() }))
+    this.#live.second(this.#seconds.next(this.#counters(), reports.totals?.()))
   }
 
   #signsNow(): string {

@@ -1,42 +1,81 @@
-import type { ComponentCounters } from '../../engine/flow/counters.js'
+import type { ComponentCounters, Histogram } from '../../engine/flow/counters.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
+import type { Clock } from '../../lib/time.js'
 import { booksOf } from '../status/status.js'
 import { totalsOf } from './history.js'
 
-/** What of a daemon changes all the time. */
-interface Numbers {
-  readonly at: number
-  /** The components that run. */
-  readonly counters: readonly ComponentCounters[]
-  /** Undefined: no pipeline runs. */
-  readonly totals: Totals | undefined
+/** How long attempts count, at least. */
+const WINDOW_MS = 10_000
+
+/** Attempts by duration, as counted at two moments: the first one is 10 to 20 seconds ago. */
+interface Marks {
+  before: readonly number[]
+  last: readonly number[]
+  at: number
 }
 
-/** The message of a second: the same for all readers, so it is made once. */
-export function secondOf({ at, counters, totals }: Numbers): string {
-  const components = counters.map(one => {
-    const busy = sumOf(one, 'sluice_component_utilization')
-    return [one.id, [...totalsOf(one), busy === undefined ? null : Math.round(busy * 1000)]]
-  })
-  const destinations = counters.flatMap(one => (one.kind === 'destination' ? [[one.id, deliveryOf(one)]] : []))
-  return JSON.stringify({
-    at,
-    books: totals && booksOf(totals),
-    components: Object.fromEntries(components),
-    destinations: Object.fromEntries(destinations),
-  })
-}
+/** The messages of each second. One is the same for all readers, so it is made once. */
+export class Seconds {
+  readonly #clock: Clock
+  readonly #marks = new WeakMap<Histogram, Marks>()
 
-function deliveryOf(counters: ComponentCounters) {
-  const oldest = sumOf(counters, 'sluice_delivery_oldest_event_age_seconds')
-  return {
-    in_flight: sumOf(counters, 'sluice_delivery_requests_in_flight') ?? 0,
-    allowed: sumOf(counters, 'sluice_delivery_max_in_flight') ?? null,
-    retries: sumOf(counters, 'sluice_delivery_retries_total') ?? 0,
-    oldest_ms: oldest === undefined ? null : Math.round(oldest * 1000),
-    buffered_bytes: sumOf(counters, 'sluice_buffer_bytes') ?? sumOf(counters, 'sluice_spool_bytes') ?? 0,
-    dead_letters: sumOf(counters, 'sluice_dead_letters') ?? 0,
+  constructor(clock: Clock) {
+    this.#clock = clock
   }
+
+  /** `counters`: of the components that run. `totals` is undefined while no pipeline runs. */
+  next(counters: readonly ComponentCounters[], totals: Totals | undefined): string {
+    const components = counters.map(one => {
+      const busy = sumOf(one, 'sluice_component_utilization')
+      return [one.id, [...totalsOf(one), busy === undefined ? null : Math.round(busy * 1000)]]
+    })
+    const destinations = counters.flatMap(one => (one.kind === 'destination' ? [[one.id, this.#delivery(one)]] : []))
+    return JSON.stringify({
+      at: this.#clock.wall(),
+      books: totals && booksOf(totals),
+      components: Object.fromEntries(components),
+      destinations: Object.fromEntries(destinations),
+    })
+  }
+
+  #delivery(counters: ComponentCounters) {
+    const oldest = sumOf(counters, 'sluice_delivery_oldest_event_age_seconds')
+    const attempts = counters.histograms.get('sluice_delivery_attempt_seconds')
+    return {
+      in_flight: sumOf(counters, 'sluice_delivery_requests_in_flight') ?? 0,
+      allowed: sumOf(counters, 'sluice_delivery_max_in_flight') ?? null,
+      retries: sumOf(counters, 'sluice_delivery_retries_total') ?? 0,
+      oldest_ms: oldest === undefined ? null : Math.round(oldest * 1000),
+      buffered_bytes: sumOf(counters, 'sluice_buffer_bytes') ?? sumOf(counters, 'sluice_spool_bytes') ?? 0,
+      dead_letters: sumOf(counters, 'sluice_dead_letters') ?? 0,
+      ...(attempts && this.#latency(attempts)),
+    }
+  }
+
+  /** Of the attempts of the last 10 to 20 seconds; nothing if there are none. */
+  #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
+    const { buckets, counts } = histogram
+    const now = this.#clock.now()
+    let marks = this.#marks.get(histogram)
+    if (!marks) this.#marks.set(histogram, (marks = { before: [...counts], last: [...counts], at: now }))
+    if (now - marks.at >= WINDOW_MS) Object.assign(marks, { before: marks.last, last: [...counts], at: now })
+    const recent = counts.map((count, i) => count - marks.before[i]!)
+    const all = recent.reduce((sum, count) => sum + count, 0)
+    if (all === 0) return undefined
+    const ms = (share: number) => Math.round(quantile(buckets, recent, all * share) * 1000)
+    return { p50_ms: ms(0.5), p99_ms: ms(0.99) }
+  }
+}
+
+/** The value below which so many observations are, as if those of a bucket were spread evenly. */
+function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
+  let below = 0
+  for (const [i, bound] of buckets.entries()) {
+    const from = buckets[i - 1] ?? 0
+    if (below + counts[i]! >= rank) return from + ((bound - from) * (rank - below)) / counts[i]!
+    below += counts[i]!
+  }
+  return buckets.at(-1)!
 }
 
 /** The sum of the series of a metric; undefined if there are none that are numbers. */

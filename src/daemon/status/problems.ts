@@ -1,6 +1,7 @@
 import type { ProcessorOutage } from '../../core/component.js'
 import { UNROUTED } from '../../core/processor.js'
 import { dataDirOf } from '../../engine/config/load.js'
+import { stateOfFiles } from '../../engine/config/yaml/files.js'
 import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { DestinationState } from '../../engine/run/engine.js'
@@ -12,6 +13,8 @@ import type { Series } from './series.js'
 
 /** A problem, and what to do about it. */
 export interface Problem {
+  /** The component that it is about; missing if it is about none, or one that is not configured any more. */
+  readonly component?: string
   readonly what: string
   /** Since when, how often and similar facts. */
   readonly detail?: string
@@ -162,7 +165,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
     series
       .all(metric)
       .filter(({ value }) => value > 0)
-      .map(({ labels, value }) => ({ what: what(labels.component_id!, value, wall), todo })),
+      .map(({ labels: { component_id: id = '' }, value }) => ({ component: id, what: what(id, value, wall), todo })),
   )
 }
 
@@ -180,6 +183,7 @@ function destinationProblems({ series, destinations, wall }: Observed): Problem[
       const never = isNew ? 'It has delivered nothing since the daemon started.' : ''
       const detail = [outageDetail(destination, wall), never].filter(text => text !== '').join(' ')
       return {
+        component: id,
         what: reason === undefined ? `${id} is ${state}` : `${id} is ${state}: ${reason}`,
         ...(detail !== '' && { detail }),
         todo: deliveryAdvice(state, drops).replace(SAFE, isSafe ? SAFE : 'No events are lost while the daemon runs.'),
@@ -232,6 +236,7 @@ function sourceProblems({ sources }: Observed): Problem[] {
   return sources.map(({ id, state, reason }) => {
     const holds = state === 'holding'
     return {
+      component: id,
       what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
       todo: holds
         ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
@@ -244,12 +249,14 @@ function processorProblems({ processors, wall }: Observed): Problem[] {
   return processors.map(({ id, isStuck, reason, since, attempts, next_attempt, meanwhile }) => {
     if (isStuck)
       return {
+        component: id,
         what: `${id} is stuck: ${reason}`,
         detail: `Since ${clockTime(since, wall)}. Meanwhile ${meanwhile}.`,
         todo: 'Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
       }
     const next = next_attempt === undefined ? 'trying now' : `next attempt at ${clockTime(next_attempt, wall)}`
     return {
+      component: id,
       what: `${id} cannot ask the server of its cluster limit: ${reason}`,
       detail: `Since ${clockTime(since, wall)}, ${counted(attempts, 'failure')}, ${next}. Meanwhile ${meanwhile}.`,
       todo: 'Check the server, the network and the options of redis. It is asked again by itself.',
@@ -267,6 +274,7 @@ function balanceProblems({ series }: Observed): Problem[] {
   return [...series.by('component_id', 'sluice_conservation_errors_total')]
     .filter(([, errors]) => errors > 0)
     .map(([id]) => ({
+      component: id,
       what: `${id}: event counts do not add up`,
       todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
     }))
@@ -282,6 +290,7 @@ function fullBufferProblems({ series }: Observed): Problem[] {
       const most = series.sum(`sluice_${kind}_max_bytes`, { component_id: id })
       if (!(most > 0 && value >= most * FULL_SHARE)) return []
       return {
+        component: id,
         what: `${id}: its ${kind} is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
         todo: `Full, it makes its sources wait${drops[kind]}. Raise ${kind}.max_bytes or help the receiver.`,
       }
@@ -293,6 +302,7 @@ function nothingToRead({ series }: Observed): Problem[] {
   return series.all('sluice_files_watched').flatMap(({ labels, value }) => {
     if (value !== 0 || series.sum(SILENT, labels) > 0 || series.sum(UNREADABLE, labels) > 0) return []
     return {
+      component: labels.component_id!,
       what: `${labels.component_id}: there is no file that it could read`,
       todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
     }
@@ -306,6 +316,7 @@ function undecodedProblems({ series }: Observed): Problem[] {
       const lines = series.sum('sluice_component_received_events_total', { component_id })
       if (value === 0 || value * 2 < lines) return []
       return {
+        component: component_id,
         what: `${component_id}: ${short(value)} of its ${counted(lines, 'line')} could not be read as ${codec}`,
         todo: 'They are kept as text: .message is the only field of them that a key or a condition finds. Correct decode.',
       }
@@ -323,6 +334,7 @@ function unprocessedProblems({ series }: Observed): Problem[] {
       // Where they are discarded or kept as dead letters, that is said.
       if (value === 0 || value * 2 < events || series.sum(DISCARDED, { component_id, reason }) > 0) return []
       return {
+        component: component_id,
         what: `${component_id} could not process ${short(value)} of its ${counted(events, 'event')}`,
         todo: 'They are passed on unchanged, with the reason in .processing_error, which the log names, too (SLUICE_PROCESSOR_FAILED). Correct the processor, or decode of the source.',
       }
@@ -365,6 +377,7 @@ function positionProblems({ series }: Observed): Problem[] {
     if (!failed && age <= OLD_S) return []
     const since = `were not saved for ${Math.round(age)} s`
     return {
+      component: id,
       what: failed ? `${id}: its positions cannot be saved` : `${id}: its positions ${since}`,
       ...(failed && age >= 1 && { detail: `They ${since}.` }),
       todo: `After a restart, what was sent since then would be sent again. ${ON_DISK} (SLUICE_CHECKPOINT_NOT_SAVED).`,
@@ -404,6 +417,7 @@ function discardProblems({ series }: Observed): Problem[] {
     // These are in the dead-letter queue, or went to the readers of `.rejected`.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
+      component: component_id,
       what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
       todo,
     }
@@ -417,6 +431,7 @@ function throttleProblems(seen: Observed): Problem[] {
     if (value !== 0) return []
     const [readAt] = series.all('sluice_throttle_limits_file_read_timestamp_seconds', labels)
     return {
+      component: labels.component_id!,
       what: `${labels.component_id}: its limits file cannot be used; the rules that were read last stay in use`,
       ...(readAt && { detail: `They were read at ${atSeconds(readAt.value, wall)}.` }),
       todo: 'Correct the file; the log names the line. It is read again by itself.',
@@ -429,6 +444,7 @@ function throttleProblems(seen: Observed): Problem[] {
     const isCluster = series.all('sluice_throttle_backend_up', { component_id }).length > 0
     if (value === 0 || sum('buckets') < sum('max_buckets') || isCluster || mode !== undefined) return []
     return {
+      component: component_id,
       what: `${component_id} has passed ${counted(value, 'event')} without a limit since the daemon started`,
       todo: 'As many keys are in use as max_keys allows, and events of others pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
     }
@@ -445,6 +461,7 @@ function deadLetterProblems({ series, components, about }: Observed): Problem[] 
     const isProcessor = components.some(one => one.id === id && one.kind === 'processor')
     const command = resendCommand(id, about)
     return {
+      component: id,
       what: `${id}: ${counted(value, 'event')} in the dead-letter queue${age ? `, the oldest for ${lasting(age.value)}` : ''}`,
       todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
       commands: [`${command} --dry-run`, command],
@@ -460,10 +477,20 @@ export function resendCommand(id: string, about: Observed['about']): string {
   return words.map(shellWord).join(' ')
 }
 
+/** Read again only when its files change: the page asks every few seconds. */
+let known = { config: '', state: '', folder: undefined as string | undefined }
+
 function dataDirElsewhere(config: string | undefined): string | undefined {
+  if (config === undefined) return undefined
+  const state = stateOfFiles(config)
+  if (config !== known.config || state !== known.state) known = { config, state, folder: folderElsewhere(config) }
+  return known.folder
+}
+
+function folderElsewhere(config: string): string | undefined {
   try {
-    const folder = config === undefined ? undefined : dataDirOf(config, {})
-    return folder?.startsWith(`${process.cwd()}/`) ? undefined : folder
+    const folder = dataDirOf(config, {})
+    return folder.startsWith(`${process.cwd()}/`) ? undefined : folder
   } catch {
     return undefined
   }
