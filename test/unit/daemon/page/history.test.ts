@@ -10,8 +10,8 @@ function recorded(ids: readonly string[], maxBytes = 16_000_000) {
   const set = new ComponentSet()
   const time = new ManualTime()
   const running = new Set(ids)
-  const counted = (id: string) => set.component(id, 'processor', 'filter')
-  const history = new History(() => [...running].map(counted), maxBytes, time)
+  const counted = (id: string, type = set.components.get(id)?.type ?? 'filter') => set.component(id, 'processor', type)
+  const history = new History(() => [...running].map(id => counted(id)), maxBytes, time)
   const second = async (ms = 1000) => {
     await time.advance(ms)
     history.tick()
@@ -112,6 +112,11 @@ t.test('components come and go, and another type begins anew', async t => {
   counted('b').received.events += 5
   await second()
   t.same(history.of('b')!.values.received, [null, null, 0, 5], 'what it had counted before is of no second')
+  counted('b', 'dedupe').received.events += 3
+  await second()
+  counted('b').received.events += 4
+  await second()
+  t.same(history.of('b')!.values.received.slice(4), [0, 4], 'the same of one that took its id')
   running.delete('a')
   await second()
   t.equal(history.of('a'), undefined)
