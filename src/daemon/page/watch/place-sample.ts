@@ -33,7 +33,9 @@ export class PlaceSample {
     const { length } = batch
     // Places that are made of names are in no order, and batches without places have none.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
-    const next = to ? (i: number) => to.subarray(0, length).indexOf(value, i) : (i: number) => (i < length ? i : -1)
+    if (isOrdered && this.#multiple(batch, 0) >= batch.place(length - 1) + batch.size(length - 1)) return
+    const column = to?.subarray(0, length)
+    const next = (i: number) => (column ? column.indexOf(value, i) : i < length ? i : -1)
     for (let i = next(0); i >= 0 && this.#kept < this.#most; ) {
       if (this.#isChosen(batch, i)) {
         this.#kept++
@@ -51,13 +53,17 @@ export class PlaceSample {
   }
 
   #isChosen(batch: EventBatch, i: number): boolean {
-    const place = batch.place(i)
-    return Math.ceil(place / this.#step) * this.#step < place + Math.max(1, batch.size(i))
+    return this.#multiple(batch, i) < batch.place(i) + Math.max(1, batch.size(i))
+  }
+
+  /** The first multiple at the beginning of event `i` or behind it. */
+  #multiple(batch: EventBatch, i: number): number {
+    return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
   /** The first event behind event `i` that ends behind the next multiple. */
   #after(batch: EventBatch, i: number): number {
-    const multiple = Math.ceil(batch.place(i) / this.#step) * this.#step
+    const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]
     while (low < high) {
       const middle = (low + high) >> 1

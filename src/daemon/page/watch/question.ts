@@ -111,7 +111,7 @@ export function inexactness(
   counted: Counted,
   isTrial: boolean,
 ): string[] {
-  const { stepMs, oneIn, hasRest, mostKeys } = counted
+  const { stepMs, oneIn, hasRest, mostKeys, keys } = counted
   const all = limitsOf(options)
   const { cost, quota, also, time_field, scope, over_limit, on_backlog } = options
   const modes = [...new Set(limits.map(({ mode }) => mode))].filter(mode => mode !== 'fixed' && mode !== 'aligned')
@@ -124,6 +124,7 @@ export function inexactness(
     isTrial && 'a sample of at most 2,000 events per second is counted',
     (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',
     all.some(({ unit }) => unit === 'bytes') && 'limits of bytes are not applied',
+    keys >= options.max_keys && 'keys beyond max_keys have the limit, too',
     cost && 'each event counts as 1 instead of its cost',
     quota && 'what counted in a quota before is not known',
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',

@@ -18,7 +18,7 @@ const EVENTS_SHARE = 1 / 4
 /** Events of a component that are shown at once, at most. */
 const MOST_EVENTS = 200
 /** Events that are looked at for them. */
-const MOST_LOOKS = 100_000
+const MOST_LOOKS = 20_000
 
 /** What is watched: a pipeline, whose engine is another one after a reload. */
 export interface Followed {

@@ -185,6 +185,7 @@ t.test('what is not taken into account is said', async t => {
     [{ time_field: '.t' }, 'events count when they arrived instead of at their own time'],
     [{ over_limit: { wait: '1s' } }, 'no event waits for room'],
     [{ cost: '.n' }, 'each event counts as 1 instead of its cost'],
+    [{ max_keys: 1 }, 'keys beyond max_keys have the limit, too'],
   ] as const) {
     const { watch, take } = await watchedThrottle(options)
     await take([{ app: 'a' }])
