@@ -212,10 +212,11 @@ t.test('it connects again by itself, and says for how long it was away', async t
   await fake.close()
   await sees(page, /no connection for \d/, 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') !== null`))
-  const next = new FakePage(world)
+  const next = new FakePage(world, Date.now())
   await next.listen(HOST, Number(new URL(url).port))
   t.teardown(() => next.close())
   await sees(page, /connected again, after \d/, 'header')
+  await sees(page, /restarted at \d/, 'header')
   t.ok(await page.value(`document.querySelector('.books').closest('.stale') === null`))
   t.ok((await books(page)).received! > 0 && before > 0)
   world.status = { stopping: true, ready: false }

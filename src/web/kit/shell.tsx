@@ -42,7 +42,7 @@ function search(): void {
 
 function leave(): void {
   const { activeElement } = document
-  if (activeElement instanceof HTMLElement && activeElement !== document.body) activeElement.blur()
+  if (activeElement instanceof HTMLElement && !activeElement.matches('body, main')) activeElement.blur()
   else if (route.value.id !== undefined)
     location.hash = link(route.value.view === 'component' ? 'flow' : route.value.view)
 }
@@ -120,6 +120,12 @@ export function Shell({ views, head, top, keys, children }: Props) {
   }, [])
   const { view: name, id } = route.value
   useEffect(() => scrollTo(0, 0), [name, id])
+  const drawn = useRef(name)
+  useLayoutEffect(() => {
+    // Whoever does not see the page hears that there is another view.
+    if (drawn.current !== name) document.querySelector('main')?.focus({ preventScroll: true })
+    drawn.current = name
+  }, [name])
   return (
     <>
       <header>
@@ -156,7 +162,7 @@ export function Shell({ views, head, top, keys, children }: Props) {
           ))}
         </nav>
       </header>
-      <main id="view">{children}</main>
+      <main tabIndex={-1}>{children}</main>
       <Keys keys={keys} />
     </>
   )

@@ -23,7 +23,7 @@ export function Component() {
   const path = encodeURIComponent(id)
   const detail = useData<Detail>(`components/${path}`, {}, DETAIL_MS)
   const of = status.value?.components.find(one => one.id === id)
-  if (status.value && !of) return <Failure error={detail.error ?? new Error()} />
+  if (status.value && !of) return detail.error === undefined ? null : <Failure error={detail.error} />
   const known = new Set(status.value?.components.map(one => one.id))
   const inputs = (of?.inputs ?? []).map(input => inputOf(input, known)[0])
   const readers = (status.value?.components ?? []).filter(one =>

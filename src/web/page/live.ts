@@ -14,6 +14,11 @@ export const failure = signal<{ readonly words: string; readonly token: boolean 
 export const heardAt = signal(0)
 /** When the connection was lost, and until when after it came back. */
 export const away = signal<{ readonly since: number; readonly until?: number } | undefined>(undefined)
+export const isAway = computed(() => away.value !== undefined && away.value.until === undefined)
+/** Whether a message came since the last connection began. */
+export const isConnected = signal(false)
+/** When another process of the daemon began, which counts from 0. */
+export const restartedAt = signal<string | undefined>(undefined)
 /** Ticks once a second: texts such as "for 12 s" depend on it. */
 export const now = signal(Date.now())
 export const hidden = signal(document.hidden)
@@ -77,13 +82,20 @@ function takeSecond(next: Second): void {
   between.value = seconds.length > 1 ? [seconds[0]!, next] : undefined
 }
 
+function takeStatus(next: Status): void {
+  const before = status.value?.started_at
+  if (before !== undefined && next.started_at !== before) restartedAt.value = next.started_at
+  status.value = next
+}
+
 async function listen(signal: AbortSignal): Promise<void> {
   for await (const { event, data } of events('live', signal)) {
     batch(() => {
       heardAt.value = Date.now()
       failure.value = undefined
       if (away.value && !away.value.until) away.value = { ...away.value, until: Date.now() }
-      if (event === 'status') status.value = JSON.parse(data) as Status
+      isConnected.value = true
+      if (event === 'status') takeStatus(JSON.parse(data) as Status)
       if (event === 'second') takeSecond(JSON.parse(data) as Second)
     })
   }
@@ -97,6 +109,7 @@ async function stayConnected(stop: AbortSignal): Promise<void> {
     stop.addEventListener('abort', end)
     const begin = Date.now()
     heardAt.value = begin
+    isConnected.value = false
     const watch = setInterval(() => Date.now() - heardAt.value > 3 * SILENCE_MS && end(), 1000)
     try {
       await listen(attempt.signal)
@@ -138,6 +151,7 @@ export function connect(): void {
     if (isIdle.value) return
     const stop = new AbortController()
     seconds = []
+    between.value = undefined
     untracked(() => {
       void stayConnected(stop.signal)
       void keepHistories(stop.signal)
@@ -155,6 +169,5 @@ export const isSilent = computed(() => !paused.value && heardAt.value > 0 && now
 
 /** The numbers that are shown are those of now. */
 export const isFresh = computed(
-  () =>
-    second.value !== undefined && !paused.value && !isSilent.value && (!away.value || away.value.until !== undefined),
+  () => second.value !== undefined && isConnected.value && !paused.value && !isSilent.value && !isAway.value,
 )

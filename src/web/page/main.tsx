@@ -10,7 +10,19 @@ import { Component } from './component.js'
 import { Delivery } from './delivery.js'
 import { Find } from './find.js'
 import { Flow } from './flow.js'
-import { away, connect, failure, heardAt, isSilent, now, paused, status } from './live.js'
+import {
+  away,
+  connect,
+  failure,
+  heardAt,
+  isAway,
+  isConnected,
+  isSilent,
+  now,
+  paused,
+  restartedAt,
+  status,
+} from './live.js'
 import { Tail } from './tail.js'
 import { Throttle } from './throttle.js'
 import 'uplot/dist/uPlot.min.css'
@@ -28,16 +40,20 @@ const VIEWS = [
 /** Whether the numbers are those of now, and if not, since when. */
 function Connection() {
   if (paused.value) return <Mark level="note">paused: the numbers are those of {clock(heardAt.value, now.value)}</Mark>
-  if (away.value && !away.value.until) {
+  if (away.value && isAway.value) {
     const ago = duration(now.value - away.value.since)
     if (status.value?.stopping) return <Mark level="error">the daemon stopped {ago} ago; trying again</Mark>
     return <Mark level="error">no connection for {ago}; the numbers are older; trying again</Mark>
   }
   if (isSilent.value) return <Mark level="warning">no numbers for {duration(now.value - heardAt.value)}</Mark>
+  if (!isConnected.value) return <Mark level="note">connecting</Mark>
   if (away.value?.until)
     return <Mark level="note">connected again, after {duration(away.value.until - away.value.since)}</Mark>
   return <span class="live">live</span>
 }
+
+/** How long a restart is mentioned. */
+const RECENT_MS = 600_000
 
 function Head() {
   const { host, config, ready, stopping, reloading_since, problems = [], version_of_sluice } = status.value ?? {}
@@ -70,6 +86,9 @@ function Head() {
         )}
       </span>
       <Connection />
+      {restartedAt.value !== undefined && now.value - Date.parse(restartedAt.value) < RECENT_MS && (
+        <Mark level="note">restarted at {clock(restartedAt.value, now.value)}: it counts from 0</Mark>
+      )}
     </>
   )
 }

@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals'
+import { Component } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { lines } from '../kit/api.js'
 import { Copy, Failure } from '../kit/parts.js'
@@ -17,6 +18,21 @@ const isWrapped = stored('tail.wrapped', false)
 interface Line {
   readonly n: number
   readonly text: string
+}
+
+/** A line that is drawn once: there are many, and they do not change. */
+class One extends Component<{ text: string }> {
+  override shouldComponentUpdate(): boolean {
+    return false
+  }
+
+  render({ text }: { text: string }) {
+    return (
+      <div class={text.startsWith('#') ? 'dim' : undefined}>
+        <Coloured text={text} />
+      </div>
+    )
+  }
 }
 
 /** The events of a component as they come. */
@@ -124,9 +140,7 @@ export function Tail() {
         onScroll={scrolled}
       >
         {shown.value.map(({ n, text }) => (
-          <div key={n} class={text.startsWith('#') ? 'dim' : undefined}>
-            <Coloured text={text} />
-          </div>
+          <One key={n} text={text} />
         ))}
         {shown.value.length === 0 && error === undefined && (
           <div class="dim">waiting for the next event{where && ` that meets ${where}`}</div>
