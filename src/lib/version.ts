@@ -10,8 +10,17 @@ function above(folder: string): string {
   return existsSync(join(folder, 'package.json')) || parent === folder ? folder : above(parent)
 }
 
-function manifest(): { readonly version: string; readonly engines: { readonly node: string } } {
-  return JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8'))
+interface Manifest {
+  readonly version: string
+  readonly engines: { readonly node: string }
+}
+
+/** Read once: later there may be no free descriptor. */
+let known: Manifest | undefined
+
+function manifest(): Manifest {
+  known ??= JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as Manifest
+  return known
 }
 
 /** The version of the package, as in `0.1.0`. */
