@@ -1,6 +1,9 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
 
+/** Where more events come than are chosen, this part of as many is: a sample need not take as much work. */
+const SAMPLE_PART = 4
+
 /**
  * Chooses a bounded number of events per second. Events are chosen by their place in what was read: one is chosen if its
  * line covers a multiple of a number of bytes, a power of two. So the same events are chosen in all components that they
@@ -47,7 +50,7 @@ export class PlaceSample {
 
   #begin(now: number): void {
     const isOver = this.#events > this.#most
-    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, this.#bytes / this.#most))) : 1
+    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, (this.#bytes * SAMPLE_PART) / this.#most))) : 1
     this.#secondAt = now
     this.#kept = this.#events = this.#bytes = 0
   }
