@@ -52,14 +52,15 @@ const ROUTES: Readonly<Record<string, Route>> = {
   'what-if': {
     // It reads other fields of events.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
-    answer({ page, query }) {
+    answer({ page, query, response }) {
       const { component = '', ...asked } = Object.fromEntries(query)
-      return page.watch.whatIf(component, asked)
+      return page.watch.whatIf(component, asked, () => response.destroyed)
     },
   },
   find: {
     showsEvents: true,
-    answer: ({ page, query }) => page.watch.find(query.get('q') ?? '', wholeIn(query, 'limit', 100, 100)),
+    answer: ({ page, query, response }) =>
+      page.watch.find(query.get('q') ?? '', wholeIn(query, 'limit', 100, 100), () => response.destroyed),
   },
   evidence: {
     showsEvents: true,

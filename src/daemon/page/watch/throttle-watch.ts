@@ -8,6 +8,7 @@ import type { Clock } from '../../../lib/time.js'
 import { type Counted, KeyCounts, REST } from './key-counts.js'
 import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
+import { STAYS, Turns } from './turns.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** Maximum number of events per second that are inspected for another key. */
@@ -95,8 +96,7 @@ export class ThrottleWatch {
   #processor: Processor
   #stop: (() => void) | undefined
   readonly #trials = new Map<string, Trial>()
-  /** Questions are answered one at a time. */
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #turns = new Turns()
 
   constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: Clock) {
     this.#clock = clock
@@ -223,11 +223,9 @@ export class ThrottleWatch {
     }))
   }
 
-  /** What would pass with other options. Throws QuestionError. */
-  whatIf(asked: Asked): Promise<WhatIf> {
-    const answer = this.#last.then(() => this.#answer(asked))
-    this.#last = answer.catch(() => {})
-    return answer
+  /** What would pass with other options. Throws QuestionError, or Gone. */
+  whatIf(asked: Asked, isGone = STAYS): Promise<WhatIf> {
+    return this.#turns.next(() => this.#answer(asked), isGone)
   }
 
   async #answer(asked: Asked): Promise<WhatIf> {

@@ -11,6 +11,7 @@ import { type Finding, find, parsed, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
+import { STAYS, Turns } from './turns.js'
 
 /** Of the memory of the page. */
 const COUNTS_SHARE = 1 / 2
@@ -60,8 +61,7 @@ export class PageWatch {
   #links: Links | undefined
   #config: Config | undefined
   #ids: ReadonlySet<string> = new Set()
-  /** Searches run one at a time. */
-  #lastSearch: Promise<unknown> = Promise.resolve()
+  readonly #searches = new Turns()
 
   /** `memory`: that of the whole page, in bytes. */
   constructor(pipeline: Followed, memory: number, clock: Clock) {
@@ -158,11 +158,11 @@ export class PageWatch {
     return this.#throttles.get(id)?.view(most)
   }
 
-  /** What would pass a throttle with other options. Throws QuestionError. */
-  async whatIf(id: string, asked: Asked): Promise<WhatIf> {
+  /** What would pass a throttle with other options. Throws QuestionError, or Gone. */
+  async whatIf(id: string, asked: Asked, isGone = STAYS): Promise<WhatIf> {
     const throttle = this.#throttles.get(id)
     if (!throttle) throw new QuestionError(this.#noThrottle(id))
-    return throttle.whatIf(asked)
+    return throttle.whatIf(asked, isGone)
   }
 
   #noThrottle(id: string): string {
@@ -171,11 +171,9 @@ export class PageWatch {
     return `component: there is no throttle ${id}; ${known}`
   }
 
-  /** Finds events by a text, a condition or an id. Throws QuestionError. */
-  find(query: string, limit?: number): Promise<Finding> {
-    const search = this.#lastSearch.then(() => find(this.#evidence, query, this.#clock, limit))
-    this.#lastSearch = search.catch(() => {})
-    return search
+  /** Finds events by a text, a condition or an id. Throws QuestionError, or Gone. */
+  find(query: string, limit?: number, isGone = STAYS): Promise<Finding> {
+    return this.#searches.next(() => find(this.#evidence, query, this.#clock, limit), isGone)
   }
 
   /** The newest events that a component has discarded or rejected. Throws QuestionError. */

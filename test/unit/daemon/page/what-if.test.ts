@@ -5,6 +5,7 @@ import { throttle } from '../../../../src/components/processors/throttle.js'
 import type { Asked } from '../../../../src/daemon/page/watch/question.js'
 import { QuestionError } from '../../../../src/daemon/page/watch/question-error.js'
 import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
+import { Gone } from '../../../../src/net/http/server/refusal.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
@@ -191,6 +192,17 @@ t.test('what is not taken into account is said', async t => {
     await take([{ app: 'a' }])
     t.match(await watch.whatIf({ limit: '2' }), { exact: false, why_not_exact: why })
   }
+})
+
+t.test('a question is not answered when its client has gone before its turn', async t => {
+  const { watch } = await watchedThrottle({})
+  let isGone = false
+  const first = watch.whatIf({})
+  const second = watch.whatIf({}, () => isGone)
+  isGone = true
+  t.match(await first, { events: 0 })
+  t.ok((await second.catch(error => error)) instanceof Gone)
+  t.match(await watch.whatIf({}), { events: 0 }, 'the next one is')
 })
 
 t.test('another key is counted from the first question on, for a minute after the last one', async t => {
