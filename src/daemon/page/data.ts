@@ -92,7 +92,10 @@ export class PageData {
 
   /** Sends server-sent events until the client disconnects. */
   async follow(response: ServerResponse): Promise<undefined> {
+    const before = this.#news
     const status = await this.#look()
+    // Others have not seen it yet.
+    if (this.#news !== before) this.#live.status(status)
     if (!response.destroyed) this.#live.add(response, status)
   }
 

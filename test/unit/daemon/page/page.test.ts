@@ -7,6 +7,7 @@ import { components } from '../../../../src/components/list.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { Access } from '../../../../src/daemon/page/access.js'
 import { StatusPage } from '../../../../src/daemon/page/page.js'
+import { PageWatch } from '../../../../src/daemon/page/watch/watch.js'
 import { componentsOf } from '../../../../src/engine/config/inputs.js'
 import { type Config, parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
@@ -353,4 +354,45 @@ t.test('sessions end after twelve hours, and the oldest makes room', async t => 
   await time.advance(1)
   t.equal(await known(last), false)
   await t.rejects(access.begin('wrong', {}), { message: 'the token is wrong' })
+})
+
+t.test('questions know when their client has gone', async t => {
+  const { place } = await opened(t, `{ listen: '${HOST}:0', token: '\${PAGE_TOKEN}' }`)
+  const asked: (() => boolean)[] = []
+  const waits = (_q: unknown, _more: unknown, isGone: () => boolean) => {
+    asked.push(isGone)
+    return new Promise<never>(() => {})
+  }
+  t.intercept(PageWatch.prototype, 'find', { value: waits })
+  t.intercept(PageWatch.prototype, 'whatIf', { value: waits })
+  for (const path of ['find?q=a', 'what-if?component=limit']) {
+    const { host, port } = place()
+    const socket = connect(port, host)
+    socket.write(`GET /api/v1/${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`)
+    const isGone = await until(() => asked.pop())
+    t.equal(isGone(), false, path)
+    socket.destroy()
+    await until(() => isGone())
+  }
+})
+
+t.test('news reach those who read already when another reader comes', async t => {
+  const { place, state } = await opened(t)
+  const live = () => {
+    const { host, port } = place()
+    const socket = connect(port, host)
+    t.teardown(() => socket.destroy())
+    const reader = { text: '' }
+    socket.setEncoding('utf8').on('data', part => (reader.text += part))
+    socket.write('GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    return reader
+  }
+  const first = live()
+  await until(() => first.text.split('event: status').length > 2)
+  state.reason = 'another reason'
+  const began = performance.now()
+  const second = live()
+  await until(() => second.text.includes(state.reason))
+  await until(() => first.text.includes(state.reason))
+  t.ok(performance.now() - began < 8000, 'it does not wait for the status that is sent every ten seconds')
 })
