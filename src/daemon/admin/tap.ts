@@ -75,7 +75,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   let missed = 0
   const seen = (batch: EventBatch) => {
     for (let i = 0; i < batch.length && left > 0; i++) {
-      if (looks === 0 || response.writableLength > UNREAD_BYTES) {
+      if (looks <= 0 || response.writableLength > UNREAD_BYTES) {
         missed += batch.length - i
         return
       }
@@ -83,7 +83,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
       const fields = batch.fields(i)
       if (!holds(fields)) continue
       response.write(`${jsonText(fields)}\n`)
-      if (--left === 0) return end()
+      if (--left <= 0) return end()
     }
   }
   let remove = tappable.taps.tap(query.component, seen)

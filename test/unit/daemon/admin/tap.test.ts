@@ -113,6 +113,13 @@ t.test('a limit, a condition, and the end', async t => {
   many.show(numbered(600))
   t.same([many.events().length, many.missed()], [2500, 400])
 
+  const few = watching({ rate: 0.5, limit: 1.5 })
+  few.show(numbered(10))
+  t.same([few.events().length, few.answer.writableEnded], [1, false], 'a part of an event counts as one')
+  await few.second()
+  few.show(numbered(10))
+  t.same([few.events().length, few.answer.writableEnded], [2, true])
+
   const left = watching()
   left.answer.destroy()
   await left.second()
