@@ -167,12 +167,12 @@ export class ThrottleWatch {
       limits: limits.map(({ limit, unit, windowMs, mode }) => ({ limit, unit, window_ms: windowMs, mode })),
       rules: rules.length,
       max_keys,
-      keys: this.#keys(most),
+      keys: await this.#keys(most),
       counted: countedBy(counted),
     }
   }
 
-  #keys(most: number): ThrottleKey[] {
+  async #keys(most: number): Promise<ThrottleKey[]> {
     const { ring, size } = this.#counts
     const now = this.#clock.wall()
     const start = now - HISTORY * HISTORY_MS
@@ -181,7 +181,7 @@ export class ThrottleWatch {
     const minute = { passed: new Float64Array(size), discarded: new Float64Array(size) }
     const since = new Float64Array(size)
     const lastAt = new Float64Array(size).fill(Number.NEGATIVE_INFINITY)
-    ring.read((at, key, offered, some) => {
+    const isRead = await ring.readInTurns((at, key, offered, some) => {
       const lost = offered - some
       const step = Math.min(HISTORY - 1, Math.max(0, Math.floor((at - start) / HISTORY_MS)))
       passed[key * HISTORY + step]! += some
@@ -194,6 +194,7 @@ export class ThrottleWatch {
       if (at - lastAt[key]! > CALM_MS) since[key] = at
       lastAt[key] = at
     })
+    if (!isRead) return this.#keys(most)
     const history = (column: Float64Array, id: number) => [...column.subarray(id * HISTORY, (id + 1) * HISTORY)]
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
     for (let id = 0; id < size; id++) {

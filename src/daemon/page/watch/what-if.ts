@@ -3,13 +3,10 @@ import type { Limit } from '../../../components/throttle/limit.js'
 import { createWindows } from '../../../components/throttle/windows/several.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
-import { nextTurn } from '../../../lib/time.js'
 import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** Rows that are replayed before other work gets its turn: 10 ms or less. */
-const ROWS_AT_ONCE = 200_000
 /** Keys that are shown because they gain or lose most, and as many because they have most events. */
 const SHOWN_KEYS = 10
 
@@ -80,21 +77,8 @@ class Replay {
   }
 
   /** False: the counts changed meanwhile. */
-  async run(): Promise<boolean> {
-    const { ring } = this.#counts
-    const { version, dropped } = ring
-    const see = (at: number, key: number, offered: number, passed: number) => this.#see(at, key, offered, passed)
-    const last = dropped + ring.length
-    for (let next = dropped; next < last; ) {
-      // The first rows may have been dropped in a later turn.
-      const skipped = Math.max(0, ring.dropped - next)
-      const end = Math.min(last, next + skipped + ROWS_AT_ONCE)
-      ring.read(see, next + skipped - ring.dropped, end - ring.dropped)
-      next = end
-      if (next < last) await nextTurn()
-      if (ring.version !== version) return false
-    }
-    return true
+  run(): Promise<boolean> {
+    return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed))
   }
 
   #see(at: number, key: number, offered: number, passed: number): void {
