@@ -94,6 +94,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
     {
       name: 'state',
       isText: true,
+      isWide: true,
       grows: true,
       value: ({ state }) => (state === 'ready' ? 0 : 1),
       cell: one => <State of={one} />,
@@ -265,7 +266,7 @@ export function Delivery() {
           keyOf={one => one.id}
           order={{ by: 'state', down: true }}
           href={one => (one.id === id ? link('delivery') : link('delivery', one.id))}
-          under={one => <State of={one} />}
+          under={one => one.state !== 'ready' && <State of={one} />}
           below={one => one.id === id && <Refusals id={one.id} />}
         />
       </div>
