@@ -39,11 +39,11 @@ export const health = computed(() => {
 })
 
 function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
-  const told = new Set<string>()
+  const named = new Set<string>()
   for (const destination of seen.destinations) {
     const { id, state, reason } = destination
     if (GOOD.has(state)) continue
-    told.add(id)
+    named.add(id)
     const level = state === 'starting' ? 'note' : 'error'
     const why = reason === undefined ? '' : `: ${reason}`
     const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
@@ -53,13 +53,13 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
     ...seen.sources,
     ...seen.processors.map(one => ({ state: 'failing', ...one })),
   ]) {
-    told.add(id)
+    named.add(id)
     yield [id, { level: 'error', words: `${state}: ${reason}` }]
   }
   const ids = seen.components.map(({ id }) => id)
   for (const problem of seen.problems) {
     const id = componentOf(problem, ids)
-    if (id === undefined || told.has(id)) continue
+    if (id === undefined || named.has(id)) continue
     yield [id, { level: 'warning', words: problem.what.slice(id.length).replace(/^:? /, '') }]
   }
   for (const { id, events, buckets } of seen.waiting) {
