@@ -23,6 +23,7 @@ async function started(t: Test, page = '') {
   const folder = testFolder(t)
   writeFileSync(join(folder, 'token'), TOKEN, { mode: 0o600 })
   const daemon = await startDaemon(t, folder, `${page}${PIPELINE}`)
+  await daemon.until(() => daemon.logs().some(({ msg }) => msg === 'started'))
   const reload = async (page: string) => {
     const reloads = () =>
       daemon.logs().filter(({ msg }) => /configuration reloaded|cannot apply/.test(String(msg))).length
@@ -50,7 +51,7 @@ t.test('a reload brings it, moves it, changes its token, and takes it away', asy
   const at = (port: number | string, more = '') => `status_page: { listen: '${HOST}:${port}'${more} }\n`
   await reload(at(first))
   const url = `http://${HOST}:${first}/`
-  t.same(urlsIn(daemon), [url])
+  await daemon.until(() => urlsIn(daemon)[0] === url)
   t.equal(await statusOf(url), 200)
   const tap = `${url}api/v1/tap?component=none`
   t.equal(await statusOf(tap), 401)
