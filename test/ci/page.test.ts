@@ -437,7 +437,10 @@ t.test('nothing that comes from events or configurations is markup', async t => 
     },
     answers: {
       find: {
-        looked_at: [{ kind: HOSTILE, from: at, kept: 1, one_in: 2 }],
+        looked_at: [
+          { kind: HOSTILE, from: at, kept: 1, one_in: 2 },
+          { kind: 'rejected', from: null, kept: 0, one_in: 1, bytes: 0 },
+        ],
         found: [
           { event, steps: [step] },
           { event: HOSTILE, steps: [] },
@@ -480,6 +483,11 @@ t.test('nothing that comes from events or configurations is markup', async t => 
     const events = /^(find|tail|delivery|component\/limit)/.test(view)
     if (events) await until(`events in ${view}`, async () => (await text(page, 'main')).includes('{{1+1}}'))
     t.not(await page.value('document.title'), 'hit', view)
+    // Signs that turn the order of others would show an event that is not there.
+    const shows = `[...document.querySelectorAll('.event code, .tail span, .way li > :last-child')].map(one => one.innerText)`
+    t.notMatch((await page.value<string[]>(shows)).join('\n'), '\u202e', view)
+    if (view === 'find?q=x') t.notMatch(await text(page, 'main'), /NaN|1970-01-01/)
+    if (view === 'throttle') t.match(await text(page, 'td b, th b'), '{{1+1}}\\u202e', view)
     t.equal(
       await page.value(`document.querySelectorAll('#page img, #page script, #page iframe, [onerror]').length`),
       0,
@@ -549,6 +557,10 @@ t.test('event texts ask for the token, which leaves the address at once', async 
   t.equal(await page.value('location.hash'), '#/flow')
   t.same(JSON.parse(fake.posted.at(-1)!), { token: TOKEN })
   t.notOk(await page.value(`JSON.stringify(localStorage).includes('${TOKEN}')`), 'and it is kept nowhere')
+
+  const signs = '100%-of-the-token-of-this-page'
+  await goTo(page, `${url}#token=${signs}`)
+  t.same(JSON.parse(fake.posted.at(-1)!), { token: signs }, 'a token may have signs that mean something in an address')
 })
 
 t.test('a number of the line opens what it is made of, down to events', async t => {

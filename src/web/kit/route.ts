@@ -20,7 +20,7 @@ function parse(hash: string): Route {
   }
 }
 
-function decoded(text: string): string {
+export function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {

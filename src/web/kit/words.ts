@@ -56,3 +56,10 @@ export function milliseconds(text: string): number | undefined {
   if (!amount || !unit) return undefined
   return Number(amount) * (/^(ms|milli)/i.test(unit) ? 1 : UNITS_MS[unit[0]!.toLowerCase()]!)
 }
+
+/** Signs without a shape and those that turn the order of others, as JSON escapes them: what is shown is what is there. */
+export const visible = (text: string) =>
+  text.replace(
+    /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    sign => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )

@@ -4,7 +4,7 @@ import { Plot } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { Table } from '../kit/table.js'
-import { clock, counted, duration, grouped, rate } from '../kit/words.js'
+import { clock, counted, duration, grouped, rate, visible } from '../kit/words.js'
 import { Event, placeOf } from './event.js'
 import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
@@ -172,7 +172,7 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
         {data.events.map((one, i) => (
           <li key={i}>
             <p>
-              <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {one.words}
+              <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {visible(one.words ?? '')}
               {placeOf(one)}
             </p>
             <Event of={one.event} />

@@ -4,7 +4,7 @@ import { Command, Failure, Filter, Mark, matches } from '../kit/parts.js'
 import { link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { type Column, Table } from '../kit/table.js'
-import { bytes, clock, counted, duration, grouped, percent, rate } from '../kit/words.js'
+import { bytes, clock, counted, duration, grouped, percent, rate, visible } from '../kit/words.js'
 import { Event } from './event.js'
 import { stateOf } from './health.js'
 import { countsOf, isFresh, now, rates, second, status } from './live.js'
@@ -160,7 +160,7 @@ function Refusals({ id }: { id: string }) {
             {letters.data.reasons.map(({ reason, words, count, newest_at, sample }) => (
               <li key={reason}>
                 <p>
-                  <b class="number">{grouped(count)}</b> <b>{reason}</b> {words}{' '}
+                  <b class="number">{grouped(count)}</b> <b>{reason}</b> {visible(words ?? '')}{' '}
                   {newest_at && <span class="dim">last at {clock(newest_at)}</span>}
                 </p>
                 {sample !== undefined && <Event of={sample} />}
@@ -177,7 +177,7 @@ function Refusals({ id }: { id: string }) {
             {evidence.data.events.map((one, i) => (
               <li key={i}>
                 <p>
-                  <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {one.words}
+                  <span class="dim number">{clock(one.at)}</span> <b>{one.reason}</b> {visible(one.words ?? '')}
                 </p>
                 <Event of={one.event} />
               </li>

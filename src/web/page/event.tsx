@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks'
 import { Copy } from '../kit/parts.js'
+import { visible } from '../kit/words.js'
 
 /** As in: (rule errors, bucket cart). */
 export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
@@ -8,7 +9,7 @@ export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: 
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
   ]
   const said = parts.filter(part => part !== '').join(', ')
-  return said === '' ? '' : ` (${said})`
+  return said === '' ? '' : ` (${visible(said)})`
 }
 
 const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.stringify(event))
@@ -17,7 +18,8 @@ const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.str
 const TOKENS = /("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/g
 
 /** Text nodes only: what events contain is never markup. */
-export function Coloured({ text }: { text: string }) {
+export function Coloured({ text: given }: { text: string }) {
+  const text = visible(given)
   if (!/^\s*[[{]/.test(text)) return text
   const parts = []
   let end = 0

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
 import { Failure, Mark } from '../kit/parts.js'
 import { adjust, link, route } from '../kit/route.js'
-import { bytes, clock, counted, duration } from '../kit/words.js'
+import { bytes, clock, counted, duration, visible } from '../kit/words.js'
 import { Event, placeOf } from './event.js'
 import { now } from './live.js'
 import type { Found, Step } from './types.js'
@@ -32,8 +32,8 @@ function Way({ steps }: { steps: readonly Step[] }) {
             <b class={SIGNS[what] === '✕' ? 'error' : ''}>
               {SIGNS[what]} {what}
             </b>
-            {reason !== undefined && ` ${reason}`}
-            {words !== undefined && `: ${words}`}
+            {reason !== undefined && ` ${visible(reason)}`}
+            {words !== undefined && `: ${visible(words)}`}
             {placeOf({ rule, bucket })}
           </span>
         </li>
@@ -47,8 +47,9 @@ function Kept({ of: { looked_at } }: { of: Found }) {
     <ul>
       {looked_at.map(({ kind, from, kept, one_in, bytes: size }) => (
         <li key={kind}>
-          {counted(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)} since {clock(from, now.value)} (
-          {duration(now.value - Date.parse(from))}){one_in !== undefined && one_in > 1 && `, one of ${one_in}`}
+          {counted(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)}
+          {from !== null && ` since ${clock(from, now.value)} (${duration(now.value - Date.parse(from))})`}
+          {one_in !== undefined && one_in > 1 && `, one of ${one_in}`}
           {size !== undefined && `, ${bytes(size)}`}
         </li>
       ))}

@@ -2,7 +2,7 @@ import { effect } from '@preact/signals'
 import { render } from 'preact'
 import { ApiError, post } from '../kit/api.js'
 import { Failure, Mark } from '../kit/parts.js'
-import { link, replace, route } from '../kit/route.js'
+import { decoded, link, replace, route } from '../kit/route.js'
 import { Shell } from '../kit/shell.js'
 import { clock, counted, duration } from '../kit/words.js'
 import { Books } from './books.js'
@@ -122,7 +122,7 @@ async function useToken(): Promise<void> {
   const [, token] = /^#token=(.+)$/.exec(location.hash) ?? []
   if (token === undefined) return
   replace(link('flow'))
-  await post('session', { token: decodeURIComponent(token) }).catch((error: Error) => {
+  await post('session', { token: decoded(token) }).catch((error: Error) => {
     failure.value = { words: error.message, token: true }
   })
 }

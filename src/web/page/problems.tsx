@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { Command, Mark } from '../kit/parts.js'
 import { link } from '../kit/route.js'
-import { counted } from '../kit/words.js'
+import { counted, visible } from '../kit/words.js'
 import { componentOf } from './health.js'
 import { status } from './live.js'
 import type { Problem } from './types.js'
@@ -52,7 +52,7 @@ function One({ problem, level, id }: { problem: Problem; level: 'error' | 'note'
         </Mark>
       </p>
       <p class="dim">
-        {detail} {todo}
+        {visible(detail ?? '')} {todo}
       </p>
       {commands.map(command => (
         <Command key={command} text={command} />

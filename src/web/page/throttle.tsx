@@ -4,7 +4,7 @@ import { Failure, Filter, Mark, matches } from '../kit/parts.js'
 import { Spark } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
-import { clock, counted, duration, grouped, percent, rate, short } from '../kit/words.js'
+import { clock, counted, duration, grouped, percent, rate, short, visible } from '../kit/words.js'
 import { isFresh, now, status } from './live.js'
 import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIf } from './what-if.js'
@@ -13,7 +13,7 @@ const EVERY_MS = 2000
 /** Buckets that the daemon is asked for, those with most pressure. */
 const MOST_BUCKETS = 500
 
-const nameOf = ({ key }: Bucket) => key ?? '(default bucket)'
+const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** How much of the limit is used in the present window, and which share of the last minute was discarded. */
 function Pressure({ of }: { of: Bucket }) {

@@ -220,7 +220,8 @@ export interface WhatIf {
 export interface Found {
   readonly looked_at: readonly {
     readonly kind: string
-    readonly from: string
+    /** Null: none is kept. */
+    readonly from: string | null
     readonly kept: number
     readonly one_in?: number
     readonly bytes?: number

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
 import { Copy, Failure } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
-import { clock, counted, duration, grouped, milliseconds, percent } from '../kit/words.js'
+import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
 import type { WhatIf as Answer, Throttle, Values } from './types.js'
 
 /** A slider moves a tenth of a decade, so that each step changes as much in small limits as in large ones. */
@@ -184,7 +184,7 @@ function Result({ data }: { data: Answer }) {
               {keys.map(one => (
                 <tr key={`${one.key}`}>
                   <th scope="row" class="text">
-                    {one.key ?? '(default bucket)'}
+                    {one.key === null ? '(default bucket)' : visible(one.key)}
                   </th>
                   <td>{grouped(one.offered)}</td>
                   <td>{grouped(one.was)}</td>
