@@ -575,6 +575,72 @@ t.test('a number of the line opens what it is made of, down to events', async t 
   await sees(page, /throttled the bucket had no room[\s\S]*request search/, '.events')
 })
 
+t.test('what it says of an event, a component and a destination is said once, and is so', async t => {
+  const at = new Date().toISOString()
+  const steps = [
+    { at, component: 'audit', what: 'read' },
+    { at, component: 'upstream', what: 'passed' },
+  ]
+  const from = new Date(Date.now() - 60_000).toISOString()
+  const looked_at = [{ kind: 'passed', from, kept: 20, one_in: 3 }]
+  const usual = failing()
+  const over = { what: 'limit_app has discarded 7 events', todo: 'Raise the limit.' }
+  const status = { ...usual, problems: [...usual.problems, over] }
+  const curve = { at: Date.now() - 2000, step_ms: 1000, offered: [5, 5], was: [2, 3], would: [3, 3] }
+  const answers = {
+    'what-if': {
+      from,
+      to: at,
+      events: 10,
+      exact: false,
+      why_not_exact: 'one event in 4 was counted',
+      was: { passed: 5, discarded: 5 },
+      would: { passed: 6, discarded: 4 },
+      curve,
+      keys: [],
+      yaml: '',
+    },
+    'throttles/limit_app': {
+      id: 'limit_app',
+      key_field: ['.app'],
+      limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'fixed' }],
+      buckets: 0,
+      keys: [],
+      counted: { from, step_ms: 1, exact: false, keys: 0, most_keys: 1000, of: 'one event in 4, by 1 ms' },
+    },
+    find: { looked_at, found: [{ event: { n: 1 }, steps }], more: false },
+    'dead-letters': {
+      total: 9000,
+      looked_at: 4000,
+      all: false,
+      reasons: [{ reason: 'status_400', count: 4000 }],
+      command: 'sluice resend',
+    },
+  }
+  const one = await shown(t, { components: USUAL, status, answers }, '#/find?q=1')
+  if (!one) return
+  const { page, url } = one
+  const times = async (words: string) => (await text(page, 'main')).split(words).length - 1
+  await sees(page, 'received by upstream', 'main')
+  await sees(page, '→ received', '.way')
+  await sees(page, 'one in 3 kept', 'main')
+  await goTo(page, `${url}#/component/limit_app`)
+  await sees(page, 'has discarded 7 events', 'main')
+  await sees(page, 'Passes at most limit events', 'main')
+  t.equal(await times('has discarded 7 events'), 1)
+  await goTo(page, `${url}#/component/upstream`)
+  await sees(page, 'upstream is retrying', 'main')
+  t.equal(await times('connect ECONNREFUSED'), 1)
+  await goTo(page, `${url}#/throttle/limit_app`)
+  await sees(page, '(40 %): about 1 fewer than now', '.verdict')
+  await sees(page, 'Counted: one event in 4, by 1 ms.', 'main')
+  await page.show(390, 'light')
+  await goTo(page, `${url}#/delivery/upstream`)
+  await sees(page, 'Of the newest 4,000:', 'main')
+  await sees(page, 'Last rejected events', 'main')
+  t.equal((await text(page, 'table[aria-label=Destinations]')).split('connect ECONNREFUSED').length - 1, 1)
+})
+
 const PICTURED = [
   { name: 'flow', view: 'flow', width: 1440, shows: /keys at the limit/ },
   { name: 'throttle', view: 'throttle', width: 1440, shows: /fewer than now/ },

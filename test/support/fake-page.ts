@@ -292,7 +292,7 @@ export class FakePage {
       id,
       kind: one.kind,
       type: one.type,
-      summary: 'Limits the events of each key.',
+      summary: 'Passes at most `limit` events of each key.',
       config: `${id}:\n  type: ${one.type}\n  inputs: [${one.inputs ?? ''}]\n  limit: 100\n  window: 1s\n  key_field: .app\n`,
       file: '/etc/sluice/sluice.yaml',
       line: 12,
@@ -517,6 +517,8 @@ function deadLetters(id: string) {
   const reasons = [{ reason: 'status_400', words: 'field level: unknown value fatal', count: 12, newest_at, sample }]
   return {
     total: id === 'upstream' ? 12 : 0,
+    looked_at: id === 'upstream' ? 12 : 0,
+    all: true,
     reasons: id === 'upstream' ? reasons : [],
     command: `sluice resend --config /etc/sluice/sluice.yaml --destination ${id}`,
   }

@@ -16,6 +16,11 @@ export function Mark({ level, children }: { level: Level; children: ComponentChi
   )
 }
 
+/** A text of the daemon, with its names between backticks as code. */
+export function Prose({ of }: { of: string }) {
+  return <>{of.split('`').map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}</>
+}
+
 /** A text that glows for a moment when it changes. */
 export function Glow({ text }: { text: string }) {
   const first = useRef(text)

@@ -1,5 +1,5 @@
 import { useData } from '../kit/data.js'
-import { Copy, Failure, Filter, Mark, matches } from '../kit/parts.js'
+import { Copy, Failure, Filter, Mark, matches, Prose } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
@@ -40,15 +40,17 @@ export function Component() {
         <a href={link('flow', undefined, { path: id })}>its path</a>
         <a href={link('tail', id)}>its events</a>
         {of?.type === 'throttle' && <a href={link('throttle', id)}>its buckets, and what if</a>}
-        {isSide && <a href={link('delivery', id)}>its refusals</a>}
+        {isSide && <a href={link('delivery', id)}>its rejected events</a>}
       </div>
-      <p class="dim">{detail.data?.summary}</p>
+      <p class="dim">{detail.data && <Prose of={detail.data.summary} />}</p>
       <Problems of={id} />
-      {(health.value.get(id) ?? []).map(({ level, words }) => (
-        <p key={words}>
-          <Mark level={level}>{words}</Mark>
-        </p>
-      ))}
+      {(health.value.get(id) ?? [])
+        .filter(({ isProblem }) => !isProblem)
+        .map(({ level, words }) => (
+          <p key={words}>
+            <Mark level={level}>{words}</Mark>
+          </p>
+        ))}
       <Numbers id={id} />
       <p>
         {inputs.length > 0 && <Links label="reads from" ids={inputs} />}{' '}

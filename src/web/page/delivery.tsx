@@ -156,6 +156,7 @@ function Refusals({ id }: { id: string }) {
             {letters.data.total === 1 ? 'it' : 'them'} again, when the cause is corrected:{' '}
             <Command text={letters.data.command} />
           </p>
+          {!letters.data.all && <p>Of the newest {grouped(letters.data.looked_at)}:</p>}
           <ul class="events">
             {letters.data.reasons.map(({ reason, words, count, newest_at, sample }) => (
               <li key={reason}>
@@ -169,10 +170,10 @@ function Refusals({ id }: { id: string }) {
           </ul>
         </>
       )}
-      {evidence.data && evidence.data.events.length === 0 && <p>No refusal is remembered.</p>}
+      {evidence.data && evidence.data.events.length === 0 && <p>No rejected event is remembered.</p>}
       {evidence.data && evidence.data.events.length > 0 && (
         <>
-          <h2>Last refusals</h2>
+          <h2>Last rejected events</h2>
           <ul class="events">
             {evidence.data.events.map((one, i) => (
               <li key={i}>

@@ -1,10 +1,10 @@
 import { useEffect, useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { Failure, Mark } from '../kit/parts.js'
+import { Failure, Mark, Prose } from '../kit/parts.js'
 import { adjust, link, route } from '../kit/route.js'
 import { bytes, clock, counted, duration, visible } from '../kit/words.js'
 import { Event, placeOf } from './event.js'
-import { now } from './live.js'
+import { now, status } from './live.js'
 import type { Found, Step } from './types.js'
 
 const SIGNS: Readonly<Record<string, string>> = {
@@ -21,6 +21,12 @@ const KINDS: Readonly<Record<string, string>> = {
   passed: 'events that passed',
 }
 
+/** A destination has not passed an event that only reached it: it may wait there. */
+const fateOf = ({ component, what }: Pick<Step, 'component' | 'what'>) =>
+  what === 'passed' && status.value?.components.some(({ id, kind }) => id === component && kind === 'destination')
+    ? 'received'
+    : what
+
 function Way({ steps }: { steps: readonly Step[] }) {
   return (
     <ol class="way">
@@ -30,10 +36,10 @@ function Way({ steps }: { steps: readonly Step[] }) {
           <a href={link('component', component)}>{component}</a>
           <span>
             <b class={SIGNS[what] === '✕' ? 'error' : ''}>
-              {SIGNS[what]} {what}
+              {SIGNS[what]} {fateOf({ component, what })}
             </b>
             {reason !== undefined && ` ${visible(reason)}`}
-            {words !== undefined && `: ${visible(words)}`}
+            {words !== undefined && <>: {what === 'discarded' ? <Prose of={words} /> : visible(words)}</>}
             {placeOf({ rule, bucket })}
           </span>
         </li>
@@ -49,7 +55,7 @@ function Kept({ of: { looked_at } }: { of: Found }) {
         <li key={kind}>
           {counted(kept, 'event').replace(/events?$/, KINDS[kind] ?? kind)}
           {from !== null && ` since ${clock(from, now.value)} (${duration(now.value - Date.parse(from))})`}
-          {one_in !== undefined && one_in > 1 && `, one of ${one_in}`}
+          {one_in !== undefined && one_in > 1 && `, one in ${one_in} kept`}
           {size !== undefined && `, ${bytes(size)}`}
         </li>
       ))}
@@ -65,7 +71,7 @@ const MOST_OPEN = 10
 function outcomeOf(steps: readonly Step[]): string {
   const last = steps.at(-1)
   if (!last) return 'no steps'
-  return `${last.what}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
+  return `${fateOf(last)}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
 }
 
 /** Why an event is not there: its way, step by step. */

@@ -9,6 +9,8 @@ export interface Health {
   readonly words: string
   /** Without what changes every second. */
   readonly brief?: string
+  /** It stands among the problems of the daemon, too. */
+  readonly isProblem?: boolean
 }
 
 /** The component that a problem is about. */
@@ -47,7 +49,8 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
     const level = state === 'starting' ? 'note' : 'error'
     const why = reason === undefined ? '' : `: ${reason}`
     const since = destination.since === undefined ? '' : ` since ${clock(destination.since, at)}`
-    yield [id, { level, words: `${stateOf(destination, at)}${why}`, brief: `${state}${since}${why}` }]
+    const isProblem = seen.problems.some(({ what }) => what.startsWith(`${id} is ${state}`))
+    yield [id, { level, words: `${stateOf(destination, at)}${why}`, brief: `${state}${since}${why}`, isProblem }]
   }
   for (const { id, state, reason } of [
     ...seen.sources,
@@ -60,7 +63,7 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
   for (const problem of seen.problems) {
     const id = componentOf(problem, ids)
     if (id === undefined || named.has(id)) continue
-    yield [id, { level: 'warning', words: problem.what.slice(id.length).replace(/^:? /, '') }]
+    yield [id, { level: 'warning', words: problem.what.slice(id.length).replace(/^:? /, ''), isProblem: true }]
   }
   for (const { id, events, buckets } of seen.waiting) {
     const [first] = buckets

@@ -133,7 +133,7 @@ export function Throttle() {
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
           {data.keys.length < data.buckets && `; shown are the ${grouped(data.keys.length)} with most pressure`}.{' '}
-          {data.counted && !data.counted.exact && data.counted.of}
+          {data.counted && !data.counted.exact && `Counted: ${data.counted.of}.`}
         </p>
       )}
       {error !== undefined && <Failure error={error} retry={retry} />}

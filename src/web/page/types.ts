@@ -254,6 +254,10 @@ export interface Evidence {
 
 export interface DeadLetters {
   readonly total: number
+  /** The newest ones, of which `reasons` are counted. */
+  readonly looked_at: number
+  /** Whether these are all that the queue has. */
+  readonly all: boolean
   readonly reasons: readonly {
     readonly reason: string
     readonly words?: string

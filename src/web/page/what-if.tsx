@@ -141,8 +141,11 @@ function Result({ data }: { data: Answer }) {
   const { was, would, events, from, to, exact, why_not_exact, keys, keys_count = 0, yaml, since } = data
   const curve = whole(data)
   const change = would.discarded - was.discarded
+  const about = exact ? '' : 'about '
   const said =
-    change === 0 ? 'as many as now' : `${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
+    change === 0
+      ? `${about}as many as now`
+      : `${about}${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
   return (
     <>
       <p class="verdict" role="status">
