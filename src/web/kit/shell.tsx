@@ -49,7 +49,8 @@ function leave(): void {
 
 function Keys({ keys }: Pick<Props, 'keys'>) {
   const dialog = useRef<HTMLDialogElement>(null)
-  useEffect(() => {
+  // Before it is painted: whoever sees the page may press a key.
+  useLayoutEffect(() => {
     if (isHelpOpen.value) dialog.current?.showModal()
     else dialog.current?.close()
   }, [isHelpOpen.value])

@@ -39,7 +39,7 @@ function Way({ steps }: { steps: readonly Step[] }) {
               {SIGNS[what]} {fateOf({ component, what })}
             </b>
             {reason !== undefined && ` ${visible(reason)}`}
-            {words !== undefined && <>: {what === 'discarded' ? <Prose of={words} /> : visible(words)}</>}
+            {words !== undefined && <>: {what === 'discarded' ? <Prose of={visible(words)} /> : visible(words)}</>}
             {placeOf({ rule, bucket })}
           </span>
         </li>
