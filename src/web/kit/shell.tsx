@@ -49,8 +49,7 @@ function leave(): void {
 
 function Keys({ keys }: Pick<Props, 'keys'>) {
   const dialog = useRef<HTMLDialogElement>(null)
-  // Before it is painted: whoever sees the page may press a key.
-  useLayoutEffect(() => {
+  useEffect(() => {
     if (isHelpOpen.value) dialog.current?.showModal()
     else dialog.current?.close()
   }, [isHelpOpen.value])
@@ -100,7 +99,9 @@ export function Shell({ views, head, top, keys, children }: Props) {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement
       const isTyping = target.matches('input:not([type=range], [type=checkbox]), textarea, select')
-      if (event.ctrlKey || event.metaKey || event.altKey || isHelpOpen.value) return
+      if (event.ctrlKey || event.metaKey || event.altKey) return
+      // The browser closes it, and says so later.
+      if (document.querySelector('dialog[open]')) return
       if (event.key === 'Escape') return leave()
       if (isTyping || (!hasKeys.value && event.key.length === 1)) return
       const isSlider = target.matches('input, [data-scrolls]')
