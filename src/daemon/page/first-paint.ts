@@ -1,3 +1,4 @@
+import { escaped } from '../../lib/formats/html-text.js'
 import { short } from '../../lib/units.js'
 import type { ComponentStatus, Status } from '../status/status.js'
 
@@ -11,9 +12,6 @@ export interface Links {
   readonly script: string | undefined
   readonly style: string | undefined
 }
-
-const escaped = (value: unknown): string =>
-  String(value).replace(/[&<>"']/g, character => `&#${character.charCodeAt(0)};`)
 
 const count = (value: number): string => value.toLocaleString('en-US')
 

@@ -1,7 +1,8 @@
+import { escaped } from '../../../../lib/formats/html-text.js'
 import { formatDuration } from '../../../../lib/units.js'
 import type { SimulationResult, Slots, TimeResult, TrialResult } from '../result.js'
 import { amountText, count, keyName, number, percent, timeText, windowText } from '../words.js'
-import { cut, escaped, KEY_LENGTH, LABEL_LENGTH } from './html.js'
+import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**
  * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels and the width of

@@ -1,10 +1,8 @@
 import { cutAt } from '../../../../daemon/process/wrap.js'
+import { escaped } from '../../../../lib/formats/html-text.js'
 import type { Fact } from '../result.js'
 
 /** Parts of the page. Text from events is untrusted: it gets into elements and quoted attributes only by `escaped`. */
-export function escaped(text: string): string {
-  return text.replace(/[&<>"'`]/g, char => `&#${char.charCodeAt(0)};`)
-}
 
 /** The longest text of a key that the page shows, and the longest in a legend or a tooltip. */
 export const KEY_LENGTH = 200

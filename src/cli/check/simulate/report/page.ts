@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { escaped } from '../../../../lib/formats/html-text.js'
 import { formatSize } from '../../../../lib/units.js'
 import type { KeyResult, SimulationResult, TrialResult } from '../result.js'
 import { firstKeys, searchFacts } from '../summary.js'
 import { amountText, count, inputName, keyName, limitText, number, percent, timeText, windowText } from '../words.js'
 import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } from './charts.js'
-import { type Cell, type Column, cut, escaped, factsSection, KEY_LENGTH, sortableTable } from './html.js'
+import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
  * Renders what a simulation found as one page that needs nothing else. Its security policy lets only its own script and
