@@ -13,7 +13,7 @@ import type { PageState, Status } from '../status/status.js'
 import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
-import { Seconds } from './second.js'
+import { Seconds, sumOf } from './second.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
 /** What the page is made of. */
@@ -47,7 +47,7 @@ export class PageData {
   #memory: number
   /** What of the last status was no number, and when it was sent and looked at. */
   #news = ''
-  /** What tells of most news, and costs little to look at. */
+  /** What most news shows in, and what costs little to look at. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
   #lookAt = Number.NEGATIVE_INFINITY
@@ -128,14 +128,9 @@ export class PageData {
     return { total, ...letters, command: resendCommand(id, about?.()) }
   }
 
-  /** The value of a gauge of a component that has one series. */
   #gauge(id: string, name: string): number {
-    const [sample] =
-      this.#from.reports.metrics.components
-        .get(id)
-        ?.series.get(name)
-        ?.flatMap(({ read }) => [...read()]) ?? []
-    return sample?.value ?? 0
+    const counters = this.#from.reports.metrics.components.get(id)
+    return (counters && sumOf(counters, name)) ?? 0
   }
 
   /** The counters of the components that run, in the order of the configuration. */

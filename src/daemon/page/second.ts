@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The value below which so many observations are, as if those of a bucket were spread evenly. */
+/** The value below which `rank` observations are, as if those of a bucket were spread evenly. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {
@@ -79,7 +79,7 @@ function quantile(buckets: readonly number[], counts: readonly number[], rank: n
 }
 
 /** The sum of the series of a metric; undefined if there are none that are numbers. */
-function sumOf(counters: ComponentCounters, name: string): number | undefined {
+export function sumOf(counters: ComponentCounters, name: string): number | undefined {
   let sum: number | undefined
   for (const series of counters.series.get(name) ?? [])
     for (const { value } of series.read()) if (Number.isFinite(value)) sum = (sum ?? 0) + value

@@ -111,12 +111,12 @@ export class Links {
 
   /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
-    return this.#processors.get(component)?.processor.watchKeys?.()
+    return this.processor(component)?.watchKeys?.()
   }
 
   /** The state of a bucket of a component; undefined if it has none. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
-    return this.#processors.get(component)?.processor.bucket?.(key, rule)
+    return this.processor(component)?.bucket?.(key, rule)
   }
 
   /** The processors that need a server which does not reply, or that do not finish with events. */

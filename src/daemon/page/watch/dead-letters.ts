@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises'
 import { errorCode } from '../../../core/errors.js'
+import type { LetterRecord } from '../../../engine/run/dead-letter/record.js'
 import { parsed } from './find.js'
 
 /** Bytes that are read of the end of a file. */
@@ -47,14 +48,6 @@ export async function newestLetters(path: string, hasTexts: boolean): Promise<Le
       })
   }
   return { looked_at, all, reasons: [...reasons.values()] }
-}
-
-/** As in engine/run/dead-letter/record.ts. */
-interface LetterRecord {
-  readonly reason: string
-  readonly error?: unknown
-  readonly time?: unknown
-  readonly event?: unknown
 }
 
 /** The records in these lines, newest first. */

@@ -2,7 +2,16 @@ import { ConditionError } from '../../../core/condition/cursor.js'
 import { type Clock, nextTurn } from '../../../lib/time.js'
 import { conditionOnLines } from '../../admin/tap.js'
 import type { Evidence } from './evidence.js'
-import { type Cursor, FATES, type Fate, ID_BYTES, type KeptEvent, PLACE_BYTES, READING_BYTES } from './kept-events.js'
+import {
+  type Cursor,
+  FATES,
+  type Fate,
+  ID_BYTES,
+  type KeptEvent,
+  newestOf,
+  PLACE_BYTES,
+  READING_BYTES,
+} from './kept-events.js'
 import { QuestionError } from './question-error.js'
 
 /** Maximum number of events found. */
@@ -129,16 +138,10 @@ class Slices {
 
 /** All kinds of events together, newest first. */
 async function* newest(evidence: Evidence, slices: Slices): AsyncGenerator<Cursor, undefined> {
-  const all = KINDS.map(kind => evidence[kind].newest())
-  const heads = all.map(events => events.next().value)
-  for (;;) {
-    let n = -1
-    for (let k = 0; k < heads.length; k++) if (heads[k] && (n < 0 || heads[k]!.at > heads[n]!.at)) n = k
-    if (n < 0) return
+  for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
     const wait = slices.next()
     if (wait) await wait
-    yield heads[n]!
-    heads[n] = all[n]!.next().value
+    yield cursor
   }
 }
 

@@ -175,21 +175,27 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
+  /** Before the events of each component, or of one. */
+  cursors(component?: string): Cursor[] {
+    const all = component === undefined ? [...this.#all.keys()] : [component]
+    return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))
+  }
+
   /** The events of a component, or of all, newest first. */
-  *newest(component?: string): Generator<Cursor, undefined> {
-    const cursors: Cursor[] = []
-    for (const [id, { segments }] of this.#all) {
-      if (component !== undefined && id !== component) continue
-      const cursor = new Cursor(id, [...segments])
-      if (cursor.back()) cursors.push(cursor)
-    }
-    while (cursors.length > 0) {
-      let newest = 0
-      for (let n = 1; n < cursors.length; n++) if (cursors[n]!.at > cursors[newest]!.at) newest = n
-      const cursor = cursors[newest]!
-      yield cursor
-      if (!cursor.back()) cursors.splice(newest, 1)
-    }
+  newest(component?: string): Generator<Cursor, undefined> {
+    return newestOf(this.cursors(component))
+  }
+}
+
+/** Moves these cursors through all of their events, the newest first. */
+export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> {
+  const cursors = all.filter(cursor => cursor.back())
+  while (cursors.length > 0) {
+    let newest = 0
+    for (let n = 1; n < cursors.length; n++) if (cursors[n]!.at > cursors[newest]!.at) newest = n
+    const cursor = cursors[newest]!
+    yield cursor
+    if (!cursor.back()) cursors.splice(newest, 1)
   }
 }
 

@@ -48,7 +48,7 @@ export interface Counted {
   /** Wall clock, in milliseconds. */
   readonly from: number
   readonly stepMs: number
-  /** One event in so many was inspected. */
+  /** How many events there were for each one that was inspected. */
   readonly oneIn: number
   /** Whether some events are counted under REST. */
   readonly hasRest: boolean

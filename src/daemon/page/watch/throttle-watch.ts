@@ -5,10 +5,11 @@ import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
 import type { Clock } from '../../../lib/time.js'
+import { Turns } from '../../../lib/turns.js'
+import { Gone } from '../../../net/http/server/refusal.js'
 import { type Counted, KeyCounts, REST } from './key-counts.js'
 import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
-import { STAYS, Turns } from './turns.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** Maximum number of events per second that are inspected for another key. */
@@ -195,11 +196,11 @@ export class ThrottleWatch {
       lastAt[key] = at
     })
     if (!isRead) return this.#keys(most)
-    const history = (column: Float64Array, id: number) => [...column.subarray(id * HISTORY, (id + 1) * HISTORY)]
+    const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
     for (let id = 0; id < size; id++) {
       const named = this.#counts.keyOf(id)
-      const isThere = history(passed, id).some(n => n > 0) || history(discarded, id).some(n => n > 0)
+      const isThere = [passed, discarded].some(column => historyOf(column, id).some(n => n > 0))
       if (id === REST || !named || !isThere) continue
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
@@ -220,13 +221,16 @@ export class ThrottleWatch {
     found.sort((a, b) => b.shown.pressure - a.shown.pressure || rate(b) - rate(a))
     return found.slice(0, most).map(({ id, shown }) => ({
       ...shown,
-      history: { passed: history(passed, id), discarded: history(discarded, id) },
+      history: { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] },
     }))
   }
 
-  /** What would pass with other options. Throws QuestionError, or Gone. */
-  whatIf(asked: Asked, isGone = STAYS): Promise<WhatIf> {
-    return this.#turns.next(() => this.#answer(asked), isGone)
+  /** What would pass with other options. `isGone`: whether nobody waits for it any more. Throws QuestionError, or Gone. */
+  whatIf(asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
+    return this.#turns.take('', async () => {
+      if (isGone?.()) throw new Gone()
+      return this.#answer(asked)
+    })
   }
 
   async #answer(asked: Asked): Promise<WhatIf> {

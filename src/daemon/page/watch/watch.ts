@@ -5,13 +5,14 @@ import type { Links } from '../../../engine/run/links.js'
 import { pathOf } from '../../../engine/run/state/inventory.js'
 import type { Follower } from '../../../engine/run/supervisor.js'
 import type { Clock } from '../../../lib/time.js'
+import { Turns } from '../../../lib/turns.js'
+import { Gone } from '../../../net/http/server/refusal.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
 import { type Finding, find, parsed, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
-import { STAYS, Turns } from './turns.js'
 
 /** Of the memory of the page. */
 const COUNTS_SHARE = 1 / 2
@@ -159,7 +160,7 @@ export class PageWatch {
   }
 
   /** What would pass a throttle with other options. Throws QuestionError, or Gone. */
-  async whatIf(id: string, asked: Asked, isGone = STAYS): Promise<WhatIf> {
+  async whatIf(id: string, asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
     const throttle = this.#throttles.get(id)
     if (!throttle) throw new QuestionError(this.#noThrottle(id))
     return throttle.whatIf(asked, isGone)
@@ -172,8 +173,11 @@ export class PageWatch {
   }
 
   /** Finds events by a text, a condition or an id. Throws QuestionError, or Gone. */
-  find(query: string, limit?: number, isGone = STAYS): Promise<Finding> {
-    return this.#searches.next(() => find(this.#evidence, query, this.#clock, limit), isGone)
+  find(query: string, limit?: number, isGone?: () => boolean): Promise<Finding> {
+    return this.#searches.take('', async () => {
+      if (isGone?.()) throw new Gone()
+      return find(this.#evidence, query, this.#clock, limit)
+    })
   }
 
   /** The newest events that a component has discarded or rejected. Throws QuestionError. */

@@ -93,7 +93,7 @@ class Replay {
     curve.would[step]! += would
   }
 
-  /** How many of so many events of a key pass that come at the same time. */
+  /** How many of these events of a key pass, which come at the same time. */
   #take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {

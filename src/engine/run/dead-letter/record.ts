@@ -85,10 +85,12 @@ const wanted = new WantedNames()
 const EVENT = wanted.slot('event')
 const slots = new Int32Array(SLOT)
 
-interface LetterRecord {
+/** A parsed line. */
+export interface LetterRecord {
   readonly time?: unknown
   readonly since?: unknown
   readonly reason: string
+  readonly error?: unknown
   readonly line?: Line
   readonly event: Record<string, unknown>
 }
