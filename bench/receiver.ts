@@ -33,7 +33,7 @@ const ABOUT = JSON.stringify({
 const ITEM = '{"create":{"status":201}}'
 let items: string[] = []
 
-/** The response of the bulk API to a request with so many events. */
+/** The response of the bulk API to a request with this number of events. */
 function bulkReply(method: string, events: number): string {
   if (method !== 'POST') return ABOUT
   if (items.length < events) items = new Array<string>(events * 2).fill(ITEM)

@@ -179,7 +179,7 @@ export class History {
     return { from: this.#timeOf(from), step_ms: this.#stepMs, names: NAMES, values: Object.fromEntries(values) }
   }
 
-  /** What is known of all components, in at most so many points. */
+  /** What is known of all components, in at most `points` points. */
   all(points: number): AllHistory {
     const [oldest, to] = [this.#oldest(), this.#newest()]
     const width = Math.max(1, Math.ceil((to - oldest + 1) / points))

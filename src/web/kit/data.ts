@@ -13,7 +13,7 @@ export interface Data<T> {
 /** While nobody looks, nothing is asked again. */
 export const isIdle = signal(false)
 
-/** What the daemon answers, asked again every so many milliseconds. The former answer stays until the next one is there. */
+/** What the daemon answers, asked again every `every` milliseconds. The former answer stays until the next one is there. */
 export function useData<T>(path: string | undefined, params: Params = {}, every = 0, delay = 0): Data<T> {
   const [answer, setAnswer] = useState<{ path?: string; data?: T; error?: unknown; isLoading: boolean }>({
     isLoading: true,
