@@ -161,7 +161,7 @@ export class Siblings {
   }
 
   #isOlder(stat: BigIntStats, birth: bigint): boolean {
-    return this.#births.kept(stat) && birth > 0n && stat.birthtimeNs <= birth
+    return this.#births.kept(stat) && birth > 0n && stat.birthtimeNs < birth
   }
 
   #isSince(stat: BigIntStats, since: number): boolean {

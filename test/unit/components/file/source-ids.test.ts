@@ -1,6 +1,6 @@
-import { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import '../../../../src/core/codecs/list.js'
 import { eventId } from '../../../../src/core/event/event-id.js'
@@ -76,22 +76,42 @@ t.test('an event has the same id when it is read again after a kill', async t =>
   t.same([...first.unsaved, ...second.unsaved], [], 'what the ids are made of was saved before')
 })
 
-t.test('equal lines at the same place of a file that was copied and truncated are other events', async t => {
-  const folder = testFolder(t, { 'app.log': 'the same\n' })
-  const path = join(folder, 'app.log')
-  const checkpoints = new SlowCheckpoints()
-  const first = await run(path, checkpoints, 1, async running => {
-    copyFileSync(path, `${path}.1`)
-    truncateSync(path)
-    await until('the truncation to be seen', () => running.value('sluice_file_truncations_total') === 1)
-    appendFileSync(path, 'the same\n')
-    await arrived(running, 2)
+/** As if all files had come into being at once, as far as the file system tells: its clock stands still between two ticks. */
+function bornAtOnce(t: Test): void {
+  const calls = fs as unknown as Record<'statSync' | 'fstatSync', (...args: unknown[]) => { birthtimeNs?: bigint }>
+  const { statSync, fstatSync } = calls
+  const birthtimeNs = BigInt(Date.now() - 1000) * 1_000_000n
+  const at =
+    (look: typeof statSync) =>
+    (...args: unknown[]) => {
+      const stat = look(...args)
+      return stat?.birthtimeNs === undefined ? stat : Object.assign(stat, { birthtimeNs })
+    }
+  Object.assign(calls, { statSync: at(statSync), fstatSync: at(fstatSync) })
+  t.teardown(() => Object.assign(calls, { statSync, fstatSync }))
+}
+
+for (const [born, prepare] of [
+  ['', () => {}],
+  [', made at the same moment,', bornAtOnce],
+] as const)
+  t.test(`equal lines at the same place of a file that was copied and truncated${born} are other events`, async t => {
+    prepare(t)
+    const folder = testFolder(t, { 'app.log': 'the same\n' })
+    const path = join(folder, 'app.log')
+    const checkpoints = new SlowCheckpoints()
+    const first = await run(path, checkpoints, 1, async running => {
+      copyFileSync(path, `${path}.1`)
+      truncateSync(path)
+      await until('the truncation to be seen', () => running.value('sluice_file_truncations_total') === 1)
+      appendFileSync(path, 'the same\n')
+      await arrived(running, 2)
+    })
+    t.equal(new Set(first.ids()).size, 2)
+    t.same(first.unsaved, [])
+    const second = await run(path, checkpoints, 2)
+    t.same(second.ids().sort(), first.ids().sort(), 'after a kill, each has its own again')
   })
-  t.equal(new Set(first.ids()).size, 2)
-  t.same(first.unsaved, [])
-  const second = await run(path, checkpoints, 2)
-  t.same(second.ids().sort(), first.ids().sort(), 'after a kill, each has its own again')
-})
 
 t.test('equal lines at the same place of a file with the same inode are other events', async t => {
   const folder = testFolder(t, { 'app.log': 'the same\n' })
