@@ -181,6 +181,7 @@ export interface Throttle {
   readonly rules?: number
   readonly buckets: number
   readonly max_keys?: number
+  readonly summary_ms?: number
   readonly keys: readonly Bucket[]
   readonly counted?: {
     readonly from: string
