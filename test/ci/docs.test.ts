@@ -110,9 +110,10 @@ t.test('every configuration holds, and every command can be understood', async t
   }
 })
 
-t.test('every recipe for a throttle has tests, and is in the guide', async t => {
+t.test('every recipe for a throttle has tests, and is in a page about throttles', async t => {
   const recipes = readdirSync(join(checkout, 'config/examples')).filter(name => name.startsWith('throttle-'))
-  const quoted = docBlocks('docs/throttling.md').map(quotedFile)
+  const about = pages.filter(({ page }) => page.startsWith('docs/thrott'))
+  const quoted = about.flatMap(({ blocks }) => blocks.map(quotedFile))
   t.ok(recipes.length > 3)
   for (const name of recipes) {
     const path = `config/examples/${name}`
