@@ -1,4 +1,4 @@
-/** What the daemon answers: docs/looking-inside.md describes the members of Status. Members may be added at any time. */
+/** What the daemon answers: docs/status-api.md describes the members of Status. Members may be added at any time. */
 
 export interface Problem {
   readonly what: string
