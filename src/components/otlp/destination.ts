@@ -84,7 +84,7 @@ export const otlp = defineHttpDestination({
   notes:
     'Each event is a log record. The fields of `body`, `severity`, `trace_id`, `span_id` and `timestamp` become what they mean there; all others are attributes with their names and types. What an event has for its severity and cannot be read stays an attribute, as does a number. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 deep are the text of their JSON, as are numbers beyond 64 bits.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: the events are handled as set by `on_reject`, with the reason `status_NNN`.\n\nA receiver can accept a request and refuse a number of its records, without saying which. These are counted as discarded with the reason `partial_success`, the others as delivered; all events of the request are written to the dead letters, since the refused ones are among them.\n\nOnly OTLP over HTTP is supported. Receivers of OTLP over gRPC (port 4317) have HTTP, too, mostly at port 4318.',
   promises: {
-    guarantee: 'Delivered when the response is 2xx and does not refuse it.',
+    guarantee: 'An event is delivered when the response is 2xx and does not refuse it.',
     order: 'As read within a request; with `max_in_flight: 1`, as read.',
     duplicates: 'Stored twice. With `record_uid: true`, both have the same `log.record.uid`.',
     limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',

@@ -99,7 +99,7 @@ export const s3 = defineDestination({
   notes:
     '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
-    guarantee: 'Received when safe in the spool, delivered with their object.',
+    guarantee: 'Events are received when the spool has them, delivered with their object.',
     order: 'As read within an object. Objects are sent two at a time.',
     duplicates: 'A repeated object replaces itself. The spool recognizes ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',

@@ -5,7 +5,7 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',
     [
-      'All of these deliver at least once. [Delivery](delivery.md) describes retries, buffers and dead letters, and',
+      'All of these deliver at least once. [Delivery](delivery.md) describes retries, buffers and rejected events, and',
       '[what a kill can repeat](delivery.md#what-a-kill-can-repeat). Check a configuration with',
       '`sluice validate --online FILE`, which connects to the receivers and sends no event.',
       '',
