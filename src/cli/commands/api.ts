@@ -45,9 +45,9 @@ const LISTS: readonly {
 export const apiCommands: readonly Command[] = [
   command({
     name: 'fleet',
-    summary: 'Shows the daemons that run pipelines of the service: the revision of each, and which daemons are behind.',
+    summary: 'Shows the daemons that run pipelines of the service.',
     text: [
-      `The state is ready, holding (a destination waits for an operator), starting or failed; silent: no report for five minutes. ${ENVIRONMENT}`,
+      `It shows the revision of each, and which daemons are behind. The state is ready, holding (a destination is paused), starting, failed, or silent (without a report for five minutes). ${ENVIRONMENT}`,
     ],
     options: CONNECTION,
     examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
@@ -207,7 +207,7 @@ export const apiCommands: readonly Command[] = [
   ),
   command({
     name: 'api',
-    summary: 'Calls the service by method and path, and prints the answer.',
+    summary: 'Calls the service, and prints its answer.',
     text: [`${ENVIRONMENT} The exit code is 1 if the service refuses; its response is printed anyway.`],
     options: {
       ...CONNECTION,
