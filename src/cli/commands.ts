@@ -18,7 +18,7 @@ export const commands: readonly Command[] = [
     options: {
       config: CONFIG,
       online: {
-        text: 'Also connect to what destinations, `redis` sources and cluster limits connect to, and check certificates, keys and rights. No event is sent. Exit code 1 if one of them fails.',
+        text: 'Also connect to the servers of destinations, `redis` sources and cluster limits, and check certificates, keys and rights. Does not send events. Exit code 1 if a check fails.',
       },
     },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
@@ -178,7 +178,7 @@ export const commands: readonly Command[] = [
         text: 'The field with the time of an event, for windows in event time instead of clock time.',
       },
       discarded: { value: 'FILE', text: 'Writes the discarded lines to this file, replacing its content.' },
-      quiet: { text: 'Prints no summary.' },
+      quiet: { text: 'Does not print the summary.' },
     },
     instead: fromStdin,
     examples: [
@@ -194,7 +194,7 @@ export const commands: readonly Command[] = [
     name: 'resend',
     summary: 'Sends rejected events again, from the dead-letter queue.',
     text: [
-      'Rejected events are in data_dir/dead-letter/ID.ndjson; other files can be given instead. They are sent by the destination as configured, with its batches and retries. Events that it accepts are removed from the file; events that it rejects again stay there. The exit code is 1 if any events stay.',
+      'Rejected events are in data_dir/dead-letter/ID.ndjson. The destination sends them as configured, with its batches and retries. Accepted events leave the file; events that are rejected again stay there. The exit code is 1 if any events stay.',
       'A daemon may run at the same time and write new rejected events. If the command is interrupted by a signal or a crash, the next call continues; after a crash the last events may be sent twice. While the command runs, the file is in FILE.sending.',
     ],
     options: {
@@ -209,17 +209,17 @@ export const commands: readonly Command[] = [
         takes: 'destination',
         text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
       },
-      'dry-run': { text: 'Prints the number of events to send, by reason. Changes nothing.' },
+      'dry-run': { text: 'Prints the number of events to send, by reason. Does not send them.' },
     },
     operands: {
       name: 'FILE',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of rejected events that no daemon writes to, instead of the file of the destination.',
+      text: 'Files of rejected events, instead of the file of the destination. Daemons must not write to them.',
     },
     examples: [
-      { title: 'what is there?', line: 'sluice resend --dry-run' },
-      { title: 'when the cause is corrected', line: 'sluice resend --destination upstream' },
+      { title: 'count the rejected events', line: 'sluice resend --dry-run' },
+      { title: 'send them, after the cause is corrected', line: 'sluice resend --destination upstream' },
       { title: 'with another configuration', line: 'sluice resend --config sluice.yaml --destination upstream' },
     ],
     ships: true,
@@ -255,12 +255,12 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each, discards the rest, and delivers what passes to a service that it starts at 127.0.0.1 with a new account. A log of this machine is delivered as well, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
-      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with what the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
+      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each and discards the rest. It delivers to a service that it starts at 127.0.0.1 with a new account. It also delivers a log of this machine, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
+      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
       'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
     ],
     options: {
-      log: { value: 'FILE', text: 'The log to deliver, in the place of one that is found.' },
+      log: { value: 'FILE', text: 'The log to deliver, instead of a common one.' },
       pipeline: { value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
     },
     examples: [

@@ -41,7 +41,7 @@ export const inspectCommands: readonly Command[] = [
     text: [
       'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
       'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went.',
-      'The exit code is 1 if the event reaches no destination.',
+      'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
       config: CONFIG,
@@ -66,7 +66,7 @@ export const inspectCommands: readonly Command[] = [
         line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --source app_logs',
       },
       {
-        title: 'what becomes of an entry of the journal?',
+        title: 'an entry of the journal',
         line: 'journalctl -n 1 -a -o json | sluice explain -c sluice.yaml --source system',
       },
     ],
@@ -81,7 +81,7 @@ export const inspectCommands: readonly Command[] = [
     name: 'graph',
     summary: 'Draws a configuration as text, for Mermaid or Graphviz.',
     text: [
-      'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and what is blocked.',
+      'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and blocked components.',
     ],
     options: {
       config: CONFIG,
@@ -97,7 +97,7 @@ export const inspectCommands: readonly Command[] = [
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
       { title: 'as a picture', line: 'sluice graph --format dot sluice.yaml | dot -Tsvg > pipeline.svg' },
-      { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
+      { title: 'rates, and blocked components', line: 'sluice graph --live sluice.yaml' },
     ],
     run: async ({ options }, io) => (await import('../inspect/graph.js')).graph(options, io),
   }),
@@ -106,7 +106,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows the problems of a daemon, and how to solve them.',
     text: [
       FOUND,
-      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, since nothing delivers them.',
+      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, because they are not delivered.',
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
