@@ -64,32 +64,42 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     p = plainEnd(b, start, end)
     at = writeBytes(b, start, p, to, at)
   }
-  for (const stop = end - 3; p < stop; p += 4, at += 4) {
+  for (const stop = end - 3; p < stop; ) {
     const first = b[p]!
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    if ((LETTERS[first]! | LETTERS[second]! | LETTERS[third]! | LETTERS[fourth]!) !== 0) break
+    // What is behind the first escape is overwritten: there is room, and a branch costs more than a store.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third
     to[at + 3] = fourth
+    if ((LETTERS[first]! | LETTERS[second]! | LETTERS[third]! | LETTERS[fourth]!) === 0) {
+      p += 4
+      at += 4
+      continue
+    }
+    const plain = LETTERS[first] !== 0 ? 0 : LETTERS[second] !== 0 ? 1 : LETTERS[third] !== 0 ? 2 : 3
+    p += plain + 1
+    at = escapeByte(to, at + plain, b[p - 1]!)
   }
   for (; p < end; p++) {
     const byte = b[p]!
-    const letter = LETTERS[byte]!
-    if (letter === 0) {
-      to[at++] = byte
-      continue
-    }
-    to[at++] = BACKSLASH
-    to[at++] = letter
-    if (letter !== U) continue
-    to[at++] = ZERO
-    to[at++] = ZERO
-    to[at++] = DIGITS[byte >> 4]!
-    to[at++] = DIGITS[byte & 15]!
+    if (LETTERS[byte] === 0) to[at++] = byte
+    else at = escapeByte(to, at, byte)
   }
+  return at
+}
+
+function escapeByte(to: Buffer, at: number, byte: number): number {
+  const letter = LETTERS[byte]!
+  to[at++] = BACKSLASH
+  to[at++] = letter
+  if (letter !== U) return at
+  to[at++] = ZERO
+  to[at++] = ZERO
+  to[at++] = DIGITS[byte >> 4]!
+  to[at++] = DIGITS[byte & 15]!
   return at
 }
 
