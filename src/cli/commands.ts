@@ -10,15 +10,15 @@ export const commands: readonly Command[] = [
   run,
   command({
     name: 'validate',
-    summary: 'Checks configurations, and reports every error with its place.',
+    summary: 'Checks configurations, and reports each error.',
     text: [
-      'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 if there are errors.',
-      'The files of certificates and private keys that a configuration names are checked as well. A missing file is only a warning, since it may exist where the configuration is used.',
+      'Each error is a line on standard error: FILE:LINE:COLUMN: path.of.the.option: message. The exit code is 78 if there are errors.',
+      'The command also checks the certificates and private keys that a configuration names. A missing file is only a warning, because it may exist where the configuration is used.',
     ],
     options: {
       config: CONFIG,
       online: {
-        text: 'Also connect to what destinations, `redis` sources and cluster limits connect to, and check certificates, keys and rights. No event is sent. Exit code 1 if one of them fails.',
+        text: 'Also connect to the servers of destinations, `redis` sources and cluster limits, and check certificates, keys and rights. Does not send events. Exit code 1 if a check fails.',
       },
     },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
@@ -34,81 +34,82 @@ export const commands: readonly Command[] = [
   ...inspectCommands,
   command({
     name: 'simulate',
-    summary: 'Replays recorded events through a throttle in event time, and shows what would have passed, by key.',
+    summary: 'Shows how a throttle would decide recorded events.',
     text: [
-      'Reads recorded lines as their source would, runs the processors before the throttle in the time of the events, and delivers nothing; where one of these keeps events for some time (reduce, aggregate), --tap takes the events that a running daemon gives the throttle. Files may be compressed with gzip. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried, or several of each in one pass over the input: every combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
-      'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If no event has the time or the key, the command fails and lists the existing fields.',
-      'At the end it prints the throttle as YAML, to paste. Ctrl-C ends the input early, and the result is that of the events until then.',
+      'Shows how many events would have passed, by key, and prints the throttle as YAML. The command does not deliver events. It reads lines as their source would, and replays them in event time, through the processors before the throttle. Files may be compressed with gzip.',
+      'Options change the throttle of the configuration. Several values make a grid: each combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
+      'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If all events lack the time or the key, the command fails and lists the existing fields. If the throttle is behind reduce or aggregate, use --tap.',
+      'Ctrl-C ends the input early. The result then covers the events until that moment.',
     ],
     options: {
       config: {
         short: 'c',
         value: 'FILE',
-        text: 'The configuration with the throttle. May also be given without the option name, before all operands, if it is a YAML file or a folder.',
+        text: 'The configuration with the throttle. Also without the option name, before all operands, if it is a YAML file or a folder.',
       },
       component: { value: 'ID', takes: 'throttle', text: 'The id of the throttle, if the configuration has several.' },
       time: {
         value: 'PATH',
-        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string; auto: the first usual field that has one. Default: time_field of the throttle, otherwise auto.',
+        text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first usual field that has one. Default: time_field of the throttle, otherwise auto.',
       },
-      limit: {
+      limit: { many: true, value: 'N,…', text: 'Events that pass per window. Several: 10,50,100.' },
+      window: { many: true, value: 'DURATION,…', text: 'Length of the window, as in 10s. Several: 1s,1m.' },
+      key: {
         many: true,
-        value: 'N,…',
-        text: 'Events that pass per window, instead of the configured limit. Several: 10,50,100.',
+        value: 'PATH',
+        text: 'The field whose value names the bucket; [.app, .host] for a list. May be given several times.',
       },
+      suggest: {
+        value: 'GOAL',
+        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows its other effects. Names the windows and keys without such a limit.`,
+      },
+      report: { value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
       'limit-bytes': {
+        more: true,
         many: true,
         value: 'SIZE,…',
         text: 'Size of the events that pass per window, as in 1MB. Several: 1MB,5MB.',
       },
-      window: {
-        many: true,
-        value: 'DURATION,…',
-        text: 'Length of the window, as in "10 Seconds" or 10s, instead of the configured one. Several: 1s,1m.',
-      },
-      key: {
-        many: true,
-        value: 'PATH',
-        text: 'The field whose value names the bucket, instead of the configured one; [.app, .host] for a list. May be given several times, to try several keys side by side.',
-      },
-      exclude: { value: 'CONDITION', text: 'Events that are exempt from the limit, instead of the configured ones.' },
+      exclude: { more: true, value: 'CONDITION', text: 'Events that are exempt from the limit.' },
       'window-mode': {
+        more: true,
         value: 'MODE',
         takes: ['fixed', 'aligned', 'sliding', 'gcra'],
-        text: 'Position of the windows in time, instead of the configured one: fixed, aligned, sliding or gcra.',
-      },
-      suggest: {
-        value: 'GOAL',
-        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows what else it costs. Of several windows and keys, those without such a limit are named.`,
+        text: 'Position of the windows in time: fixed, aligned, sliding or gcra.',
       },
       budget: {
+        more: true,
         value: 'BUDGET',
-        text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". An input that covers less than that has its share of the budget.',
+        text: 'Finds the highest limit that passes at most a size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". A shorter input gets its share of the budget.',
       },
       'time-zone': {
+        more: true,
         value: 'ZONE',
         text: 'With --budget: the time zone in which periods begin and end, as in Europe/Berlin. Default: UTC, as for quota.',
       },
       compare: {
+        more: true,
         value: 'FILE',
-        text: 'Another configuration: shows which events pass here and not there, or there and not here, by key. --component names the throttle in both.',
+        text: 'Another configuration: shows which events pass in one configuration only, by key. --component names the throttle in both.',
       },
       tap: {
+        more: true,
         value: 'ID',
         takes: 'throttle',
-        text: 'Instead of an INPUT: the events that reach this throttle of a running daemon, as they leave its inputs. Without --time they count when they arrive.',
+        text: 'Instead of an INPUT: the events that reach this throttle of a running daemon. Without --time they count when they arrive.',
       },
-      for: { value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
+      for: { more: true, value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
       socket: {
+        more: true,
         value: 'PATH',
         takes: 'file',
         text: 'With --tap: the socket of the daemon, if not sluice.sock in the data_dir.',
       },
       decisions: {
+        more: true,
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',
       },
-      json: { text: 'Prints the result as JSON, with the discards over time.' },
-      report: { value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
+      json: { more: true, text: 'Prints the result as JSON, with the discards over time.' },
     },
     operands: {
       name: 'INPUT',
@@ -119,7 +120,7 @@ export const commands: readonly Command[] = [
     },
     examples: [
       {
-        title: 'would half the limit do?',
+        title: 'try half of the limit',
         line: 'sluice simulate --config sluice.yaml --component limit_app --time .timestamp --limit 50 app.log',
       },
       {
@@ -135,15 +136,15 @@ export const commands: readonly Command[] = [
         line: `sluice simulate --config sluice.yaml --budget "5GB per day" --time-zone Europe/Berlin app.log.1.gz app.log`,
       },
       {
-        title: 'what a changed configuration would do with the same events',
+        title: 'compare with a changed configuration',
         line: 'sluice simulate --config sluice.yaml --compare changed.yaml app.log',
       },
       {
-        title: 'a page to show around, and the numbers for a script',
+        title: 'an HTML page, and JSON for a script',
         line: 'sluice simulate --config sluice.yaml --limit 10,50,100 --report out.html --json app.log',
       },
       {
-        title: 'on what a running daemon gets now',
+        title: 'events of a running daemon',
         line: 'sluice simulate --tap limit_app --for 5m --limit 10,50,100',
       },
       {
@@ -158,9 +159,9 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'throttle',
-    summary: 'Throttles standard input to standard output, without a configuration or a state folder.',
+    summary: 'Throttles standard input to standard output.',
     text: [
-      'Each line is an event. A line with a JSON object has the fields of that object, any other line has .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
+      'It works without a configuration. Each line is an event. A JSON object has its own fields, any other line has .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
     ],
     options: {
       limit: { value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
@@ -177,7 +178,7 @@ export const commands: readonly Command[] = [
         text: 'The field with the time of an event, for windows in event time instead of clock time.',
       },
       discarded: { value: 'FILE', text: 'Writes the discarded lines to this file, replacing its content.' },
-      quiet: { text: 'Prints no summary.' },
+      quiet: { text: 'Does not print the summary.' },
     },
     instead: fromStdin,
     examples: [
@@ -191,9 +192,9 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'resend',
-    summary: 'Sends events from a dead-letter queue again: events that a destination has rejected.',
+    summary: 'Sends rejected events again, from the dead-letter queue.',
     text: [
-      'Rejected events are in data_dir/dead-letter/ID.ndjson; other files can be given instead. They are sent by the destination as configured, with its batches and retries. Events that it accepts are removed from the file; events that it rejects again stay there. The exit code is 1 if any events stay.',
+      'Rejected events are in data_dir/dead-letter/ID.ndjson. The destination sends them as configured, with its batches and retries. Accepted events leave the file; events that are rejected again stay there. The exit code is 1 if any events stay.',
       'A daemon may run at the same time and write new rejected events. If the command is interrupted by a signal or a crash, the next call continues; after a crash the last events may be sent twice. While the command runs, the file is in FILE.sending.',
     ],
     options: {
@@ -208,17 +209,17 @@ export const commands: readonly Command[] = [
         takes: 'destination',
         text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
       },
-      'dry-run': { text: 'Prints the number of events to send, by reason. Changes nothing.' },
+      'dry-run': { text: 'Prints the number of events to send, by reason. Does not send them.' },
     },
     operands: {
       name: 'FILE',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of rejected events that no daemon writes to, instead of the file of the destination.',
+      text: 'Files of rejected events, instead of the file of the destination. Daemons must not write to them.',
     },
     examples: [
-      { title: 'what is there?', line: 'sluice resend --dry-run' },
-      { title: 'when the cause is corrected', line: 'sluice resend --destination upstream' },
+      { title: 'count the rejected events', line: 'sluice resend --dry-run' },
+      { title: 'send them, after the cause is corrected', line: 'sluice resend --destination upstream' },
       { title: 'with another configuration', line: 'sluice resend --config sluice.yaml --destination upstream' },
     ],
     ships: true,
@@ -233,14 +234,14 @@ export const commands: readonly Command[] = [
   ...developCommands,
   command({
     name: 'docs man',
-    summary: 'Writes the manual page to standard output: the help of every command in roff format.',
+    summary: 'Writes the manual page to standard output, in roff format.',
     options: {},
     examples: [{ title: 'to read it', line: 'sluice docs man | man -l -' }],
     run: async (_call, io) => (await import('./docs.js')).man(commands, io),
   }),
   command({
     name: 'completion',
-    summary: 'Writes a script that makes a shell complete commands, options, files and ids of components.',
+    summary: 'Writes a script for the completion of a shell.',
     options: {},
     operands: { name: 'SHELL', min: 1, max: 1, takes: ['bash', 'zsh', 'fish'], text: 'bash, zsh or fish.' },
     examples: [
@@ -252,14 +253,14 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'quickstart',
-    summary: 'Throttles invented apps, and delivers what passes to a service on this machine, to see how Sluice works.',
+    summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each, discards the rest, and delivers what passes to a service that it starts at 127.0.0.1 with a new account. A log of this machine is delivered as well, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
-      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with what the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
+      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each and discards the rest. It delivers to a service that it starts at 127.0.0.1 with a new account. It also delivers a log of this machine, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
+      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
       'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
     ],
     options: {
-      log: { value: 'FILE', text: 'The log to deliver, in the place of one that is found.' },
+      log: { value: 'FILE', text: 'The log to deliver, instead of a common one.' },
       pipeline: { value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
     },
     examples: [

@@ -7,6 +7,7 @@ import {
   UsageError,
 } from '../daemon/process/command-line.js'
 import { EXIT } from '../daemon/process/dispatch.js'
+import { GROUPS } from '../daemon/process/groups.js'
 import type { DaemonOptions } from './inspect/daemon-socket.js'
 
 /**
@@ -84,7 +85,12 @@ export async function complete(words: readonly string[], commands: readonly Comm
 async function candidates(before: readonly string[], current: string, commands: readonly Command[], io: Io) {
   if (before.length === 0)
     return [...namesBelow([], commands), 'help\tShows the help of a command', ...HELP, '--version\tShows the version']
-  if (before[0] === 'help') return namesBelow(before.slice(1), commands)
+  if (before[0] === 'help') {
+    const names = namesBelow(before.slice(1), commands)
+    const known = new Set(names.map(line => line.split('\t')[0]))
+    const groups = before.length > 1 ? [] : GROUPS.filter(({ name }) => !known.has(name))
+    return [...names, ...groups.map(({ name, title }) => `${name}\t${title}`)]
+  }
   const names = namesBelow(before, commands)
   const command = commands.find(({ name }) => `${before.join(' ')} `.startsWith(`${name} `))
   if (!command) return names

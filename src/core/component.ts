@@ -429,6 +429,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** One sentence. */
   readonly summary: string
   readonly options: S
+  /** The options that most configurations need. The reference shows them first. Undefined: all. */
+  readonly usualOptions?: readonly string[]
 
   // What runs it, and what the daemon has to know before.
   /** Makes a component that runs with these options. */

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import { components } from '../../src/components/list.js'
 import { findCommand, readCall } from '../../src/daemon/process/command-line.js'
+import { groupOf } from '../../src/daemon/process/groups.js'
 import { parseConfig } from '../../src/engine/config/load.js'
 import { checkout } from '../support/checkout.js'
 import {
@@ -86,6 +87,7 @@ function checkCommands(t: Test, block: DocBlock): void {
 function checkCalls(t: Test, block: DocBlock, line: string): void {
   for (const argv of sluiceCalls(line)) {
     if (argv.length === 1 && ['--help', '--version', '-h', '-V'].includes(argv[0]!)) continue
+    if (argv.length === 2 && argv[0] === 'help' && groupOf(argv[1])) continue
     try {
       const [command, args] = findCommand(argv[0] === 'help' ? argv.slice(1) : argv, commands)
       if (argv[0] !== 'help' && !args.includes('--help')) readCall(command, args)
@@ -110,9 +112,10 @@ t.test('every configuration holds, and every command can be understood', async t
   }
 })
 
-t.test('every recipe for a throttle has tests, and is in the guide', async t => {
+t.test('every recipe for a throttle has tests, and is in a page about throttles', async t => {
   const recipes = readdirSync(join(checkout, 'config/examples')).filter(name => name.startsWith('throttle-'))
-  const quoted = docBlocks('docs/throttling.md').map(quotedFile)
+  const about = pages.filter(({ page }) => page.startsWith('docs/thrott'))
+  const quoted = about.flatMap(({ blocks }) => blocks.map(quotedFile))
   t.ok(recipes.length > 3)
   for (const name of recipes) {
     const path = `config/examples/${name}`
@@ -147,7 +150,8 @@ t.test('commands within the text exist', async t => {
       for (const call of sluiceCalls(span)) {
         const argv = call[0] === 'help' ? call.slice(1) : call
         const found = commands.filter(({ name }) => name === argv.slice(0, name.split(' ').length).join(' '))[0]
-        const family = commands.some(({ name }) => name.startsWith(`${argv.join(' ')} `))
+        const family =
+          (call[0] === 'help' && groupOf(argv[0])) || commands.some(({ name }) => name.startsWith(`${argv.join(' ')} `))
         if (!found && !family) t.fail(`${page}: \`${span}\`: there is no such command`)
         for (const word of argv) {
           const [, option] = /^--([a-z-]+)/.exec(word) ?? []

@@ -8,24 +8,21 @@ import { runBlocks } from '../support/doc-run.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
-/** The five steps of `docs/throttling.md` to roll out a limit, as they are written there, with a real daemon. */
+/** The five steps of `docs/throttle-rollout.md` to roll out a limit, as they are written there, with a real daemon. */
 
-const PAGE = 'docs/throttling.md'
-const TITLE = '## How to roll out a limit in five steps'
-const STEPS = ['Simulate', 'Shadow', 'Summary', 'Live', 'Alert']
+const PAGE = 'docs/throttle-rollout.md'
+const STEPS = ['Simulate', 'Observe', 'Compare', 'Enforce', 'Watch']
 
-/** The steps by their titles, the way to them first, with the blocks of each. */
+/** The blocks of each step by its title; those before the first step have the title ''. */
 function steps(): Map<string, DocBlock[]> {
   const lines = readFileSync(join(checkout, PAGE), 'utf8').split('\n')
-  const start = lines.indexOf(TITLE)
-  const end = lines.findIndex((line, i) => i > start && line.startsWith('## '))
   const found = new Map<string, DocBlock[]>([['', []]])
   const blocks = docBlocks(PAGE)
   let step = ''
-  for (const [i, text] of lines.slice(start, end < 0 ? undefined : end).entries()) {
-    const [, title] = /^### \d\. (.*)$/.exec(text) ?? []
+  for (const [i, text] of lines.entries()) {
+    const [, title] = /^## \d\. (.*)$/.exec(text) ?? []
     if (title !== undefined) found.set((step = title), [])
-    const block = blocks.find(({ line }) => line === start + i + 1)
+    const block = blocks.find(({ line }) => line === i + 1)
     if (block) found.get(step)!.push(block)
   }
   return found
@@ -49,9 +46,9 @@ t.test('what the steps paste is what the simulation prints', async t => {
   const printed = throttleOf(found.get('Simulate')!.findLast(({ language }) => language === 'text')!, 'limit_app')
   const pasted = (step: string, file: string, id: string) =>
     throttleOf(found.get(step)!.find(block => fileName(block) === file)!, id)
-  t.same(pasted('Shadow', 'sluice.d/try.yaml', 'try_app'), { ...printed, mode: 'shadow' })
-  t.match(pasted('Summary', 'sluice.d/try.yaml', 'try_app'), { ...printed, mode: 'shadow', summary: Object })
-  t.match(pasted('Live', 'sluice.d/limit.yaml', 'limit_app'), { ...printed, summary: Object })
+  t.same(pasted('Observe', 'sluice.d/try.yaml', 'try_app'), { ...printed, mode: 'shadow' })
+  t.match(pasted('Compare', 'sluice.d/try.yaml', 'try_app'), { ...printed, mode: 'shadow', summary: Object })
+  t.match(pasted('Enforce', 'sluice.d/limit.yaml', 'limit_app'), { ...printed, summary: Object })
 })
 
 t.test('the five steps, with the traffic of a server', async t => {

@@ -575,6 +575,20 @@ t.test('a number of the line opens what it is made of, down to events', async t 
   await sees(page, /throttled the bucket had no room[\s\S]*request search/, '.events')
 })
 
+t.test('the summary events of a throttle can be watched as they come', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write } = await daemonOf(t, CONFIG.replace('.app }', '.app, summary: { every: 1s } }'))
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/throttle/limit_app`)
+  await sees(page, 'Every 1s it emits a summary of what each bucket has discarded', 'main')
+  await page.value(`[...document.querySelectorAll('main a')].find(a => a.textContent === 'see them come').click()`)
+  await sees(page, 'where', '.tools')
+  const some = setInterval(() => write(100), 200)
+  t.teardown(() => clearInterval(some))
+  await sees(page, /"message":"throttled"[\s\S]*"discarded_events"/, '.tail')
+})
+
 t.test('what it says of an event, a component and a destination is said once, and is so', async t => {
   const at = new Date().toISOString()
   const steps = [

@@ -177,23 +177,25 @@ t.test(
     const outcome = {
       ms: 72_000,
       read: 6686,
-      delivered: 5400,
+      emitted: 2,
+      delivered: 5402,
       undelivered: 4,
       receiver: 'the service at http://127.0.0.1:41001',
-      received: { lines: 5400, file: '.sluice-quickstart/received.ndjson' },
+      received: { lines: 5402, file: '.sluice-quickstart/received.ndjson' },
     }
     const yaml = `
 Ended after 1m 12s.
-                    read      passed   discarded
+                  events      passed   discarded
   web                  8           8           0
   checkout             0           0           0
   batch            1,300          20       1,280   over 20 per second
   (none)               3           1           2   over 20 per second
   a-very-lo…       5,375       5,375           0   not limited
-  together         6,686       5,404       1,282
+  summaries            2           2           0   of what was discarded
+  together         6,688       5,406       1,282
 
-Delivered: 5,400 events to the service at http://127.0.0.1:41001; 4 were not delivered.
-Received:  5,400 events, one a line in .sluice-quickstart/received.ndjson.
+Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not delivered.
+Received:  5,402 events, one a line in .sluice-quickstart/received.ndjson.
 `
     t.equal(view.summary(outcome), yaml)
   },
@@ -338,13 +340,10 @@ t.test('to a service of its own: what it says holds, and every number is explain
   )
   for (const app of ['web', 'checkout', 'mail', 'batch'])
     t.equal(received.filter(event => event.app === app).length, rows[app]![1], app)
-  t.same(
-    received
-      .filter(({ app }) => app === undefined)
-      .map(({ message }) => message)
-      .sort(),
-    ['one', 'two'],
-  )
+  const others = received.filter(({ app }) => app === undefined).map(({ message }) => message)
+  t.same(others.filter(message => message !== 'throttled').sort(), ['one', 'two'])
+  t.same(rows.summaries, [others.length - 2, others.length - 2, 0], 'each summary of what was discarded has arrived')
+  t.ok(rows.summaries![0]! > 0)
   t.notMatch(running.stdout, /st[sea]_[0-9a-f]|"level"/)
 
   const advice = /^To continue .*\n((?: {2}.*\n)+)/m.exec(running.stdout)?.[1]?.trimEnd().split('\n') ?? []
@@ -389,7 +388,10 @@ t.test('to the service at SLUICE_URL: the apps, and a log only if that is asked 
   }
   t.same(
     runs.map(({ rows }) => Object.keys(rows).slice(4)),
-    [['together'], ['app.log', 'together']],
+    [
+      ['summaries', 'together'],
+      ['app.log', 'summaries', 'together'],
+    ],
     'beside the four apps',
   )
 

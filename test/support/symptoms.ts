@@ -20,23 +20,29 @@ export interface Look {
   readonly shown: string
 }
 
-/** The cases of a page by their headings (`###`): every `text` there is what the `sh` before it prints. */
+/**
+ * The cases of a page by their headings (`###`): every `text` there is what the `sh` before it prints, or the first `sh`
+ * of the page where the case has none.
+ */
 export function symptomsOf(page: string): Map<string, Look[]> {
   const cases = new Map<string, Look[]>()
   let looks: Look[] | undefined
   let fence: { line: number; info: string; text: string } | undefined
   let commands: string | undefined
+  let otherwise: string | undefined
   for (const [i, line] of readFileSync(join(checkout, page), 'utf8').split('\n').entries()) {
     const [, info] = /^```(.*)$/.exec(line) ?? []
     if (fence && info === undefined) fence.text += `${line}\n`
     else if (info !== undefined && !fence) fence = { line: i + 1, info, text: '' }
     else if (fence) {
       if (fence.info === 'text') {
-        if (!looks || commands === undefined)
+        const printedBy = commands ?? otherwise
+        if (!looks || printedBy === undefined)
           throw new Error(`${page}:${fence.line}: which command of a case prints this?`)
-        looks.push({ line: fence.line, commands, shown: fence.text })
+        looks.push({ line: fence.line, commands: printedBy, shown: fence.text })
       }
       commands = fence.info.startsWith('sh ') ? fence.text : undefined
+      otherwise ??= commands
       fence = undefined
     } else if (/^##+ /.test(line)) {
       commands = undefined

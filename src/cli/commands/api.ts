@@ -45,12 +45,12 @@ const LISTS: readonly {
 export const apiCommands: readonly Command[] = [
   command({
     name: 'fleet',
-    summary: 'Shows the daemons that run pipelines of the service: the revision of each, and which daemons are behind.',
+    summary: 'Shows the daemons that run pipelines of the service.',
     text: [
-      `The state is ready, holding (a destination waits for an operator), starting or failed; silent: no report for five minutes. ${ENVIRONMENT}`,
+      `It shows the revision of each, and which daemons are behind. The state is ready, holding (a destination is paused), starting, failed, or silent (without a report for five minutes). ${ENVIRONMENT}`,
     ],
     options: CONNECTION,
-    examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
+    examples: [{ title: 'pipelines and their daemons', line: 'sluice fleet' }],
     run: async ({ options }, io) => (await import('../service/fleet.js')).fleet(options, io),
   }),
   command({
@@ -151,7 +151,7 @@ export const apiCommands: readonly Command[] = [
     examples: [
       { title: 'the draft', line: 'sluice api publish ID' },
       { title: 'by its title', line: 'sluice api publish web --config pipeline.yaml' },
-      { title: 'back to what ran before', line: 'sluice api publish ID --revision 3' },
+      { title: 'back to an earlier revision', line: 'sluice api publish ID --revision 3' },
     ],
     async run({ options, operands }, io) {
       const { noteOnRun, pipelineId, withClient } = await load()
@@ -207,7 +207,7 @@ export const apiCommands: readonly Command[] = [
   ),
   command({
     name: 'api',
-    summary: 'Calls the service by method and path, and prints the answer.',
+    summary: 'Calls the service, and prints its answer.',
     text: [`${ENVIRONMENT} The exit code is 1 if the service refuses; its response is printed anyway.`],
     options: {
       ...CONNECTION,
@@ -225,7 +225,7 @@ export const apiCommands: readonly Command[] = [
     instead: ([body = ''], line) =>
       `a body is an option: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,
     examples: [
-      { title: 'what pipelines are there?', line: 'sluice api GET /v3/pipeline' },
+      { title: 'list the pipelines', line: 'sluice api GET /v3/pipeline' },
       {
         title: 'send an event',
         line: `sluice api POST /v3/ingest/ID --data '{"app":"a"}' --type application/x-ndjson`,

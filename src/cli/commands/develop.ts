@@ -4,10 +4,9 @@ import { type Command, command } from '../../daemon/process/command-line.js'
 export const developCommands: readonly Command[] = [
   command({
     name: 'new',
-    summary:
-      'Writes a starting point for a plugin: a processor, source, destination or codec of your own, with its test.',
+    summary: 'Writes a plugin to start with, and its test.',
     text: [
-      'Makes a folder NAME with the code, a test of it for `node --test`, and a configuration that uses it. All of it works as it is written.',
+      'Makes a folder NAME with the code, a test for `node --test`, and a configuration that uses it. All of it works without a change.',
     ],
     options: {
       typescript: { text: 'In TypeScript. Types are stripped when it is loaded.' },
@@ -27,8 +26,8 @@ export const developCommands: readonly Command[] = [
   }),
   command({
     name: 'docs config',
-    summary: 'Writes the reference of the configuration and its JSON Schema, both generated from the code.',
-    text: ['With a configuration, what its plugins define is in both.'],
+    summary: 'Writes the reference of the configuration and its JSON Schema.',
+    text: ['With a configuration, both include the components and codecs of its plugins.'],
     options: {
       config: { short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
       out: {

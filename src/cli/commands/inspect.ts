@@ -27,9 +27,9 @@ export const CONFIG = {
 export const inspectCommands: readonly Command[] = [
   command({
     name: 'test',
-    summary: 'Runs the tests of a configuration: input events, expected output events, and steps in time.',
+    summary: 'Runs the tests of a configuration.',
     text: [
-      'The tests are in the section `tests`. Only the configuration is read, nothing is delivered, and no time passes: sources emit the events of the test, destinations collect what they get, and processors see the time of the steps. The exit code is 1 if a test fails.',
+      'The section `tests` has input events, expected output events, and steps in time. The command reads only the configuration and does not deliver events: sources emit the events of the test, destinations collect them, and processors see the time of the steps. The exit code is 1 if a test fails.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
@@ -37,11 +37,11 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'explain',
-    summary: 'Explains how one event would pass through a configuration: every component, every decision, and why.',
+    summary: 'Explains the way of one event through a configuration.',
     text: [
-      'Works offline: only the configuration and the event are read, nothing is delivered, and no daemon is asked. A throttle is explained as if this were its first event. Every part of a condition is shown with the value in the event.',
-      'With --live, the daemon that runs this configuration is asked, too: how full the bucket of the event is in each throttle, since when, how many of its events were discarded in the last hour, and where they went.',
-      'The exit code is 1 if the event reaches no destination.',
+      'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went.',
+      'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
       config: CONFIG,
@@ -66,7 +66,7 @@ export const inspectCommands: readonly Command[] = [
         line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --source app_logs',
       },
       {
-        title: 'what becomes of an entry of the journal?',
+        title: 'an entry of the journal',
         line: 'journalctl -n 1 -a -o json | sluice explain -c sluice.yaml --source system',
       },
     ],
@@ -79,9 +79,9 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'graph',
-    summary: 'Draws which component of a configuration feeds which: as text, for Mermaid or for Graphviz.',
+    summary: 'Draws a configuration as text, for Mermaid or Graphviz.',
     text: [
-      'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and what is blocked.',
+      'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and blocked components.',
     ],
     options: {
       config: CONFIG,
@@ -97,16 +97,16 @@ export const inspectCommands: readonly Command[] = [
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
       { title: 'as a picture', line: 'sluice graph --format dot sluice.yaml | dot -Tsvg > pipeline.svg' },
-      { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
+      { title: 'rates, and blocked components', line: 'sluice graph --live sluice.yaml' },
     ],
     run: async ({ options }, io) => (await import('../inspect/graph.js')).graph(options, io),
   }),
   command({
     name: 'status',
-    summary: 'Shows the problems of a running daemon, what to do about them, and its current activity.',
+    summary: 'Shows the problems of a daemon, and how to solve them.',
     text: [
       FOUND,
-      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, since nothing delivers them.',
+      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, because they are not delivered.',
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
@@ -114,11 +114,10 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'top',
-    summary:
-      'Shows live rates of a running daemon: events, bytes, discards by reason, backlogs, buffers, the busiest keys of throttles.',
+    summary: 'Shows live rates of a daemon: events, discards, buffers.',
     text: [
       FOUND,
-      'In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled.',
+      'It shows discards by reason and the busiest keys of throttles. In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled.',
     ],
     options: {
       ...DAEMON_OPTIONS,
@@ -133,7 +132,7 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'tap',
-    summary: 'Shows events as they leave a component of a running daemon (or reach a destination), as NDJSON.',
+    summary: 'Shows events that leave a component, as NDJSON.',
     text: [
       FOUND,
       'Tapping does not slow the pipeline. Events that cannot be shown in time are skipped; the number of skipped events is printed to standard error.',
@@ -157,7 +156,7 @@ export const inspectCommands: readonly Command[] = [
         title: 'ten errors of one application',
         line: `sluice tap limit_app --limit 10 --where "if (.app equal 'cart' AND .level equal 'error')"`,
       },
-      { title: 'what is a throttle holding back?', line: 'sluice tap limit_app --discarded --limit 5' },
+      { title: 'which events does a throttle discard?', line: 'sluice tap limit_app --discarded --limit 5' },
     ],
     async run({ options, operands }, io) {
       const { tap } = await import('../inspect/tap.js')

@@ -8,9 +8,9 @@ const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`
 export const serviceCommands: readonly Command[] = [
   command({
     name: 'serve',
-    summary: 'Runs the service: accounts, keys, pipelines and ingest over HTTP, under /v3.',
+    summary: 'Runs the service: accounts, keys, pipelines, ingest.',
     text: [
-      'The first keys are created by sluice admin init. SIGTERM and SIGINT stop it gracefully: requests in progress are answered. A second signal exits immediately.',
+      'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop it gracefully: requests in progress are answered. A second signal exits immediately.',
       'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
     options: { config: SERVICE },

@@ -92,11 +92,12 @@ class Run {
       await own?.stop()
     }
     if (!this.#view || !this.#totals) return code
-    const { received: read, delivered, undelivered } = this.#totals()
+    const { received: read, emitted, delivered, undelivered } = this.#totals()
     const file = receiver.received
     const summary = this.#view.summary({
       ms: systemClock.now() - this.#began,
       read,
+      emitted: emitted?.limit_apps ?? 0,
       delivered: delivered.upstream ?? 0,
       undelivered,
       receiver: `the service at ${receiver.url}`,

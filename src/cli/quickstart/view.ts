@@ -43,6 +43,8 @@ export interface Counts {
 export interface Outcome {
   readonly ms: number
   readonly read: number
+  /** Events that the throttle has created: summaries of what it discarded. */
+  readonly emitted: number
   readonly delivered: number
   readonly undelivered: number
   /** Where events went, in words. */
@@ -109,7 +111,7 @@ export class LiveView {
   }
 
   /** The lines added up, and what they add up to. */
-  summary({ ms, read, delivered, undelivered, receiver, received }: Outcome): string {
+  summary({ ms, read, emitted, delivered, undelivered, receiver, received }: Outcome): string {
     const { limit, log } = this.#shown
     const row = (name: string, cells: readonly string[], why = '') =>
       `  ${padEnd(name, NAME_WIDTH)}${cells.map(cell => cell.padStart(12)).join('')}   ${why}`.trimEnd()
@@ -121,10 +123,15 @@ export class LiveView {
     return [
       '',
       `Ended after ${formatDuration(ms)}.`,
-      row('', ['read', 'passed', 'discarded']),
+      row('', ['events', 'passed', 'discarded']),
       ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
       ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
-      row('together', [number(read), number(total('passed') + this.#read), number(total('discarded'))]),
+      ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of what was discarded')]),
+      row('together', [
+        number(read + emitted),
+        number(total('passed') + this.#read + emitted),
+        number(total('discarded')),
+      ]),
       '',
       `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
       ...(received ? [`Received:  ${number(received.lines)} events, one a line in ${received.file}.`] : []),

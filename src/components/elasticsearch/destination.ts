@@ -69,15 +69,11 @@ export const elasticsearch = defineHttpDestination({
   notes:
     'Events are sent in bulk requests, each as a document with an `_id`, which is the same whenever the event is sent or read again: an event is stored once, also after a kill. A data stream does not know what is in its earlier indices: there, an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and those of stdin, tcp and http sources, have another id after a restart of sluice.\n\nThe response says what became of each event. Events that are refused become dead letters with the words of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, `too_many_shards`, or `status_NNN`. Those with 429 or 5xx, such as from a full queue, are sent again; with 403 the destination pauses. Where fields name the index, an event whose index the key may not write to becomes a dead letter (`forbidden`), and the others are delivered. `sluice resend` sends dead letters again after the cause is mended.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether it is what `mode` says. A key without rights for this (`monitor`, `view_index_metadata`) is enough for the events. A data stream is made by its first event if an index template with `data_stream` matches its name. Elasticsearch has one for `logs-*-*`. OpenSearch has none, so an index is made there.\n\nDocuments that the failure store of a data stream has taken are delivered, and not in the data stream: they are counted by `sluice_elasticsearch_failure_store_events_total`.',
   promises: {
-    guarantee:
-      'At least once. An event is delivered when the response has a status below 300 for it, or a conflict of its id.',
-    order: 'None: an index has no order but that of a field. A field with a number or a time of the source keeps it.',
-    duplicates:
-      'An event that comes twice has the same `_id`, and is stored once. In a data stream that holds until it rolls over.',
-    limits:
-      '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) a request, less after a 413; `max_in_flight` requests.',
-    tested:
-      'OpenSearch 2.19.3, Elasticsearch 7.17.29. API keys: a proxy before it. Failure stores: a receiver that answers as documented.',
+    guarantee: 'An event is delivered when its status is below 300, or its id exists.',
+    order: 'Not kept. Sort by a field with a number or a time.',
+    duplicates: 'Stored once, because the `_id` is the same; in data streams until they roll over.',
+    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
+    tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: API keys, failure stores.',
   },
   options,
   examples: [

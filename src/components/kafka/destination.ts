@@ -99,14 +99,11 @@ export const kafka = defineDestination({
   notes:
     'Each event is a message. A topic has one request at a time, which is divided among its partitions; if some of them fail, only their events are sent again, and later ones wait. So the events of a partition, and of a key, keep their order.\n\nWith `idempotence`, brokers discard what is sent again within a session. If a broker no longer accepts the session, for example since it has lost its memory of it, sluice continues with a new one, in order: `sluice_kafka_new_producers_total` counts these, and `sluice_kafka_possible_duplicates_total` the events that may be stored twice because of it. After a restart of sluice, events whose delivery was not known come again in any case; `id_header` lets consumers find them.\n\nEvents that are refused become dead letters with the words of the broker and a reason: `too_long`, `timestamp`, `invalid_record` (a topic that is compacted wants a key), and `partition` (no topic, or one that cannot be). Where `topic` has values of fields, `unknown_topic` and `topic_denied` are such reasons, too; otherwise the destination pauses until the topic is there, or the right is given. It also pauses when the user, the password or the token is refused; a replaced one is used within a second. When a quota of the cluster is used up, events wait as long as the broker asks for.\n\nBrokers give the addresses of the others, which this machine has to reach as well: `advertised.listeners` of each broker. `sluice validate --online` connects to those that lead the topic.\n\n`auth` requires `username` and one of `password`, `password_file`, `credential` and `exec`; with `type: oauthbearer` one of `key`, `key_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together.\n\nIt needs the package `@platformatic/kafka`, which the Debian package brings, and `npm install` where the version of Node.js is one that the package declares. `sluice validate` says if it is missing. It is loaded only when a configuration has this destination. Brokers have to be Kafka 2.8 or newer.',
   promises: {
-    guarantee:
-      'At least once. An event is delivered when the leader of its partition confirms it, with `acks: all` for the replicas in sync.',
-    order: 'As read within a partition, and so for each key. None between partitions.',
-    duplicates:
-      'None within a session with `idempotence`, if events are younger than a day. After a kill of sluice, unconfirmed ones come again.',
-    limits:
-      '`batch.max_bytes` (1 MB) and `batch.max_events` (10,000) a request, one request for each topic. `max_message_bytes` a batch.',
-    tested: 'Kafka 4.3.0, one broker. OAUTHBEARER and errors of large clusters: a stand-in that answers as documented.',
+    guarantee: 'An event is delivered when the leader confirms it; with `acks: all`, the replicas too.',
+    order: 'As read within a partition, and therefore for each key.',
+    duplicates: 'With `idempotence`, only after a kill of Sluice, or for events older than a day.',
+    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (10,000) a request; `max_message_bytes` a batch.',
+    tested: 'Kafka 4.3.0, one broker. Simulated: OAUTHBEARER, errors of large clusters.',
   },
   options,
   examples: [

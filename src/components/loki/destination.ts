@@ -77,12 +77,10 @@ export const loki = defineHttpDestination({
   notes:
     'Events are sent as JSON, or as protobuf. A request has the events of one stream, because Loki answers 204 to a request of several streams although it refused events, unless these were in the last stream. Streams with few events make small requests; a longer `batch.max_wait` makes larger ones. At most 1,000 streams wait for more events.\n\nThe time of an event is never changed. If it has fewer digits than nanoseconds have, the place where the event was read supplies the others. Equal lines of one millisecond are all kept, and an event that is sent or read again has the same time again, so log queries show it once. Metric queries, such as `count_over_time`, can count it twice. This does not apply to events without a time of their own, which get the time of their reading.\n\nLoki does not list all events that it refuses. Sluice finds them: those older than the time that the response names, those longer than the limit that it names, and the others by sending smaller requests. They become dead letters with the text of Loki, and with a reason: `too_far_behind` (older than half of `max_chunk_age`, an hour by default, behind the newest event of the stream), `too_old`, `too_new`, `no_time` (before 1678, or after 2261), `too_long`, `labels`, `tenant`, `metadata`, or `status_400`. The others are sent again, and stored once.\n\nWhen a rate or the number of streams is limited (429), the stream waits and the others continue. With a number for `max_in_flight`, each waiting stream takes one of these requests, and when all are taken, the other streams wait, too. A request with more than one second of the limit is divided. The reasons are `per_stream_rate_limit`, `max_global_streams_per_user` and `ingestion_rate_mb`, which are limits of Loki; `sluice status` shows what to do about them.',
   promises: {
-    guarantee: 'At least once. An event is delivered when the response to its request is 204.',
-    order: 'As read within a stream, which has one request at a time. Loki sorts by the time of the events.',
-    duplicates:
-      'An event that comes twice has the same time and line. Log queries show it once; metric queries can count it twice.',
-    limits:
-      'One stream a request, `max_streams` streams. Rates, line length and age: those of Loki, with a reason for each.',
+    guarantee: 'An event is delivered when the response is 204.',
+    order: 'As read within a stream. Loki sorts by the time of events.',
+    duplicates: 'Same time and line: log queries show one; metric queries can count both.',
+    limits: 'One stream a request, `max_streams` streams. Loki limits rates, line length and age.',
     tested: 'Loki 3.7.8; VictoriaLogs 1.51.1 for arrival.',
   },
   options,

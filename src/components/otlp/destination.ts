@@ -84,13 +84,11 @@ export const otlp = defineHttpDestination({
   notes:
     'Each event is a log record. The fields of `body`, `severity`, `trace_id`, `span_id` and `timestamp` become what they mean there; all others are attributes with their names and types. What an event has for its severity and cannot be read stays an attribute, as does a number. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 deep are the text of their JSON, as are numbers beyond 64 bits.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: the events are handled as set by `on_reject`, with the reason `status_NNN`.\n\nA receiver can accept a request and refuse a number of its records, without saying which. These are counted as discarded with the reason `partial_success`, the others as delivered; all events of the request are written to the dead letters, since the refused ones are among them.\n\nOnly OTLP over HTTP is supported. Receivers of OTLP over gRPC (port 4317) have HTTP, too, mostly at port 4318.',
   promises: {
-    guarantee: 'At least once. An event is delivered when its request has a 2xx response that does not refuse it.',
-    order: 'Within a request. With `max_in_flight: 1`, the order of the source.',
-    duplicates:
-      'An event that is sent again, as after a kill, is stored twice. `record_uid: true` lets a receiver see that: `log.record.uid` is the same.',
-    limits:
-      '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) a request, less after a 413; `max_in_flight` requests.',
-    tested: 'OpenTelemetry Collector 0.128.0. A partial success: a receiver that answers as documented.',
+    guarantee: 'An event is delivered when the response is 2xx and does not refuse it.',
+    order: 'As read within a request; with `max_in_flight: 1`, as read.',
+    duplicates: 'Stored twice. With `record_uid: true`, both have the same `log.record.uid`.',
+    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
+    tested: 'OpenTelemetry Collector 0.128.0. Simulated: partial success.',
   },
   options,
   examples: [

@@ -22,6 +22,7 @@ export const throttle = defineProcessor({
     'Without a `time_field`, time is the monotonic clock, read once per batch. ' +
     'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts at its arrival. `docs/throttling.md` explains how to choose a window mode.',
   options: throttleOptions,
+  usualOptions: ['limit', 'limit_bytes', 'window', 'window_mode', 'key_field', 'exclude', 'over_limit', 'mode'],
   plan: throttlePlan,
   reasons: THROTTLE_REASONS,
   examples: [

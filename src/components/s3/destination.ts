@@ -99,13 +99,11 @@ export const s3 = defineDestination({
   notes:
     '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source goes on while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
-    guarantee: 'At least once. Events are safe in the spool when they count as received, and sent with their object.',
+    guarantee: 'Events are received when the spool has them, delivered with their object.',
     order: 'As read within an object. Objects are sent two at a time.',
-    duplicates:
-      'A repeated object replaces itself. Events that are read again within a minute after a kill are known by their ids.',
+    duplicates: 'A repeated object replaces itself. The spool recognizes ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
-    tested:
-      'versitygw 1.8.0; MinIO of 2026-02-12 for objects in parts. KMS, EC2, containers, web identities: servers that answer as documented.',
+    tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },
   options,
   spools: true,

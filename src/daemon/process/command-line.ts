@@ -16,6 +16,8 @@ export interface OptionSpec {
   readonly many?: true
   /** Whether the value may also be given without the option name, before all operands. */
   readonly operand?: true
+  /** Whether the help shows it after the options that most people need. */
+  readonly more?: true
   /** Not needed if `value` is FILE or FOLDER. */
   readonly takes?: Takes
   readonly text: string

@@ -8,6 +8,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
 const HELP = new Set(['-h', '--help'])
 /** Measuring text takes long to load, and no other command of a daemon needs it. */
 const help = () => import('./help.js')
+const groups = () => import('./groups.js')
 
 /** Runs the command in `argv` and resolves with the exit code. Errors are written to stderr. */
 export async function dispatch(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
@@ -37,16 +38,27 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
   const words = first === 'help' ? rest : argv
   const word = words[0]!
   const below = commandsBelow(word, commands)
-  const isOnlyGroup = below.length > 0 && !commands.some(({ name }) => name === word)
-  if (isOnlyGroup && (HELP.has(words[1] ?? '') || (first === 'help' && words.length === 1))) {
-    io.stdout.write((await help()).groupHelp(word, below))
-    return EXIT.done
+  if (!commands.some(({ name }) => name === word)) {
+    const { commandsOf, groupOf } = await groups()
+    const group = groupOf(word)
+    const inside = group ? commandsOf(group, commands) : below
+    const asksHelp = HELP.has(words[1] ?? '') || (first === 'help' && words.length === 1)
+    if (asksHelp && inside.length > 0) {
+      const { familyHelp, groupHelp } = await help()
+      io.stdout.write(group ? groupHelp(group, commands) : familyHelp(word, below))
+      return EXIT.done
+    }
+    if (group && inside.length > 0)
+      throw new UsageError(`${word} is a group: ${inside.map(({ name }) => `sluice ${name}`).join(', ')}`, word)
   }
   const [command, args] = findCommand(words, commands)
   const end = args.indexOf('--')
   if (first === 'help' || args.slice(0, end < 0 ? undefined : end).some(arg => HELP.has(arg))) {
-    io.stdout.write((await help()).commandHelp(command))
-    if (command.name === word && below.length > 0) io.stdout.write(`\n${(await help()).groupHelp(word, below)}`)
+    const { commandHelp, familyHelp, seeAlso } = await help()
+    io.stdout.write(commandHelp(command))
+    if (command.name === word && below.length > 0) io.stdout.write(`\n${familyHelp(word, below)}`)
+    const group = command.name === word ? (await groups()).groupOf(word) : undefined
+    if (group) io.stdout.write(`\n${seeAlso(group)}`)
     return EXIT.done
   }
   return command.run(readCall(command, args), io)

@@ -1,4 +1,5 @@
 import type { Command, OptionSpec } from './command-line.js'
+import { commandsOf, FAMILIES, GROUPS, type Group } from './groups.js'
 import { wrap } from './wrap.js'
 
 /** The texts of `--help`, made from the table of commands. */
@@ -50,10 +51,12 @@ export function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 
 export function usage(command: Command): string {
   const parts = ['sluice', command.name]
   for (const [name, spec] of Object.entries(command.options)) {
+    if (spec.more) continue
     const text = flag(name, { ...(spec.value ? { value: spec.value } : {}) })
     const shown = spec.operand ? `[--${name}] ${spec.value}` : text
     parts.push(spec.required ? shown : `[${shown}]`)
   }
+  if (Object.values(command.options).some(({ more }) => more)) parts.push('[OPTION…]')
   if (command.operands) {
     const { name, min, max } = command.operands
     const text = max > 1 && !name.includes(' ') ? `${name}…` : name
@@ -62,41 +65,72 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
-/** The options of a command, each with its full description. */
-export function optionRows(command: Command): Rows {
-  return Object.entries(command.options).map(([name, spec]) => [
-    flag(name, spec),
-    `${spec.text}${spec.required ? ' Required.' : ''}`,
-  ])
+/** The options of a command, each with its full description. `more`: only those that are shown last, or first. */
+export function optionRows(command: Command, more?: boolean): Rows {
+  return Object.entries(command.options)
+    .filter(([, spec]) => more === undefined || (spec.more ?? false) === more)
+    .map(([name, spec]) => [flag(name, spec), `${spec.text}${spec.required ? ' Required.' : ''}`])
 }
 
 export function commandHelp(command: Command): string {
+  const more = optionRows(command, true)
+  const help: Rows = [['-h, --help', 'Shows this text.']]
+  const options = [...optionRows(command, false), ...(more.length > 0 ? [] : help)]
   return [
     `${wrapped(command.summary)}\n`,
     `Usage: ${wrapped(usage(command), '       ')}\n`,
     ...(command.text ?? []).map(paragraph => `${wrapped(paragraph)}\n`),
     ...(command.operands ? [`Operands:\n${columns([[command.operands.name, command.operands.text]])}`] : []),
-    `Options:\n${columns([...optionRows(command), ['-h, --help', 'Shows this text.']])}`,
+    `Options:\n${columns(options)}`,
+    ...(more.length > 0 ? [`More options:\n${columns([...more, ...help])}`] : []),
     `Examples:\n${command.examples.map(({ title, line }) => `  # ${title}\n  ${line}\n`).join('')}`,
   ].join('\n')
 }
 
+const list = (commands: readonly Command[]) => columns(commands.map(({ name, summary }) => [name, summary] as const))
+const helpOf = (command: Command) => `The options of each: sluice ${command.name} --help\n`
+
 /** Lists the commands that begin with `word`. */
-export function groupHelp(word: string, commands: readonly Command[]): string {
-  return [
-    `Commands of sluice ${word}:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
-    `The options of each: sluice ${commands[0]!.name} --help\n`,
-  ].join('\n')
+export function familyHelp(word: string, commands: readonly Command[]): string {
+  return [`Commands of sluice ${word}:\n${list(commands)}`, helpOf(commands[0]!)].join('\n')
 }
 
+export function groupHelp(group: Group, commands: readonly Command[]): string {
+  const own = commandsOf(group, commands)
+  const parts = [`${group.title}:\n${list(own)}`]
+  if (group.row !== undefined) {
+    parts.push(`Options without a command:\n${columns(GLOBAL_OPTIONS)}`)
+    parts.push(`Exit codes:\n${columns(EXIT_CODES)}`, `Environment:\n${columns(ENVIRONMENT)}`)
+  }
+  return [...parts, helpOf(own[0]!)].join('\n')
+}
+
+/** The other commands of the group that has the name of a command. */
+export function seeAlso(group: Group): string {
+  return `See also: ${group.words
+    .filter(word => word !== group.name)
+    .map(word => `sluice help ${word}`)
+    .join(', ')}\n`
+}
+
+/** One row for a command or for the commands that begin with a word: group, word, and what it does. */
+function overview(commands: readonly Command[]): string {
+  const rows = GROUPS.flatMap(({ name, words, row }) => {
+    const texts = words.flatMap(word => {
+      const text = FAMILIES[word] ?? commands.find(command => command.name === word)?.summary
+      return text === undefined ? [] : [`${word.padEnd(12)}${text}`]
+    })
+    return (row === undefined ? texts : [row]).map((text, i) => `${(i === 0 ? name : '').padEnd(10)}${text}\n`)
+  })
+  return rows.join('')
+}
+
+/** Fits a terminal of 24 lines of 80 columns. */
 export function globalHelp(commands: readonly Command[]): string {
   return [
-    wrapped(`${ABOUT}\n`),
+    'sluice ships logs: it throttles them by key, and accounts for every event.\n',
     'Usage: sluice COMMAND [OPTION…]\n',
-    'To see it work: sluice quickstart\nThe options of a command: sluice COMMAND --help\n',
-    `Commands:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
-    `Options:\n${columns(GLOBAL_OPTIONS)}`,
-    `Exit codes:\n${columns(EXIT_CODES)}`,
-    `Environment:\n${columns(ENVIRONMENT)}`,
+    overview(commands),
+    'Details: sluice help COMMAND or GROUP. Exit codes, environment: sluice help more\n',
   ].join('\n')
 }

@@ -12,7 +12,7 @@ import { type Samples, Series } from './series.js'
 /** Of the document. It grows when a member changes its meaning or goes, not when one is added. */
 const VERSION = 1
 
-/** What a daemon is doing and what is wrong with it, as JSON. docs/looking-inside.md describes each member. */
+/** What a daemon is doing and what is wrong with it, as JSON. docs/status-api.md describes the members. */
 export interface Status {
   readonly version: number
   /** When it was made. Times are in ISO 8601. */

@@ -2,7 +2,7 @@ import { OptionalPackage } from '../../core/optional-package.js'
 
 /**
  * The protocol of Kafka: how requests are written and answers are read, SASL, and checksums. All of it is from
- * @platformatic/kafka. Connections, retries and sequence numbers are not: docs/decisions/delivery.md says why.
+ * @platformatic/kafka. Connections, retries and sequence numbers are not: docs/decisions/receivers.md says why.
  */
 
 /** What the functions of the client send through. */

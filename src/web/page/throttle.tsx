@@ -13,6 +13,9 @@ const EVERY_MS = 2000
 /** Buckets that the daemon is asked for, those with most pressure. */
 const MOST_BUCKETS = 500
 
+/** The events that summarize what a throttle has discarded. */
+const SUMMARIES = '.throttle.discarded_events exists'
+
 const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
 /** How much of the limit is used in the present window, and which share of the last minute was discarded. */
@@ -133,7 +136,13 @@ export function Throttle() {
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
           {data.keys.length < data.buckets && `; shown are the ${grouped(data.keys.length)} with most pressure`}.{' '}
-          {data.counted && !data.counted.exact && `Counted: ${data.counted.of}.`}
+          {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
+          {data.summary_ms !== undefined && (
+            <>
+              Every {duration(data.summary_ms)} it emits a summary of what each bucket has discarded:{' '}
+              <a href={link('tail', id, { where: SUMMARIES })}>see them come</a>.
+            </>
+          )}
         </p>
       )}
       {error !== undefined && <Failure error={error} retry={retry} />}

@@ -1,4 +1,4 @@
-/** What the daemon answers: docs/looking-inside.md describes the members of Status. Members may be added at any time. */
+/** What the daemon answers: docs/status-api.md describes the members of Status. Members may be added at any time. */
 
 export interface Problem {
   readonly what: string
@@ -181,6 +181,7 @@ export interface Throttle {
   readonly rules?: number
   readonly buckets: number
   readonly max_keys?: number
+  readonly summary_ms?: number
   readonly keys: readonly Bucket[]
   readonly counted?: {
     readonly from: string

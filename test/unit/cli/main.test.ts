@@ -9,6 +9,7 @@ import { commands } from '../../../src/cli/commands.js'
 import { ConfigError } from '../../../src/core/errors.js'
 import { type Command, command } from '../../../src/daemon/process/command-line.js'
 import { dispatch } from '../../../src/daemon/process/dispatch.js'
+import { commandsOf, GROUPS } from '../../../src/daemon/process/groups.js'
 import { createLog } from '../../../src/daemon/process/log.js'
 import { nodeProblem } from '../../../src/lib/version.js'
 import { casesOf } from '../../support/cases.js'
@@ -265,15 +266,42 @@ t.test('failures: exit code and what a person reads', async t => {
   t.match(debug.stderr, /^sluice: it; broke\nError: it\n.*\n +at .*\n(.*\n)*caused by Error: the reason\n +at /)
 })
 
+t.test('the help of a group has its commands', async t => {
+  for (const group of GROUPS.filter(({ name }) => !commands.some(command => command.name === name))) {
+    const { code, stdout } = await call(['help', group.name])
+    t.equal(code, 0)
+    const texts = stdout.replace(/\s+/g, ' ')
+    for (const { name, summary } of commandsOf(group, commands)) t.ok(texts.includes(` ${name} ${summary}`), name)
+    t.equal((await call([group.name, '--help'])).stdout, stdout)
+    t.match(await call([group.name]), { code: 2, stderr: new RegExp(`^sluice: ${group.name} is a group: sluice `) })
+  }
+  t.match((await call(['help', 'more'])).stdout, /^Exit codes:[\s\S]*^ {2}78 +The [\s\S]*^ {2}SLUICE_LOG_LEVEL /m)
+  t.match((await call(['help', 'throttle'])).stdout, /\nSee also: sluice help simulate\n$/)
+})
+
+t.test('options that most people need come first', async t => {
+  const { stdout } = await call(['simulate', '--help'])
+  const [first = '', more = ''] = stdout.split('\nMore options:\n')
+  const flags = (text: string) => [...text.matchAll(/^ {2}(?:-\w, )?--([\w-]+)/gm)].map(([, name]) => name)
+  t.same(flags(first), ['config', 'component', 'time', 'limit', 'window', 'key', 'suggest', 'report'])
+  t.ok(flags(more).includes('budget') && flags(more).includes('help'))
+  t.match(stdout, /\[OPTION…\]\s+\[INPUT…\]/)
+  t.notMatch((await call(['throttle', '--help'])).stdout, 'More options', 'these eight are all')
+})
+
 t.test('help is made from the table', async t => {
   const help = await call(['--help'])
   t.match(help, { code: 0, stderr: '' })
   t.equal((await call([])).stderr, help.stdout, 'without a command the help goes to stderr')
   t.equal((await call([])).code, 2)
   t.equal((await call(['help'])).stdout, help.stdout)
-  const summaries = help.stdout.replace(/\s+/g, ' ')
+  const lines = help.stdout.trimEnd().split('\n')
+  t.ok(lines.length <= 24 && lines.every(line => line.length <= 80), 'fits a terminal of 24 lines of 80 columns')
   for (const command of commands) {
-    t.ok(summaries.includes(` ${command.name} ${command.summary}`), `${command.name} is in the help`)
+    const first = command.name.split(' ')[0]!
+    t.match(help.stdout, new RegExp(`^(\\w* +|.*, )${first}[, :]`, 'm'), `${command.name} is in the help`)
+    const groups = GROUPS.filter(group => commandsOf(group, commands).includes(command))
+    t.equal(groups.length, 1, `${command.name} is in one group`)
     const words = command.name.split(' ')
     const own = await call([...words, '--help'])
     t.match(own, { code: 0, stderr: '' })

@@ -59,6 +59,8 @@ export interface ThrottleView {
   readonly limits: { limit: number; unit: string; window_ms: number; mode: string }[]
   readonly rules: number
   readonly max_keys: number
+  /** The interval of events that summarize what was discarded, if they go with those that pass. */
+  readonly summary_ms?: number
   readonly keys: ThrottleKey[]
   readonly counted: CountedBy
 }
@@ -160,7 +162,7 @@ export class ThrottleWatch {
   /** The `most` buckets that are nearest to their limits, or furthest beyond them. */
   async view(most: number): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
-    const { key_field, max_keys, limits: rules = [] } = this.#options
+    const { key_field, max_keys, limits: rules = [], summary } = this.#options
     const limits = limitsOf(this.#options)
     const counted = this.#counts.counted()
     return {
@@ -168,6 +170,7 @@ export class ThrottleWatch {
       limits: limits.map(({ limit, unit, windowMs, mode }) => ({ limit, unit, window_ms: windowMs, mode })),
       rules: rules.length,
       max_keys,
+      ...(summary && summary.to !== 'discarded' && { summary_ms: summary.every }),
       keys: await this.#keys(most),
       counted: countedBy(counted),
     }

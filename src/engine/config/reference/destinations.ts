@@ -5,12 +5,13 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',
     [
-      'Generated from the code by `npm run docs`. The [reference](../config/reference.md#destinations) has all options.',
-      '[Delivery](delivery.md) describes what holds for all destinations, and',
-      '[what a kill can repeat](delivery.md#what-a-kill-can-repeat). Whole configurations:',
-      '[the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
-      '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml). Before you start one, check it with',
-      '`sluice validate --online FILE`, which connects and sends no event.',
+      'All of these deliver at least once. [Delivery](delivery.md) describes retries, buffers and rejected events, and',
+      '[what a kill can repeat](delivery.md#what-a-kill-can-repeat). Check a configuration with',
+      '`sluice validate --online FILE`, which connects to the receivers and sends no event.',
+      '',
+      'Whole configurations: [the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
+      '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml). Every option is in',
+      '[the reference](../config/reference.md#destinations). `npm run docs` generates this page.',
     ].join('\n'),
     ...components.flatMap(({ kind, type, summary, promises }) => {
       if (!promises) return []

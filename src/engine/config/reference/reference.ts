@@ -114,7 +114,7 @@ function codecText({ name, summary, notes, options, examples }: CodecDefinition)
 }
 
 function componentText(definition: AnyDefinition): string[] {
-  const { kind, type, summary, notes, reasons, examples } = definition
+  const { kind, type, summary, notes, reasons, examples, usualOptions } = definition
   const options = definition.options as z.ZodObject
   return [
     `<a id="${kind}-${type}"></a>`,
@@ -122,7 +122,7 @@ function componentText(definition: AnyDefinition): string[] {
     summary,
     ...(notes ? [notes] : []),
     ...(reasons ? reasonsText(reasons) : []),
-    Object.keys(options.shape).length > 0 ? optionTable(options) : 'It has no options of its own.',
+    Object.keys(options.shape).length > 0 ? optionTable(options, usualOptions) : 'It has no options of its own.',
     ...deliveryText(definition),
     ...examples.flatMap(example => exampleText(definition, example)),
   ]
@@ -168,8 +168,17 @@ interface Row {
   readonly text: string
 }
 
-function optionTable(schema: z.ZodType): string {
-  const cells = rowsOf(inputSchema(schema)).map(({ name, type, preset, limits, text }) =>
+/** The table of the options. With `first`, these and those inside them come first, and the others in a second table. */
+function optionTable(schema: z.ZodType, first?: readonly string[]): string {
+  const rows = rowsOf(inputSchema(schema))
+  if (first === undefined) return tableOf(rows)
+  const place = ({ name }: Row) => first.indexOf(name.split(/[.[]/)[0]!)
+  const usual = rows.filter(row => place(row) >= 0).sort((a, b) => place(a) - place(b))
+  return [tableOf(usual), 'More options:', tableOf(rows.filter(row => place(row) < 0))].join('\n\n')
+}
+
+function tableOf(rows: readonly Row[]): string {
+  const cells = rows.map(({ name, type, preset, limits, text }) =>
     [code(name), type, preset, limits, text].map(cell => cell.replaceAll('|', '\\|').replaceAll('\n', ' ')),
   )
   const table = [['Option', 'Type', 'Default', 'Limits', 'Meaning'], ['---', '---', '---', '---', '---'], ...cells]

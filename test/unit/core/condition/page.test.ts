@@ -48,15 +48,16 @@ t.test('the examples of the page hold as it says', async t => {
 })
 
 t.test('the table says what each operator does', async t => {
-  const [header, , ...rows] = rowsUnder('What each operator does with each kind of value')
-  const values = header!.slice(1)
+  const [, values] = /holds: (.*)\.$/s.exec(page.split('## Operators\n')[1]!.split('\n\n|')[0]!)!
+  const tried = values!.split(/,\s/).map(value => value.replaceAll('`', ''))
   const others = '"ten":10,"nine":"9","letter":"x"'
-  for (const [comparison, ...cells] of rows) {
-    const found = values.map(value => {
+  const rows = rowsUnder('Operators').slice(2)
+  for (const [comparison, cell] of rows) {
+    const listed = cell!.split('`, `')
+    for (const value of new Set([...tried, ...listed])) {
       const line = value === 'missing' ? `{${others}}` : `{"a":${value},${others}}`
-      return holds(`if (.a ${comparison})`, line) ? 'holds' : '–'
-    })
-    t.same(cells, found, comparison!)
+      t.equal(holds(`if (.a ${comparison})`, line), listed.includes(value), `${comparison}: ${value}`)
+    }
   }
   t.same([...new Set(rows.map(([comparison]) => comparison!.split(' ')[0]))], [...OPERATORS.keys()], 'in this order')
 })

@@ -63,6 +63,18 @@ t.test('the reference of a known list', async t => {
   }
 })
 
+t.test('the options that most configurations need are in a table of their own, in this order', async t => {
+  const limit = fakes.find(({ type }) => type === 'limit')!
+  const text = referenceText([{ ...limit, usualOptions: ['window', 'limit'] }])
+  const head = '\\| Option [\\s\\S]*?\\n\\| --- [\\s\\S]*?\\n'
+  t.match(
+    text,
+    new RegExp(`${head}\\| .window. [^\\n]*\\n\\| .limit. [^\\n]*\\n\\nMore options:\\n\\n${head}\\| .key_field. `),
+  )
+  for (const { type, options, usualOptions = [] } of components)
+    for (const name of usualOptions) t.ok(Object.hasOwn(options.shape, name), `${type}: ${name}`)
+})
+
 t.test('the JSON Schema of a known list', async t => {
   const schema = z.fromJSONSchema(jsonSchema(fakes) as never)
   const config = {

@@ -1,0 +1,38 @@
+import type { Command } from './command-line.js'
+
+/** The groups of commands in `sluice --help`. */
+
+export interface Group {
+  /** What `sluice help` takes. */
+  readonly name: string
+  readonly title: string
+  /** First words of its commands. */
+  readonly words: readonly string[]
+  /** One row for all of its commands. */
+  readonly row?: string
+}
+
+export const GROUPS: readonly Group[] = [
+  { name: 'run', title: 'Commands that run the daemon', words: ['run', 'quickstart'] },
+  { name: 'check', title: 'Commands that check a configuration', words: ['validate', 'test', 'explain', 'graph'] },
+  { name: 'inspect', title: 'Commands that look inside a daemon', words: ['status', 'top', 'tap', 'resend'] },
+  { name: 'throttle', title: 'Commands that throttle events', words: ['throttle', 'simulate'] },
+  { name: 'service', title: 'Commands of the service', words: ['serve', 'fleet', 'admin', 'api'] },
+  {
+    name: 'more',
+    title: 'More commands',
+    words: ['new', 'docs', 'completion'],
+    row: 'new, docs, completion: plugins, reference, shell completion.',
+  },
+]
+
+/** The rows of words that only begin the names of commands. */
+export const FAMILIES: Readonly<Record<string, string>> = {
+  admin: 'Sets up, backs up and restores the service.',
+}
+
+export const groupOf = (name: string | undefined): Group | undefined => GROUPS.find(group => group.name === name)
+
+/** The commands of a group, in its order. */
+export const commandsOf = ({ words }: Group, commands: readonly Command[]): readonly Command[] =>
+  words.flatMap(word => commands.filter(({ name }) => name.split(' ')[0] === word))
