@@ -51,7 +51,7 @@ export const ROWS = {
     ),
     table(
       'Alerts',
-      'Those of config/prometheus/sluice.rules.yaml that fire, or are about to.',
+      'Alerts of config/prometheus that fire, or are about to.',
       `sum by (alertname, alertstate, severity, instance, component_id) (ALERTS{alertname=~"Sluice.+", ${S}})`,
       ['Time', 'Value'],
     ),

@@ -5,6 +5,8 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseDocument } from 'yaml'
+import { commands } from '../../src/cli/commands.js'
+import { findCommand } from '../../src/daemon/process/command-line.js'
 import { HOST, ownPort } from '../support/address.js'
 import { bound } from '../support/bound.js'
 import { type Certificates, makeCertificates } from '../support/certificates.js'
@@ -49,7 +51,7 @@ async function startPrometheus(
   program: string,
   folder: string,
   jobs: Readonly<Record<string, string>>,
-  rules: string,
+  rules: readonly string[],
 ): Promise<Prometheus> {
   const scrapes = Object.entries(jobs).map(([job_name, address]) => ({
     job_name,
@@ -58,7 +60,7 @@ async function startPrometheus(
   // YAML takes JSON.
   const config = {
     global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
-    rule_files: [rules],
+    rule_files: rules,
     scrape_configs: scrapes,
   }
   writeFileSync(join(folder, 'prometheus.yml'), JSON.stringify(config))
@@ -122,19 +124,29 @@ async function startPrometheus(
 /** How often Prometheus is asked, in milliseconds. */
 const every = 250
 const folder = join(checkout, 'config/prometheus')
-const rulesPath = join(folder, 'sluice.rules.yaml')
+/** The alerts that somebody should get up for, and examples of others. */
+const RULES = ['sluice.rules.yaml', 'sluice.examples.rules.yaml'] as const
 const dashboardPath = join(checkout, 'config/grafana/sluice.json')
 const read = (path: string) => readFileSync(path, 'utf8')
 
-interface Rules {
-  groups: { rules: { alert?: string; record?: string; expr: string }[] }[]
+interface RuleText {
+  readonly alert?: string
+  readonly record?: string
+  readonly expr: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
 }
-const rules = (parseDocument(read(rulesPath)).toJS() as Rules).groups.flatMap(group => group.rules)
+interface Rules {
+  groups: { rules: RuleText[] }[]
+}
+const rulesOf = (name: string) =>
+  (parseDocument(read(join(folder, name))).toJS() as Rules).groups.flatMap(group => group.rules)
+const rules = RULES.flatMap(rulesOf)
 
 /** Alerts for what no test should bring about: their expressions are tried without the bounds. */
-const NOT_HERE = `SluiceAbsent SluiceAccountDiskFull SluiceAccountRequestsFull SluiceBacklogGrows SluiceBufferUnwritable
+const NOT_HERE = `SluiceAbsent SluiceAccountDiskFull SluiceAccountRequestsFull SluiceBacklogGrows
     SluiceCertificateExpired SluiceCheckpointOld SluiceConnectionsRefused SluiceConservationBroken
-    SluiceDeadLettersUnwritable SluiceDeletedFilesUndelivered SluiceDown SluiceFileBytesLost
+    SluiceDiskUnwritable SluiceDeletedFilesUndelivered SluiceDown SluiceFileBytesLost
     SluiceFileSystemSilent SluiceKeysExpireSoon SluicePipelineProcessEnded SluicePositionsNotSaved
     SluiceServiceUnreachable SluiceStoreDamaged SluiceStoreUnwritable SluiceThrottleStateUnsaved`.split(/\s+/)
 
@@ -157,7 +169,7 @@ t.test('the rules for Prometheus do what their tests say', async t => {
   const promtool = needs(t, 'promtool')
   if (!promtool) return
   const run = (...args: string[]) => execFileSync(promtool, args, { cwd: folder, encoding: 'utf8', stdio: 'pipe' })
-  t.match(run('check', 'rules', 'sluice.rules.yaml'), /SUCCESS/)
+  t.match(run('check', 'rules', ...RULES), /SUCCESS/)
   t.match(run('test', 'rules', 'sluice.rules.test.yaml'), /SUCCESS/)
   const tested = read(join(folder, 'sluice.rules.test.yaml'))
   for (const { alert } of rules) if (alert) t.ok(tested.includes(`alertname: ${alert}`), `${alert} is tested`)
@@ -165,6 +177,20 @@ t.test('the rules for Prometheus do what their tests say', async t => {
   const ofThrottles = rules.flatMap(({ alert }) => (alert && /^Sluice(Throttle|Cluster)/.test(alert) ? [alert] : []))
   t.ok(ofThrottles.length > 10)
   for (const alert of ofThrottles) t.ok(explained.includes(`\`${alert}\``), `${alert} is in the reference`)
+})
+
+t.test('ten alerts get somebody up, and say what is at risk and what to type first', async t => {
+  const [page, examples] = RULES.map(rulesOf)
+  t.equal(page!.length, 10)
+  for (const { alert, labels, annotations } of page!) {
+    t.equal(labels?.severity, 'critical', `${alert}`)
+    const { description = '' } = annotations ?? {}
+    const [, first = ''] = /At risk: .*\. First command: `([^`]+)`/.exec(description) ?? []
+    t.match(first, /^(sluice|systemctl|journalctl|df|openssl) \w*/, `${alert}: ${description}`)
+    const [name, ...args] = first.split(' ')
+    if (name === 'sluice') t.ok(findCommand(args, commands), first)
+  }
+  t.notOk(examples!.some(({ labels }) => labels?.severity === 'critical'))
 })
 
 t.test('the dashboard is what its table makes, and every panel has its place, unit and description', async t => {
@@ -361,7 +387,13 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   ])
   const { host } = new URL(/"url":"([^"]+)","msg":"metrics are served"/.exec(daemon.stderr)![1]!)
   const jobs = { sluice: host, 'sluice-api': api.metrics, 'sluice-managed': api.managed }
-  const prometheus = await startPrometheus(t, program, join(own, 'prometheus'), jobs, rulesPath)
+  const prometheus = await startPrometheus(
+    t,
+    program,
+    join(own, 'prometheus'),
+    jobs,
+    RULES.map(name => join(folder, name)),
+  )
 
   const filled = (expr: string) =>
     expr.replaceAll(/\$(job|instance|component)\b/g, '.*').replaceAll('$__rate_interval', '5m')

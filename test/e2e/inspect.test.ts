@@ -216,6 +216,9 @@ destinations:
     (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout,
     /→ lim \(throttle\): passed$[^→]*^ +now: 0 of 9 have passed of its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) in 1h 0m; no window is open$/m,
   )
+  const failing = (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout
+  t.match(failing, /→ gone \(http\): would be delivered later$[^→]*^ +now: gone is failing: POST /m)
+  t.match(failing, /→ out \(file\): would be delivered$/m)
   const long = JSON.stringify({ app: '😀'.repeat(2500) })
   t.match((await look('explain', long, '--live')).stdout, /^ +now: not known; .* the key is too long/m)
   const document = JSON.parse((await look('explain', '{"n":1}', '--live', '--json')).stdout)

@@ -40,13 +40,13 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Explains the way of one event through a configuration.',
     text: [
       'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
-      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. Of each destination it reports the problem, if there is one.',
       'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
       config: CONFIG,
       source: { value: 'ID', takes: 'source', text: 'The source of the event. Default: the first one.' },
-      live: { text: 'Also shows the state of buckets in the running daemon.' },
+      live: { text: 'Also shows the state of buckets and destinations in the running daemon.' },
       json: { text: 'Prints JSON.' },
     },
     operands: {
@@ -73,7 +73,7 @@ export const inspectCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { explain } = await import('../check/explain/explain.js')
       const { live, ...rest } = options
-      const ask = live ? (await import('../inspect/daemon-socket.js')).liveBucket : undefined
+      const ask = live ? (await import('../inspect/live-daemon.js')).liveDaemon : undefined
       return explain({ ...rest, ask, event: operands[0] ?? '-' }, io)
     },
   }),

@@ -23,7 +23,7 @@ import { systemClock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
 import { type ReadEvent, readEvent } from './event.js'
-import { type AskBucket, type Live, liveBucket } from './live.js'
+import { type AskDaemon, type Live, liveBucket } from './live.js'
 import { type ExplainProcessor, explainerOf, type ProcessorStep } from './processor.js'
 
 export interface ExplainOptions {
@@ -32,8 +32,8 @@ export interface ExplainOptions {
   readonly event: string
   readonly source: string | undefined
   readonly json: boolean
-  /** Asks the daemon that runs this configuration for the state of buckets; undefined: no daemon is asked. */
-  readonly ask?: AskBucket | undefined
+  /** Asks the daemon that runs this configuration; undefined: no daemon is asked. */
+  readonly ask?: AskDaemon | undefined
 }
 
 /** What one component does with the event. Without an explanation, the event does not reach it. */
@@ -51,6 +51,8 @@ interface Step extends Partial<Explanation> {
   readonly delivery?: string
   /** What a running daemon says of the bucket that it counts in. */
   readonly bucket?: LiveBucket
+  /** Whether the destination has a problem in the running daemon. */
+  readonly waits?: boolean
 }
 
 /** Limit of steps: components may be connected in many ways, and an event may reach one repeatedly. */
@@ -69,8 +71,10 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const explainers = await explainersOf(config, wanted)
   const event = await readEvent(source, await textOf(options.event, io), wanted)
   const { ask } = options
-  const live: AskLive | undefined =
-    ask && ((id, findings) => liveBucket(id, findings, (...bucket) => ask(config.dataDir, ...bucket)))
+  const live: AskLive | undefined = ask && {
+    bucket: (id, findings) => liveBucket(id, findings, (...bucket) => ask.bucket(config.dataDir, ...bucket)),
+    problems: await ask.problems(config.dataDir),
+  }
   const steps = await stepsFrom(source, config, explainers, event, live)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
@@ -138,7 +142,11 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
   return { processors, destinations }
 }
 
-type AskLive = (id: string, findings: readonly Finding[]) => Promise<Live | undefined>
+interface AskLive {
+  bucket(id: string, findings: readonly Finding[]): Promise<Live | undefined>
+  /** By destination. */
+  readonly problems: ReadonlyMap<string, string>
+}
 
 /** Every component that the event reaches, in order, and those that it does not reach. */
 async function stepsFrom(
@@ -160,12 +168,17 @@ async function stepsFrom(
         if (!before) steps.push(step)
         else if (kind === 'destination') {
           const explanation = destinations.get(id)?.(before.snapshot())
-          const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+          const problem = live?.problems.get(id)
+          const findings = explanation && [
+            ...explanation.findings.map(finding => withUnset(finding, event.unset)),
+            ...(problem === undefined ? [] : [{ text: `now: ${problem}` }]),
+          ]
           const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
-          steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
+          const waits = problem !== undefined && { waits: true }
+          steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text, ...waits })
         } else {
           const asFirst = await processors.get(id)!(before)
-          const now = await live?.(id, asFirst.findings)
+          const now = await live?.bucket(id, asFirst.findings)
           const { left, ...explanation } = now?.isFull ? overLimit(asFirst, options, before) : asFirst
           const findings = [
             ...explanation.findings.map(finding => withUnset(finding, event.unset)),
@@ -240,13 +253,14 @@ function lines(step: Step): string[] {
     bytes,
     delivery,
     depth,
+    waits,
   } = step
   const lead = '  '.repeat(depth)
   if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
   const by = input.includes('.') ? `, by ${input}` : ''
   const names = (outputs ?? (output === undefined ? [] : [output])).map(name => (name === '' ? id : `${id}.${name}`))
   const to = names.length === 0 ? '' : `, to ${names.join(' and ')}`
-  const done = outcome === 'delivered' ? 'would be delivered' : outcome
+  const done = outcome === 'delivered' ? `would be delivered${waits ? ' later' : ''}` : outcome
   const what = outcome === 'discarded' ? `discarded (${reason})` : `${done}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
   if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)

@@ -11,6 +11,13 @@ export type AskBucket = (
   rule: string | null | undefined,
 ) => Promise<LiveBucket | undefined>
 
+/** Asks the daemon with this `data_dir`. */
+export interface AskDaemon {
+  readonly bucket: AskBucket
+  /** The problems of its destinations, in words, by component. */
+  problems(dataDir: string): Promise<ReadonlyMap<string, string>>
+}
+
 /** What a running daemon says of the bucket that an event counts in. */
 export interface Live {
   /** Undefined: it says nothing. */

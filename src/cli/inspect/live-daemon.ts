@@ -1,0 +1,28 @@
+import type { LiveBucket } from '../../core/component.js'
+import { textOf } from '../../daemon/admin/ask-socket.js'
+import { socketPath } from '../../daemon/admin/socket.js'
+import type { AskDaemon } from '../check/explain/live.js'
+import { ask } from './daemon-socket.js'
+import { statusAt } from './daemon-view.js'
+
+/** Asks a daemon of this machine through its socket. */
+export const liveDaemon: AskDaemon = {
+  // Undefined: the daemon has no such component, or it has no buckets. `rule`: as in a Finding.
+  async bucket(dataDir, component, key, rule): Promise<LiveBucket | undefined> {
+    const query = new URLSearchParams({ component })
+    if (key !== null) query.set('key', key)
+    if (rule !== undefined) query.set('rule', rule ?? '')
+    const answer = await ask(socketPath(dataDir), `/bucket?${query}`)
+    const text = await textOf(answer)
+    return answer.statusCode === 200 ? (JSON.parse(text) as LiveBucket) : undefined
+  },
+
+  async problems(dataDir): Promise<ReadonlyMap<string, string>> {
+    const { problems, destinations } = await statusAt(socketPath(dataDir))
+    const found = new Map<string, string>()
+    for (const { component, what } of problems)
+      if (component !== undefined && destinations.some(({ id }) => id === component) && !found.has(component))
+        found.set(component, what)
+    return found
+  },
+}
