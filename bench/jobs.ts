@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { CountingReceiver } from './counting.js'
 import { EXCLUDED_HOST, type Input } from './input.js'
 import { built, freePort, type Measured, measure, RUN } from './measure.js'
+import { JOBS } from './peers/peer.js'
 import { checkThrottled, expect, sameBytes } from './verify.js'
 
 /** One thing to measure, and how to tell that it did its work. */
@@ -86,7 +87,7 @@ export const obvious: Job = {
 
 const raw: Job = {
   id: 'J1',
-  title: 'file → file, raw',
+  title: JOBS.J1,
   target: 7,
   async run(input, folder, thorough) {
     const out = join(folder, 'out-raw.ndjson')
@@ -100,7 +101,7 @@ const raw: Job = {
 
 const throttled: Job = {
   id: 'J2',
-  title: 'file → throttle by .app → file, raw',
+  title: JOBS.J2,
   target: 4,
   async run(input, folder, thorough) {
     const out = join(folder, 'out-throttled.ndjson')
@@ -112,8 +113,8 @@ const throttled: Job = {
 }
 
 const http: Job = {
-  id: 'J3',
-  title: 'file → HTTP on loopback',
+  id: 'HTTP',
+  title: 'JSON lines: file → HTTP, default options',
   target: 3,
   async run(input, folder) {
     const receiver = await CountingReceiver.start()
@@ -137,7 +138,7 @@ const http: Job = {
 
 const tcp: Job = {
   id: 'J4',
-  title: 'TCP → file, raw',
+  title: JOBS.J4,
   target: undefined,
   async run(input, folder) {
     const out = join(folder, 'out-tcp.ndjson')

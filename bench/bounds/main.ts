@@ -1,6 +1,5 @@
 import { tmpdir } from 'node:os'
 import { programOptions, runProgram } from '../../test/support/program-options.js'
-import { PERFORMANCE_PAGE, writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
 import { built, measure } from '../measure.js'
@@ -20,13 +19,9 @@ Measures loops that do the least for a job, and Sluice. Needs Linux.
   --runs N       runs of each program (default: 6)
   --folder DIR   where inputs and outputs go (default: ${tmpdir()})
   --json         one JSON document instead of tables
-  --write-docs   puts the tables into docs/performance.md as well
 `
 
-const { options } = programOptions(
-  { lines: '1000,2000000,8000000', runs: 6, folder: tmpdir(), json: false, 'write-docs': false },
-  USAGE,
-)
+const { options } = programOptions({ lines: '1000,2000000,8000000', runs: 6, folder: tmpdir(), json: false }, USAGE)
 
 /** Loops of least.ts, by the job that they do. */
 const least = (modes: Readonly<Partial<Record<JobId, string>>>, title: string): Peer => ({
@@ -140,7 +135,6 @@ ${formatMachine(machine)}
 
 ${tables.join('\n')}`
   process.stdout.write(options.json ? `${JSON.stringify({ machine, empty, results: all })}\n` : text)
-  if (options['write-docs']) writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:bounds', text)
 }
 
 await runProgram('bench:bounds', main)

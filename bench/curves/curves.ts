@@ -51,7 +51,7 @@ function chain(count: number, make: (input: string) => string) {
 export const CURVES: readonly Curve[] = [
   {
     id: 'files',
-    title: 'Files with the same number of lines in all',
+    title: 'Files, with the same number of lines in total',
     x: 'files',
     values: [1, 10, 100, 1000, 10_000],
     per: 'line',
@@ -60,7 +60,7 @@ export const CURVES: readonly Curve[] = [
   },
   {
     id: 'keys',
-    title: 'Throttle with so many keys in a window',
+    title: 'Keys of a throttle in one window',
     x: 'keys',
     values: [1, 100, 10_000, 100_000, 1_000_000],
     per: 'line',
@@ -109,7 +109,7 @@ export const CURVES: readonly Curve[] = [
   },
   {
     id: 'blind',
-    title: 'Processors in a row that look at no field',
+    title: 'Processors in a row that do not read a field',
     x: 'processors',
     values: [0, 1, 2, 4, 8],
     per: 'line',

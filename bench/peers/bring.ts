@@ -121,5 +121,5 @@ function bring(id: PeerId, given: string | undefined, cache: string, apt: Apt, p
   const { wanted, peer } = PROGRAMS[id]
   const program = findProgram({ ...wanted, given }, apt)
   if (program) return peer(program)
-  throw new Error(`it is neither in PATH nor among the packages of apt; give its path with --${id} PATH`)
+  throw new Error(`it is neither in PATH nor in apt; use --${id} PATH`)
 }

@@ -13,7 +13,7 @@ import { type Options, readOptions } from './options.js'
 import { sluice } from './own.js'
 import type { JobId, Missing, Peer } from './peer.js'
 import { drawPicture } from './picture.js'
-import { formatTables, type Pair, rowsOf } from './report.js'
+import { formatSummary, formatTables, type Pair, rowsOf } from './report.js'
 import { type Figures, runJob } from './run.js'
 import { type Survey, survey } from './survey.js'
 
@@ -27,8 +27,13 @@ interface Failure {
 
 /** Where --write-docs puts the jobs. */
 const SECTIONS = [
-  { name: 'bench:peers', picture: 'peers.svg', shows: (job: JobId) => job < 'J5' },
-  { name: 'bench:peers, destinations', picture: 'peers-destinations.svg', shows: (job: JobId) => job >= 'J5' },
+  { name: 'bench:peers', picture: 'peers.svg', rates: true, shows: (job: JobId) => job < 'J5' },
+  {
+    name: 'bench:peers, destinations',
+    picture: 'peers-destinations.svg',
+    rates: false,
+    shows: (job: JobId) => job >= 'J5',
+  },
 ]
 
 async function main(options: Options): Promise<void> {
@@ -58,7 +63,7 @@ async function main(options: Options): Promise<void> {
   const pairs = await runPairs({ ...options, jobs }, peers, inputOf, work, record, failures)
   show('')
   const versions = [sluice, ...peers.filter(peer => peer.id !== 'loop')].map(peer => `${peer.title} ${peer.version}`)
-  const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs, and their ranges.
+  const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs.
 ${formatMachine(machine)}
 ${versions.join(', ')}.
 `
@@ -66,7 +71,7 @@ ${versions.join(', ')}.
   process.stdout.write(`${about}\n${formatTables(rows)}${formatMissing(missing, failures)}`)
   writeFileSync(join(options.out, 'peers.svg'), drawPicture(rows))
   if (options.writeDocs) {
-    for (const { name, picture, shows } of SECTIONS) {
+    for (const { name, picture, rates, shows } of SECTIONS) {
       const own = rows.filter(({ job }) => shows(job))
       if (own.length === 0) continue
       const notes = formatMissing(
@@ -74,7 +79,7 @@ ${versions.join(', ')}.
         failures.filter(({ job }) => shows(job)),
       )
       const drawn = `![Lines per second and CPU time, as bars](${picture})`
-      writeBetweenMarkers(PERFORMANCE_PAGE, name, `${drawn}\n\n${about}\n${formatTables(own)}${notes}`)
+      writeBetweenMarkers(PERFORMANCE_PAGE, name, `${drawn}\n\n${about}\n${formatSummary(own, { rates })}${notes}`)
       writeFileSync(join(checkout, 'docs', picture), drawPicture(own))
     }
   }

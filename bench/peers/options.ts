@@ -20,7 +20,7 @@ Compares Sluice with other log shippers on this machine. Needs Linux.
   --keep           leaves the input there for the next time
   --cache DIR      where programs are unpacked and built (default: .build/peers)
   --out DIR        where peers.jsonl and peers.svg go (default: .build/peers/results)
-  --write-docs     puts the tables into docs/performance.md and the pictures into docs as well
+  --write-docs     puts a summary into docs/performance.md and the pictures into docs as well
 `
 
 export type Options = ReturnType<typeof readOptions>

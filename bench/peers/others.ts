@@ -22,14 +22,14 @@ export function rsyslog({ file, version, env, root }: Program): Peer {
         output: 'raw',
         linesPerEvent: 2,
         reply: '{"errors":false,"items":[]}',
-        difference: 'posts to the bulk API of Elasticsearch: one more line for each event',
+        difference: 'posts to the bulk API of Elasticsearch, with one more line for each event',
       },
       J4: { config: 'rsyslog-j4.conf', output: 'raw' },
       J7: {
         config: 'rsyslog-j3.conf',
         output: 'json',
         linesPerEvent: 2,
-        difference: 'reads no JSON: posts the lines as they were read, without a time and an id',
+        difference: 'does not parse JSON: posts each line as read, without a time and an id',
       },
       J9: { config: 'rsyslog-j9.conf', output: 'json' },
     },
@@ -97,7 +97,7 @@ export function promtail({ file, version, env }: Program): Peer {
     title: 'Promtail',
     version,
     tasks: {
-      J6: { config: 'promtail-j6.yaml', output: 'loki', difference: 'begins to read five seconds after its start' },
+      J6: { config: 'promtail-j6.yaml', output: 'loki', difference: 'starts to read five seconds after its start' },
     },
     command: ({ config }) => ({ file, args: [`-config.file=${config}`], env: { ...env, ...GO_ENV } }),
   }
@@ -128,8 +128,7 @@ export function fluentBit({ file, version, env }: Program): Peer {
       J2: {
         config: 'fluent-bit-j2.conf',
         output: 'json',
-        difference:
-          'its own throttle has no key: a Lua script counts by the second of the clock; lines are encoded again',
+        difference: 'a Lua script counts by key and by second of the clock; lines are encoded again',
       },
       J3: { config: 'fluent-bit-j3.conf', output: 'json', difference: 'each line is a string in a JSON object' },
       J4: { config: 'fluent-bit-j4.conf', output: 'raw' },

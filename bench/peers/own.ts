@@ -45,7 +45,7 @@ export const loop: Peer = {
   tasks: {
     J1: { output: 'raw', difference: 'copies blocks of 256 KiB' },
     J2: { output: 'none', difference: 'reads blocks of 256 KiB and writes nothing' },
-    J3: { output: 'raw', difference: 'posts bodies of 2 MiB, with a socket alone' },
+    J3: { output: 'raw', difference: 'posts bodies of 2 MiB through a plain socket' },
     J4: { output: 'none', difference: 'reads the connection into one block and writes nothing' },
   },
   command: ({ job, input, out, port }) => ({

@@ -1,14 +1,14 @@
-/** The jobs that programs are compared on. */
+/** The jobs that programs are compared on, and their names on all pages. */
 export const JOBS = {
-  J1: 'file to file, raw',
-  J2: 'file through a throttle by key to file',
-  J3: 'file to HTTP on loopback',
-  J4: 'TCP to file',
-  J5: 'access log, parsed and throttled by client, to OTLP',
-  J6: 'file to Loki',
-  J7: 'JSON file to Elasticsearch',
-  J8: 'file to S3',
-  J9: 'file to Kafka',
+  J1: 'raw lines: file → file',
+  J2: 'JSON lines, throttled by key: file → file',
+  J3: 'raw lines: file → HTTP',
+  J4: 'raw lines: TCP → file',
+  J5: 'access log, parsed and throttled by key: file → OTLP',
+  J6: 'raw lines: file → Loki',
+  J7: 'JSON lines: file → Elasticsearch',
+  J8: 'raw lines: file → S3',
+  J9: 'raw lines: file → Kafka',
 } as const
 
 export type JobId = keyof typeof JOBS

@@ -57,7 +57,7 @@ function drawGroup(rows: readonly Row[], top: number): string {
   const { job } = rows[0]!
   const speeds = rows.map(row => row.linesPerSecond / 1e6)
   const costs = rows.map(row => row.cpuSeconds)
-  const parts = [svgText(16, top + 20, `${job}: ${JOBS[job]}`, 'title')]
+  const parts = [svgText(16, top + 20, `${job}, ${JOBS[job]}`, 'title')]
   for (const [panel, values] of [[LEFT_PANEL, speeds] as const, [RIGHT_PANEL, costs] as const]) {
     const most = Math.max(Number.MIN_VALUE, ...values)
     const bottom = top + TITLE + rows.length * ROW

@@ -72,6 +72,38 @@ export function formatTables(rows: readonly Row[]): string {
     .join('\n')
 }
 
+type Figure = readonly [title: string, show: (row: Row) => string]
+const RATE: Figure = ['Million lines per second', row => (row.linesPerSecond / 1e6).toFixed(2)]
+const FIGURES: readonly Figure[] = [
+  ['CPU seconds per million lines', row => row.cpuSeconds.toFixed(2)],
+  RATE,
+  ['Peak memory in MB', row => `${Math.round(row.rssBytes / 1e6)}`],
+]
+
+/** A table of CPU time, of rates unless only the picture has them, and of memory, with a row for each job. */
+export function formatSummary(all: readonly Row[], { rates }: { rates: boolean }): string {
+  const rows = all.filter(({ peer }) => peer.id !== 'loop')
+  const jobs = [...new Set(rows.map(({ job }) => job))]
+  const peers = [...new Set(rows.map(({ peer }) => peer))]
+  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |\n`
+  const figures = FIGURES.filter(figure => rates || figure !== RATE)
+  const tables = figures.map(([title, show], i) => {
+    const body = jobs.map(job => {
+      const cells = peers.map(peer => {
+        const found = rows.find(row => row.peer === peer && row.job === job)
+        return found ? show(found) : '–'
+      })
+      return line([i === 0 ? `${job}, ${JOBS[job]}` : job, ...cells])
+    })
+    return `${line([title, ...peers.map(peer => peer.title)])}|---|${'--:|'.repeat(peers.length)}\n${body.join('')}`
+  })
+  const differences = rows.flatMap(({ job, peer }) => {
+    const difference = peer.tasks[job]?.difference
+    return difference === undefined ? [] : [`- ${job}, ${peer.title}: ${difference}\n`]
+  })
+  return `${tables.join('\n')}${differences.length === 0 ? '' : `\n${differences.join('')}`}`
+}
+
 function formatTable(rows: readonly Row[]): string {
   const cells = rows.map(({ peer, linesPerSecond, cpuSeconds, rssBytes, faster, cpuShare }) => [
     peer.title,

@@ -57,7 +57,7 @@ t.test('every job is run in turn by Sluice and by the loop', { skip: process.pla
     t.ok(seconds! > 0 && cpu! >= 0 && rss! > 10e6, `${seconds} s, ${cpu} CPU s, ${rss} bytes`)
   for (const job of ['J1', 'J2', 'J3', 'J4']) t.match(stdout, `**${job}, `)
   t.match(stdout, /\| bare loop in Node.js \| +\d+\.\d\d M \| +\d+\.\d\d \| +\d+ MB \| +\d+\.\d\d × \| +\d+\.\d\d × \|/)
-  t.match(picture(), /^<svg [^>]*>[\s\S]*prefers-color-scheme: dark[\s\S]*J4: TCP to file[\s\S]*<\/svg>\n$/)
+  t.match(picture(), /^<svg [^>]*>[\s\S]*prefers-color-scheme: dark[\s\S]*J4, raw lines: TCP → file[\s\S]*<\/svg>\n$/)
   t.notOk(existsSync(join(folder, 'folder/sluice-bench-2000.ndjson')), 'the input is removed')
 })
 

@@ -143,7 +143,7 @@ const WANTED = [
   /^dist\/src\/core\/codecs\/grok\/[a-z]+\.grok$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
-  /^docs\/(?!spec\.)[a-z0-9-]+\.(md|svg)$/,
+  /^docs\/(?!spec\.)(README|[a-z0-9-]+)\.(md|svg)$/,
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
