@@ -30,14 +30,14 @@ export interface Excludes {
 export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
   readonly exclude?: Excludes | undefined
-  /** The fields of the key; none: all events belong to the default bucket. */
+  /** The fields of the key; empty: all events belong to the default bucket. */
   readonly keyFields: readonly FieldReader[]
-  /** Loads the keys, in the place of a key of its own. */
+  /** Loads the keys; default: a key of its own. */
   readonly key?: BucketKey | undefined
-  /** The field with what an event costs instead of 1. Limits of events are then of the unit `cost`. */
+  /** The field with the cost of an event; default: 1. Limits of events then have the unit `cost`. */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
-  /** The first that holds for an event is used in the place of `limits` and `costField`. */
+  /** The first rule that holds for an event replaces `limits` and `costField`. */
   readonly rules?: readonly Rule[] | undefined
 }
 
@@ -49,13 +49,13 @@ export interface EventTimeOptions {
 
 /** The limit that discarded an event. */
 export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
-  /** What had passed in the window, in the unit of the limit. */
+  /** The amount that had passed in the window, in the unit of the limit. */
   readonly count: number
-  /** The rule that the limit is of; undefined: of the throttle itself. */
+  /** The rule of the limit; undefined: the throttle itself. */
   readonly rule?: RuleName | undefined
 }
 
-/** What a limiter is asked about: the key, time, cost and size of an event. */
+/** Arguments of a limiter: the key, time, cost and size of an event. */
 type About = Parameters<BucketLimiter['take']>
 
 /** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
@@ -81,10 +81,10 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     if (rules) this.setRules(rules)
   }
 
-  /** When the last decision about event `i` was made. What is asked about it is answered for this time. */
+  /** When the last decision about event `i` was made. `level` and `roomAt` use this time. */
   protected abstract decidedAt(batch: EventBatch, i: number): number
 
-  /** Sets the rules, in the place of those before; only if the options have some. Windows of rules that stay are kept. */
+  /** Replaces the rules; only if the options have some. Rules that stay keep their windows. */
   setRules(rules: readonly Rule[]): void {
     this.#ruleLimits = new RuleLimits(rules, this.limiter)
   }
@@ -135,12 +135,12 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return rule < 0 ? { limiter: this.limiter, costs: this.#costs } : this.#ruleLimits!.of(rule)
   }
 
-  /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
+  /** The cost of event `i` for limits that do not count bytes, in window units (`scaleOf`). */
   costOf(batch: EventBatch, i: number): number {
     return this.#ruleLimitOf(batch, i).costs?.of(batch, i) ?? 1
   }
 
-  /** Asks about the bucket of event `i`; about the default one, where that takes the place of one without room. */
+  /** Asks about the bucket of event `i`. If it has no room, asks about the default one if that replaces it. */
   #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
     const { limiter, costs } = this.#ruleLimitOf(batch, i)
     if (limiter === undefined) return undefined
@@ -188,7 +188,7 @@ export class Decider extends KeyedDecider<Limiter> {
   /** Undefined: on the clock. */
   readonly inEventTime: EventTiming | undefined
   readonly #clock: Clock
-  /** What aligned windows and quotas follow; undefined in event time. */
+  /** The wall clock for aligned windows and quotas; undefined in event time. */
   readonly wall: WallTime | undefined
   readonly #followsWall: boolean
   readonly #whole: WholeBatches | undefined
@@ -242,7 +242,7 @@ export class Decider extends KeyedDecider<Limiter> {
     this.limiter.advance(now)
   }
 
-  /** Decides on one event at a time that is taken as it is. */
+  /** Decides on one event, at exactly this time. */
   decideOne(batch: EventBatch, i: number, time: number): Decision {
     const { inEventTime } = this
     this.#now = time

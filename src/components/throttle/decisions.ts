@@ -8,7 +8,7 @@ export const DISCARD = 1
 export const FULL = 2
 /** Not counted, since the options exempt it. */
 export const EXCLUDED = 3
-/** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is away. */
+/** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is unreachable. */
 export const FAIL_OPEN = 4
 /** In event time: its window is no longer kept, so it passes uncounted; TOO_LATE: it is discarded. */
 export const LATE = 5
@@ -29,5 +29,5 @@ export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED 
 export const isLost = (decision: Decision): boolean =>
   decision === DISCARD || decision === FULL || decision === TOO_LATE || decision === NO_BACKEND
 
-/** What windows say of an event. */
+/** The decision of windows on an event. */
 export type WindowDecision = typeof PASS | typeof DISCARD | typeof LATE

@@ -10,10 +10,10 @@ export type WindowMode = 'fixed' | 'aligned' | 'sliding' | 'gcra'
 export type Limit = Rate | Quota
 
 interface Counted {
-  /** What may pass in one window, in its unit. */
+  /** Maximum amount per window, in `unit`. */
   readonly limit: number
   readonly windowMs: number
-  /** Of gcra: what may pass at once above the smooth rate, in the same unit. Default: limit - 1. */
+  /** gcra: amount that may pass at once above the smooth rate, in `unit`. Default: limit - 1. */
   readonly burst?: number | undefined
   /** cost: a limit of events, each of which counts as its cost. */
   readonly unit: 'events' | 'bytes' | 'cost'
@@ -23,20 +23,17 @@ interface Rate extends Counted {
   readonly mode: WindowMode
 }
 
-/** A limit in each calendar period. `windowMs` is the usual length of one; most are as long. */
+/** A limit in each calendar period. `windowMs` is the usual length of a period. */
 export interface Quota extends Counted {
   readonly mode: 'quota'
   readonly per: CalendarUnit
   readonly timeZone: string
 }
 
-/**
- * Costs are counted in whole millionths, so that their sums are exact: a limit is below 2^32, and as millionths below
- * 2^53.
- */
+/** Costs are counted in whole millionths. Their sums are exact: a limit is below 2^32, and in millionths below 2^53. */
 export const PER_COST = 1_000_000
 
-/** How many of what windows count make one of the limit's unit. */
+/** Window units per unit of the limit. */
 export function scaleOf({ unit }: Limit): number {
   return unit === 'cost' ? PER_COST : 1
 }
@@ -45,12 +42,12 @@ export function scaleOf({ unit }: Limit): number {
 export interface Level {
   readonly limit: Limit
   readonly used: number
-  /** When what is counted began, and when all of it will have ended. Both are the present if nothing is counted. */
+  /** When the counted span began, and when all of it will have ended. Both are the present if nothing is counted. */
   readonly since: number
   readonly until: number
 }
 
-/** What an event costs its limits, in what windows count (`scaleOf`). */
+/** The cost of an event for its limits, in window units (`scaleOf`). */
 export class Costs {
   readonly #field: FieldReader | undefined
 
@@ -64,8 +61,8 @@ export class Costs {
   }
 
   /**
-   * What event `i` costs limits that are not of bytes. It costs 1 if its field is no number, or a negative one. More than
-   * twice what any limit can be is cut to that: larger numbers could not be counted.
+   * The cost of event `i` for limits that do not count bytes: 1 if its field is not a number, or is negative. It is
+   * capped at twice the largest limit: larger numbers could not be counted.
    */
   of(batch: EventBatch, i: number): number {
     const field = this.#field

@@ -11,7 +11,7 @@ import { createWindows } from './windows/several.js'
 import { WallTime } from './windows/wall-time.js'
 import type { Windows } from './windows.js'
 
-/** How far events have come. */
+/** The progress of event times. */
 export interface SavedProgress {
   readonly oldest: number
   write(to: StateWriter): void
@@ -28,16 +28,16 @@ export interface LimiterOptions {
   readonly persists?: boolean | undefined
 }
 
-/** The time in which decisions are made: it has the windows of limits, and says when a bucket is idle. */
+/** The time in which decisions are made. It creates the windows of limits, and defines when a bucket is idle. */
 export interface Timing {
   windows(limits: readonly Limit[]): Windows
   /** How long a bucket is in use after the end of its windows. */
   readonly graceMs: number
-  /** Whether a bucket that was used since idle ones were searched for is in use, whatever its windows are. */
+  /** Whether a bucket used since the last search for idle ones is in use, whatever its windows are. */
   readonly keepsUsed: boolean
   /** The time that counts for idle buckets while an event at `time` is decided. */
   present(time: number): number
-  /** In event time: how far events have come, to be saved. */
+  /** In event time: the progress to save. */
   readonly progress?: SavedProgress
 }
 
@@ -63,7 +63,7 @@ export class ClockTiming implements Timing {
  */
 export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly timing: T
-  /** Of the hashes of keys. */
+  /** Seed of the key hashes. */
   readonly seed: number
   readonly #buckets: KeyedBuckets<Windows>
   readonly #options: LimiterOptions
@@ -112,7 +112,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** Drops all buckets that are idle after so many milliseconds without an event; of rules as well. */
+  /** Drops all buckets that are idle after `ms` milliseconds without an event, including those of rules. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)
@@ -142,12 +142,12 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     this.#room.advance(this.timing.present(time))
   }
 
-  /** What has all buckets with a key, if they are not divided. Undefined while there are none. */
+  /** The part with all keyed buckets, if there is only one. Undefined without buckets. */
   get undivided(): BucketPart<Windows> | undefined {
     return this.#buckets.only
   }
 
-  /** The default bucket, by its id: 0. */
+  /** The windows of the default bucket (id 0). */
   get defaults(): Windows {
     return this.#buckets.defaults
   }

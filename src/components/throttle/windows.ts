@@ -7,12 +7,12 @@ import type { StateReader, StateWriter } from './persist/state-bytes.js'
 
 /** Two growable columns: a time and an amount per bucket. Subclasses add the state of their mode. */
 export abstract class BucketColumns {
-  /** What was counted in the newest window or run. */
+  /** The amount counted in the newest window or run. */
   protected counts = new Float64Array(8)
   /** When that window opened or that run passed; -Infinity: the bucket is empty. */
   protected times = new Float64Array(8).fill(Number.NEGATIVE_INFINITY)
 
-  /** The time whose counts matter for one window length. */
+  /** From this time, the bucket's counts matter for one window length. */
   latest(bucket: number): number {
     return this.times[bucket]!
   }
@@ -37,7 +37,7 @@ export abstract class BucketColumns {
     to.number(this.counts[bucket]!)
   }
 
-  /** Reads what `write` has written, in the place of what the bucket has. */
+  /** Replaces the bucket's state with one that `write` has written. */
   read(bucket: number, from: StateReader): void {
     this.times[bucket] = from.time()
     this.counts[bucket] = from.number()
@@ -48,8 +48,8 @@ export abstract class BucketColumns {
 }
 
 /**
- * The limits of buckets. Costs are in what the windows count (`scaleOf`). A limit of bytes is asked with the size of the
- * event as its cost; only several limits at once need both.
+ * The limits of buckets. Costs are in window units (`scaleOf`). For a limit of bytes, the cost is the event's size;
+ * only several limits at once need both.
  */
 export abstract class Windows extends BucketColumns {
   /** A bucket is idle when this has passed since its `latest`, in milliseconds. */
@@ -87,12 +87,12 @@ export abstract class Windows extends BucketColumns {
   /** How full the bucket is; of several limits, the one that refuses an event of this cost, or else the fullest. */
   abstract level(bucket: number, time: number, cost: number, bytes: number): Level
 
-  /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: never, or nobody knows. */
+  /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: never, or unknown. */
   roomAt(_bucket: number, _now: number, _cost: number, _bytes: number): number {
     return Number.POSITIVE_INFINITY
   }
 
-  /** Sets the limits of a bucket, in the place of those of all; they differ from these in nothing but their numbers. */
+  /** Sets a bucket's own limits, which differ from the common ones only in their numbers. */
   abstract setLimits(bucket: number, limits: readonly Limit[]): void
 
   /** Forgets windows that were aligned to a clock that has been set back. */
@@ -102,9 +102,9 @@ export abstract class Windows extends BucketColumns {
 export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
-  /** The limit, in what the windows count. */
+  /** The limit, in window units. */
   protected readonly limitUnits: number
-  /** That of each bucket; undefined: all have the same. */
+  /** The limit of each bucket; undefined: all have the same. */
   protected ownLimitUnits: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
@@ -162,7 +162,7 @@ export class FixedWindows extends LimitWindows {
   override take(bucket: number, now: number, cost: number): WindowDecision {
     const isOpen = now - this.times[bucket]! < this.#windowMs
     const used = isOpen ? this.counts[bucket]! + cost : cost
-    // As in `limitUnitsOf`, of which V8 would make a call.
+    // Inlines `limitUnitsOf`; V8 would not.
     if (used > (this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!)) return DISCARD
     if (!isOpen) this.times[bucket] = now
     this.counts[bucket] = used

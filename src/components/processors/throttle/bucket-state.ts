@@ -21,8 +21,8 @@ export interface BucketStates {
 
 /**
  * The state of the bucket with this text; null: the default one. Each rule has buckets of its own: `title` is that of
- * the rule, null for the throttle itself. If it is undefined, the rule is found by the key alone, or else it is that of
- * the last discard that was noted.
+ * the rule, null for the throttle itself. If undefined, it is the rule of the last recorded discard, or else the one
+ * that the key alone determines.
  */
 export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
   const { history, clock } = of
@@ -37,7 +37,7 @@ export function bucketState(of: BucketStates, key: string | null, title: string 
   }
 }
 
-/** The title of the rule that discarded an event of the bucket; null: none did; undefined: that is not known. */
+/** The title of the rule that discarded an event of the bucket; null: the throttle's own limit; undefined: unknown. */
 function noted(history: DiscardHistory, name: string | null): string | null | undefined {
   const refusal = history.refusal(name)
   return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)
@@ -56,7 +56,7 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
   return title === undefined ? null : undefined
 }
 
-/** How full the bucket is now; in event time, when the events are that come now. */
+/** How full the bucket is now; in event time, at the current progress. */
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
   if (rule?.limits.length === 0) return {}
   const { limiter } = decider

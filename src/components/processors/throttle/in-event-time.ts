@@ -6,7 +6,7 @@ import { createEventDecider } from '../../throttle/event/timing.js'
 import type { ThrottleOptions } from './options.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** What a throttle needs in event time, and does not load otherwise. */
+/** The part of a throttle that is loaded only for event time. */
 export const inEventTime = { createEventDecider, countInEventTime }
 export type InEventTime = typeof inEventTime
 

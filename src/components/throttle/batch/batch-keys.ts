@@ -7,17 +7,15 @@ import type { Strings } from '../../../lib/kernel/strings.js'
 import { LONGEST_KEY } from '../buckets/bucket-key.js'
 import { type Keys, viewOf } from '../buckets/key-table.js'
 
-/** Where the ids of the buckets of keys are looked up. */
+/** Looks up bucket ids by key. */
 export interface BucketIds {
-  /** Another one whenever ids may be those of other buckets. */
+  /** A new object whenever ids may refer to other buckets. */
   readonly layout: object
-  /**
-   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
-   */
+  /** Finds the buckets of the first `length` events and marks them as used. `left` of their ids are not known yet. */
   findAll(keys: Keys, length: number, left: number): void
 }
 
-/** The keys of all events of a batch, as far as they are plain strings or integers, and the ids of their buckets. */
+/** The keys of a batch's events that are plain strings or integers, and the ids of their buckets. */
 export class BatchKeys implements Keys {
   bytes = viewOf(Buffer.alloc(0))
   starts = new Int32Array(1024)
@@ -30,7 +28,7 @@ export class BatchKeys implements Keys {
   aloneCount = 0
   readonly #field: FieldReader
   readonly #seed: number
-  /** The ids that the kernel knows are those of this layout of buckets. */
+  /** The layout of buckets to which the ids in the kernel belong. */
   #layout: object | undefined
   #owner = 0
 
@@ -40,14 +38,14 @@ export class BatchKeys implements Keys {
     this.#seed = seed
   }
 
-  /** Another number whenever ids may be those of other buckets. */
+  /** Changes whenever ids may refer to other buckets. */
   get owner(): number {
     return this.#owner
   }
 
   /**
-   * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The
-   * ids are valid while the layout of `buckets` is the same.
+   * Finds the buckets of a batch's events; false if it cannot. `isSkipped`: 1 for each event that does not need one.
+   * The ids are valid until the layout of `buckets` changes.
    */
   find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
     const slot = this.#field.slotIn(batch)

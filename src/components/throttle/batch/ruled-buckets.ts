@@ -6,20 +6,20 @@ import { CONDITIONAL } from '../rules/rule-finder.js'
 import type { BucketLimiter, RuleLimits } from '../rules/rules.js'
 import type { Windows } from '../windows.js'
 
-/** Groups of buckets that are taken together, each in a loop of its own. */
+/** Bits of a group's number in an id. Each group is decided in its own loop. */
 const GROUP_BITS = 3
 const MOST_GROUPS = 1 << GROUP_BITS
 
-/** Buckets with the same windows; undefined: of rules that let everything pass. */
+/** Buckets with the same windows. `limiter` is undefined for rules that let everything pass. */
 interface Group {
   readonly limiter: BucketLimiter | undefined
   readonly part: BucketPart<Windows> | undefined
   readonly layout: object | undefined
-  /** The ids of the events of the last batch; NONE for those of other groups. */
+  /** Bucket ids of the last batch's events; NONE for events of other groups. */
   ids: Int32Array
 }
 
-/** A key of many, in the place of an object for each. */
+/** One of many keys. The same object serves all of them. */
 class KeyAt implements Key {
   bytes: DataView
   start = 0
@@ -39,8 +39,8 @@ class KeyAt implements Key {
 }
 
 /**
- * The buckets of a throttle with rules, as far as the key alone says which rule holds, and each event costs 1. The rule
- * of a key and its bucket are one id: that of the bucket in its group, and the number of the group.
+ * The buckets of a throttle with rules, for keys that alone determine the rule, and events that cost 1. An id combines
+ * the bucket's id in its group with the group's number.
  */
 export class RuledBuckets {
   readonly ruleLimits: RuleLimits
@@ -59,7 +59,7 @@ export class RuledBuckets {
     this.#limiter = limiter
   }
 
-  /** Another one whenever a bucket of any group got another id. */
+  /** A new object whenever a bucket in any group gets another id. */
   get layout(): object {
     for (const { limiter, layout } of this.#groups) {
       if (limiter?.undivided?.layout === layout) continue
@@ -96,7 +96,7 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // A limiter that is made here, not for the first event that needs it, would drop idle buckets at other times.
+    // A limiter created here, not for the first event that needs it, would drop idle buckets at other times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)
@@ -117,7 +117,7 @@ export class RuledBuckets {
     return groups.push({ limiter, part, layout: part?.layout, ids: new Int32Array(0) }) - 1
   }
 
-  /** Writes the ids of the events of a group. */
+  /** Writes the ids of a group's events. */
   #select(group: Group, g: number, ids: Int32Array, length: number): void {
     if (group.ids.length < length) group.ids = new Int32Array(ids.length)
     const own = group.ids

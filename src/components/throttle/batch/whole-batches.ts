@@ -10,7 +10,7 @@ import { BatchKeys, type BucketIds } from './batch-keys.js'
 import { RuledBuckets } from './ruled-buckets.js'
 
 const PAUSE = 16
-/** The share of events that may be left to be taken alone. With rules, these are looked up twice. */
+/** Maximum share of events that are decided one by one. With rules, these are looked up twice. */
 const MOST_ALONE = 3 / 4
 const MOST_ALONE_WITH_RULES = 1 / 4
 
@@ -24,10 +24,10 @@ interface WholeBuckets extends BucketIds {
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
- * Decides on all events of a batch in a few loops over columns, where each event costs 1. It decides as they would be
- * one by one: takes of different buckets do not depend on each other, as long as no bucket is added or dropped. Events
- * for which that may happen, whose key is neither a plain string nor a plain integer, or whose rule depends on more
- * than it, are taken alone, in order.
+ * Decides on all events of a batch in a few loops over columns, where each event costs 1. The decisions are the same as
+ * one by one: different buckets are independent while buckets are neither added nor dropped. Events that may add or
+ * drop a bucket are decided one by one, in order. So are events whose key is not a plain string or integer, or whose
+ * rule depends on more than the key.
  */
 export class WholeBatches {
   readonly #limiter: Limiter
@@ -40,7 +40,7 @@ export class WholeBatches {
   #excluded = new Uint8Array(1024)
   /** Without a key: the id of the default bucket, or NONE, for each event. */
   #ids = new Int32Array(1024)
-  /** The number of batches that it leaves to others, since it could not decide on enough events of the last one. */
+  /** Number of batches left to skip after it could decide on too few events of one. */
   #pause = 0
 
   constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
@@ -51,7 +51,7 @@ export class WholeBatches {
   }
 
   /**
-   * Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `ruleLimits`: those of rules.
+   * Writes and counts the decisions; false, without any effect, if it cannot. `ruleLimits`: undefined without rules.
    */
   decide(
     batch: EventBatch,
@@ -130,7 +130,7 @@ export class WholeBatches {
       decideAlone(i)
       from = i + 1
     }
-    // Once buckets were dropped, others have their ids.
+    // After buckets are dropped, others have their ids.
     if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
     else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
     counts[DISCARD]! += discarded

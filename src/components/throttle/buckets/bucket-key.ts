@@ -23,12 +23,12 @@ const CLOSING = 0x5d
  * represent and digests of long keys start with a byte that does not occur in UTF-8.
  */
 export class BucketKey implements Key {
-  /** What the key is a part of, to be read several bytes at a time. */
+  /** The bytes that contain the key, for reading several at a time. */
   bytes = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
   hash = 0
-  /** Where its bucket was last found; undefined: nobody keeps that. */
+  /** Where its bucket was last found; undefined if that is not recorded. */
   places: Places | undefined
   place = 0
   /** Without fields, all events belong to the default bucket. */
@@ -42,8 +42,8 @@ export class BucketKey implements Key {
   #loaded: Uint8Array | undefined
 
   /**
-   * `seed`: of the hash; any integer. `isExact`: integers have all of their digits, where events of different ids must
-   * not be taken for one another; if not, those that a double has.
+   * `seed`: of the hash; any integer. `isExact`: integers keep all digits, since events with different ids must not be
+   * confused; otherwise they keep those of a double.
    */
   constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
     this.#seed = seed
@@ -53,7 +53,7 @@ export class BucketKey implements Key {
     this.#field = fields.length === 1 ? fields[0] : undefined
   }
 
-  /** Uses bytes that another key had. */
+  /** Sets the bytes of another key. */
   setBytes(bytes: Uint8Array): void {
     this.#setAll(bytes)
     this.#finish()
@@ -70,7 +70,7 @@ export class BucketKey implements Key {
     return this.#finish()
   }
 
-  /** The text of the bucket whose key was loaded last. Call before another reader of these fields moves on. */
+  /** The text of the bucket whose key was loaded last. Call before another reader of these fields loads an event. */
   text(): string {
     return this.#field ? this.#textOf(this.#field) : this.#list.bytes.toString('utf8', 0, this.#list.length)
   }
@@ -135,7 +135,7 @@ export class BucketKey implements Key {
   }
 }
 
-/** The bytes of a bucket's text, as `BucketKey` has them. */
+/** The key bytes of a bucket's text, in the format of `BucketKey`. */
 export function keyBytes(text: string): Uint8Array {
   const bytes = textBytes(text)
   return bytes.length > LONGEST_KEY ? digest(bytes) : bytes

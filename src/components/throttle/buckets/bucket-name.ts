@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 /** Longer names, in bytes of UTF-8, are cut. */
 const LONGEST = 256
-/** Bytes of a long text that its name begins with. */
+/** Bytes of a long text that its name keeps. */
 const KEPT = 200
 const DIGEST_LETTERS = 16
 
@@ -26,7 +26,7 @@ export function bucketName(text: string): string {
   return `${beginningOf(bytes, KEPT)}…${digest}`
 }
 
-/** The text of at most so many bytes of UTF-8, without a character that is cut. */
+/** The first `most` bytes of UTF-8 as text, without a cut character. */
 export function beginningOf(bytes: Buffer, most: number): string {
   let end = Math.min(bytes.length, most)
   // Bytes that continue a character are 10xxxxxx.

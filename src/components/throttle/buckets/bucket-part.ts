@@ -8,16 +8,16 @@ export interface Lifetime {
   readonly idleMs: number
   /** Whether a bucket used since the last search counts as live. In event time, its events may be far behind. */
   readonly keepsUsed: boolean
-  /** Whether it is noted which buckets were used since they were written. */
+  /** Whether to record which buckets were used since they were written. */
   readonly notesChanges?: boolean | undefined
 }
 
-/** Bits of what is noted of a bucket: used since the last search, and since it was written. */
+/** Bits recorded for each bucket: used since the last search, used since it was written. */
 const USED = 1
 const CHANGED = 2
 const BOTH = USED | CHANGED
 
-/** A part has become too large if fewer than one of so many of its ids were in use since the last search. */
+/** A part shrinks if less than 1 / SPARSE of its ids are in use. */
 const SPARSE = 4
 const SMALLEST = 64
 
@@ -37,7 +37,7 @@ export class Places {
   }
 }
 
-/** A key; if it is a known one, with its number among the places. */
+/** A key. A known key has a number among the places. */
 export interface PlacedKey extends Key {
   readonly places?: Places | undefined
   readonly place?: number
@@ -49,7 +49,7 @@ export class BucketPart<W extends BucketColumns> {
   windows: W
   /** When idle buckets were last searched for. */
   searchedAt: number
-  /** Another one whenever its buckets get other ids. */
+  /** A new object whenever its buckets get other ids. */
   layout = {}
   readonly #lifetime: Lifetime
   readonly #create: () => W
@@ -60,7 +60,7 @@ export class BucketPart<W extends BucketColumns> {
   /** The bucket that is written next. */
   #written = 0
 
-  /** `expected`: the number of buckets that it will hardly exceed. */
+  /** `expected`: upper estimate of the number of buckets. */
   constructor(lifetime: Lifetime, create: () => W, searchedAt: number, expected: number) {
     this.#lifetime = lifetime
     this.#expected = expected
@@ -78,27 +78,25 @@ export class BucketPart<W extends BucketColumns> {
   /** The id of a bucket, or -1. */
   find(key: Key): number {
     const id = this.#keys.find(key)
-    // As in `use`, of which V8 would make a call.
+    // Inlines `use`; V8 would not.
     if (id >= 0 && this.#used !== undefined) this.#used[id] = BOTH
     return id
   }
 
-  /**
-   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
-   */
+  /** Finds the buckets of the first `length` events and marks them as used. `left` of their ids are not known yet. */
   findAll(keys: Keys, length: number, left: number): void {
     if (left > 0) this.#keys.findAll(keys, length)
     this.useAll(keys.ids, length)
   }
 
-  /** Notes that the buckets of so many events are used. Skips negative ids. */
+  /** Marks the buckets of the first `length` events as used. Skips negative ids. */
   useAll(ids: Int32Array, length: number): void {
     const used = this.#used
     if (used === undefined) return
     for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
   }
 
-  /** Notes that a bucket is used. */
+  /** Marks a bucket as used. */
   use(id: number): void {
     if (this.#used !== undefined) this.#used[id] = BOTH
   }
@@ -136,12 +134,12 @@ export class BucketPart<W extends BucketColumns> {
     return now - this.windows.latest(id) < this.#lifetime.idleMs || (used !== undefined && (used[id]! & USED) !== 0)
   }
 
-  /** A table for so many of the keys, if they are as long as the others. */
+  /** A table for `live` keys of average length. */
   #tableFor(live: number): KeyTable {
     return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
   }
 
-  /** Drops the other buckets in place, since memory that is given back all the time stays in pieces. */
+  /** Drops idle buckets in place: freeing memory often would fragment it. */
   #compact(now: number, used: Uint8Array | undefined): void {
     const { size, windows } = this
     const notes = this.#used
@@ -159,7 +157,7 @@ export class BucketPart<W extends BucketColumns> {
     this.layout = {}
   }
 
-  /** Moves the live buckets, of which there are `live`, into less memory. */
+  /** Moves the live buckets into less memory. `live`: their number. */
   #shrink(live: number, now: number, used: Uint8Array | undefined): void {
     const [keys, windows] = [this.#tableFor(live), this.#create()]
     windows.reserve(keys.capacity)
@@ -180,7 +178,7 @@ export class BucketPart<W extends BucketColumns> {
     this.layout = {}
   }
 
-  /** Empties the bucket with this key, as one of `empty` is. */
+  /** Empties the bucket with this key. `empty`: windows whose bucket 0 is empty. */
   empty(key: Key, empty: W): void {
     const id = this.#keys.find(key)
     if (id >= 0) this.windows.adopt(id, empty, 0)
@@ -192,8 +190,8 @@ export class BucketPart<W extends BucketColumns> {
   }
 
   /**
-   * Writes buckets until `to` holds `most` bytes: those that were used since they were written, or `all`; none that is
-   * idle. Returns whether none is left.
+   * Writes buckets until `to` holds `most` bytes: those used since they were last written, or `all`. Skips idle
+   * buckets. Returns whether all are written.
    */
   write(to: StateWriter, all: boolean, now: number, most: number): boolean {
     while (this.#written < this.size) {

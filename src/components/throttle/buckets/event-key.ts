@@ -8,7 +8,7 @@ import { type Key, randomSeed, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
-/** No text in UTF-8 begins with such a byte: a key that does is not the text of its bucket. */
+/** UTF-8 text does not begin with this byte or a higher one. A key that does is not the text of its bucket. */
 export const FIRST_MARK = 0xfe
 
 /** The bucket that the key of an event names. One object serves all events without allocation. */

@@ -11,12 +11,12 @@ export interface Key {
   readonly hash: number
 }
 
-/** In the place of an id: none is needed; the key is to be found; it cannot be found here. */
+/** In place of an id: not needed; still to be found; cannot be found here. */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3
 
-/** The keys of many events: that of event i is [starts[i], ends[i]) of `bytes`. */
+/** The keys of many events. Key i is [starts[i], ends[i]) of `bytes`. */
 export interface Keys {
   readonly bytes: DataView
   readonly starts: Int32Array
@@ -24,14 +24,14 @@ export interface Keys {
   readonly hashes: Int32Array
   /** The ids of keys, or one of the numbers above. */
   readonly ids: Int32Array
-  /** The indices of events whose key was found, and of others, in order, and how many they are. */
+  /** Indices of events whose key was found, and of the others, in order; and their counts. */
   readonly found: Int32Array
   foundCount: number
   readonly alone: Int32Array
   aloneCount: number
 }
 
-/** Bytes of keys, and number of keys, from which a table is large. */
+/** A table is large from this number of keys, or of their bytes. */
 const LARGE = 65_536
 
 /**
@@ -52,8 +52,8 @@ export class KeyTable {
   readonly #expected: number
 
   /**
-   * With room for so many keys of so many bytes together, and a few more. It will hardly have more than `expected`, so
-   * it grows to this size at once when it is near, and by less from then on.
+   * Has room for `keys` keys of `bytes` bytes together, and a few more. `expected`: upper estimate of the number of
+   * keys. Near it, the table grows to this size at once, and then in smaller steps.
    */
   constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
     this.#expected = expected
@@ -90,7 +90,7 @@ export class KeyTable {
     }
   }
 
-  /** Finds the keys of so many events that are TO_FIND. */
+  /** Finds the keys of the first `length` events that are TO_FIND. */
   findAll(keys: Keys, length: number): void {
     const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
@@ -180,7 +180,7 @@ export class KeyTable {
   }
 
   /**
-   * Removes keys: all for which `keeps` returns false. It is called with each id, and the id that the key gets if it
+   * Removes the keys for which `keeps` returns false. It is called with each id, and the id that the key gets if it
    * stays.
    */
   keep(keeps: (id: number, to: number) => boolean): void {
@@ -227,12 +227,12 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
-/** A seed for hashes. Keys that collide with one seed, which a sender can find, do not with another. */
+/** A seed for hashes. A sender can find keys that collide with one seed; they do not collide with another. */
 export const randomSeed = (): number => randomInt(2 ** 31)
 
 /**
  * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. A random `seed` prevents forged
- * collisions. That would not hold with more bytes at a time, since a change of the highest bit passes a multiplication unchanged.
+ * collisions. With more bytes at a time it would not: a change of the highest bit passes a multiplication unchanged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed
@@ -243,7 +243,7 @@ export function hashBytes(bytes: DataView, start: number, end: number, seed: num
     hash = Math.imul(hash ^ (both >>> 16), 0x01000193) ^ (hash >>> 15)
   }
   for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
-  // With a mark, since a last byte of 0 differs from none.
+  // The mark distinguishes a last byte of 0 from the end.
   if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
   return (hash ^ (hash >>> 15)) | 0

@@ -7,14 +7,14 @@ export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
 }
 
-/** Up to this `maxKeys` there is one part; otherwise so many that each has up to PART buckets. */
+/** Up to this `maxKeys` there is one part; above it, enough parts for PART buckets each. */
 const UNDIVIDED = 100_000
-/** Growing or searching so many buckets takes a few milliseconds. */
+/** Buckets per part: growing or searching one takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
-/** How much more than its share a part may have, since parts are searched at different times. */
+/** Factor by which a part may exceed its share, since parts are searched at different times. */
 const SPREAD = 1.25
-/** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
+/** Maximum work of one call of `advance`, in buckets checked. Moving a bucket costs as much as KEEPING checks. */
 const MOST_WORK = 100_000
 const KEEPING = 16
 /** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
@@ -28,14 +28,14 @@ const WORTH_DROPPING_IF_FULL = 16
 export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
 
 /**
- * Buckets by key. An idle bucket is the same as a new one: idle buckets are dropped once in a while, and no live window
- * is forgotten. Buckets are divided by their hash into parts that grow and are searched one after the other, so that no
- * single step takes long even with millions of them.
+ * Buckets by key. An idle bucket equals a new one, so idle buckets are dropped from time to time; live windows are
+ * kept. The hash divides buckets into parts that grow and are searched one at a time. This keeps each step short even
+ * with millions of buckets.
  */
 export class KeyedBuckets<W extends BucketColumns> {
   /** The windows of the bucket that `bucket` returned last. */
   windows: W
-  /** Those of the default bucket, whose id is 0: of all without a key. It is not among those that are bounded. */
+  /** The windows of the default bucket (id 0), for events without a key. `maxKeys` does not count it. */
   readonly defaults: W
   /** Number of buckets in memory. */
   size = 0
@@ -46,7 +46,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   /** By the upper bits of the hash; a part is made for its first key. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
-  /** The part if there is only one: it is found sooner, since this does not depend on the hash. */
+  /** The part if there is only one: it is found without the hash. */
   #only: BucketPart<W> | undefined
   /** The part that `advance` begins with, and the one that is searched next because `maxKeys` is reached. */
   #first = 0
@@ -54,10 +54,10 @@ export class KeyedBuckets<W extends BucketColumns> {
   #searchedAt = Number.NEGATIVE_INFINITY
   /** The windows that buckets are read into. */
   #read: W | undefined
-  /** New keys refused since that search. */
+  /** New keys refused since the last early search. */
   #refused = 0
 
-  /** `room`: where the buckets of several objects are bounded together. */
+  /** `room`: shared with other objects to bound their buckets together. */
   constructor(
     options: BucketsOptions,
     create: () => W,
@@ -77,7 +77,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#mask = parts - 1
   }
 
-  /** What has all buckets, if that is one part. Undefined while there are none. */
+  /** The part with all buckets, if there is only one. Undefined without buckets. */
   get only(): BucketPart<W> | undefined {
     return this.#only
   }
@@ -129,8 +129,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Writes buckets: those that changed since they were written, or `all`. Yields whenever `to` holds `most` bytes, and
-   * goes on with what there is then. `now`: a bucket that is idle then is not written.
+   * Writes the buckets that changed since they were last written, or `all`. Yields whenever `to` holds `most` bytes,
+   * then continues with the current buckets. `now`: buckets that are idle then are skipped.
    */
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
     for (let n = 0; n <= this.#mask; n++) {
@@ -146,9 +146,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now and was
-   * not in use when it was written. Buckets that were dropped are still among those that were written: where they take
-   * all the room, those that are idle now make room for it. Returns false if there is none.
+   * Reads a bucket with a key of `length` bytes, unless it is idle by now; with `keepsUsed` it never is. `seed`: of the
+   * hashes. If there is no room, drops idle buckets: the saved state includes buckets that were dropped later. Returns
+   * false if there is still no room.
    */
   read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
@@ -171,11 +171,11 @@ export class KeyedBuckets<W extends BucketColumns> {
   remove(keys: readonly Key[]): void {
     const empty = this.#create()
     for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
-    // At this time no bucket is idle but an empty one.
+    // At this time, only empty buckets are idle.
     this.dropIdle(Number.NEGATIVE_INFINITY)
   }
 
-  /** Drops all idle buckets, also those that were used since the last search. */
+  /** Drops all idle buckets, including those used since the last search. */
   dropIdle(now: number): void {
     for (const part of this.#parts) if (part) this.#drop(part, now, 1, true)
   }
@@ -213,7 +213,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     return id
   }
 
-  /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
+  /** Like `bucket`, but does not add one: for a missing bucket, `windows` is an empty one. */
   peek(key: Key | undefined, now: number): number {
     if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]
@@ -276,7 +276,7 @@ interface Member {
 /** How many members are advanced at a time. */
 const AT_ONCE = 16
 
-/** Bounds the number of buckets of several KeyedBuckets together. Their turns come one after the other. */
+/** Bounds the number of buckets of several KeyedBuckets together. They take turns. */
 export class BucketBound {
   /** Number of buckets in memory. */
   size = 0
@@ -323,7 +323,7 @@ export class BucketBound {
     return this.size < this.#maxKeys
   }
 
-  /** Drops all idle buckets, which is slow, unless it has done so at this time. Returns whether there is room then. */
+  /** Drops all idle buckets (slow), unless it already did at this time. Returns whether there is room. */
   dropIdle(now: number): boolean {
     if (now > this.#clearedAt) {
       this.#clearedAt = now

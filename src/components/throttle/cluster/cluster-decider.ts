@@ -10,7 +10,7 @@ export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
 
 /** The server that keeps the buckets of all members. */
 export interface Backend {
-  /** Asks once. Undefined: it did not reply in time, or is known not to. */
+  /** Asks once. Undefined: it did not reply in time, or is known to be down. */
   ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined>
   /** Resolves when it is worthwhile to ask again, or the signal aborts. */
   untilReachable(signal: AbortSignal): Promise<void>
@@ -30,8 +30,8 @@ export interface Decided {
 }
 
 /**
- * Decides in agreement with the other members of a group. What cannot be decided from leases is asked of the server, for
- * all buckets of a batch at once.
+ * Decides in agreement with the other members of a group: from leases, or else by asking the server about all buckets
+ * of a batch at once.
  */
 export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #onFailure: OnFailure
@@ -74,7 +74,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     return this.limiter.keys
   }
 
-  /** Gives back the leases that were not used for so long. */
+  /** Gives back leases that were not used for `idleMs`. */
   async giveBack(idleMs: number): Promise<void> {
     const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
     // Without a reply they expire with their window.
@@ -90,14 +90,14 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
-    // The server may have taken back what came with the demands, although its reply was lost.
+    // The server may have taken back the units although its reply was lost.
     if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
-    // Nothing was decided: whoever waits for it gives the events back.
+    // Not decided: the caller gives the events back.
     if (!grants && wait) signal.throwIfAborted()
     const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
     const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND

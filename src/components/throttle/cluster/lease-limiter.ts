@@ -12,27 +12,27 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** For how long a bucket that was found full is not asked about again: a part of the window, at most a second. */
+/** A full bucket is not asked about again for this part of a window, at most a second. */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
 /** A lease that was not used for this part of a window is given back. */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
-/** When to ask again where neither the server nor the own share of the limit has said when there is room. */
+/** When to ask again if neither the server nor the local share knows when there is room. */
 const GUESS_MS = 100
 
 export interface LeaseOptions {
   readonly limits: readonly Limit[]
-  /** The greatest part of what is left that is taken ahead; 0: the server is asked about each event. */
+  /** Maximum part of the remaining units to take ahead; 0: asks the server about each event. */
   readonly part: number
-  /** Number of members of the group, each of which applies its share of the limits while the server cannot be asked. */
+  /** Number of members of the group. Each applies its share of the limits while the server cannot be asked. */
   readonly members: number
   readonly maxKeys: number
   readonly seed: number
 }
 
-/** What the server has to be asked for a batch: one demand for each bucket. */
+/** The demands of a batch for the server: one for each bucket. */
 export class Asking {
   /** Counts batches: 1, 2, 3, … */
   batch = 0
@@ -51,14 +51,14 @@ export interface LimiterDemand extends Demand {
   readonly by: LeaseLimiter
 }
 
-/** Decides from what was taken ahead, and collects what the server has to be asked. */
+/** Decides from leases, and collects demands for the server. */
 export class LeaseLimiter implements RuledLimiter {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
   readonly local: Limiter<ClockTiming> | ExactRule
-  /** That of the whole throttle. */
+  /** The local limiter of the whole throttle. */
   readonly localOfAll: Limiter<ClockTiming>
-  /** Of the hashes of keys. */
+  /** Seed of the key hashes. */
   readonly seed: number
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
@@ -69,7 +69,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly #ofRules = new Map<string, LeaseLimiter>()
   /** For keys as bytes. */
   readonly #key: BucketKey
-  /** What rules held that are gone. */
+  /** Demands that give back the leases of removed rules. */
   #returned: LimiterDemand[] = []
   #now = 0
 
@@ -119,14 +119,14 @@ export class LeaseLimiter implements RuledLimiter {
     return this.#room.dropped
   }
 
-  /** Number of buckets that may hold something taken ahead; with those of rules. */
+  /** Number of buckets that may hold a lease; with those of rules. */
   get leased(): number {
     let leased = this.#leased.size
     for (const limiter of this.#ofRules.values()) leased += limiter.leased
     return leased
   }
 
-  /** After so many milliseconds without use a lease is given back. */
+  /** A lease is given back after this time without use. */
   get idleMs(): number {
     return Math.min(LONGEST_IDLE_MS, this.#limits.shortestMs * IDLE_PART)
   }
@@ -163,7 +163,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** A demand for nothing yet. What is left of a lease was not enough, and goes back. */
+  /** An empty demand. It gives back the rest of a lease that was not enough. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
@@ -179,7 +179,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Keeps what the server said about a bucket. `sentAt`: when it was asked. */
+  /** Stores the server's reply about a bucket. `sentAt`: when it was asked. */
   keep(demand: Demand, grant: Grant, sentAt: number, now: number): void {
     const [leases, id] = this.#place(demand.key, now)
     if (id < 0) return
@@ -187,11 +187,11 @@ export class LeaseLimiter implements RuledLimiter {
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
     const refused = smallestRefused(demand, grant)
-    // The server read its clock before it replied, so that on its clock there is room by then.
+    // The server read its clock before it replied: by then there is room on its clock.
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // The server replied later than it was asked, so that on its clock the window ends later than this.
+      // The server replied later than it was asked: on its clock the window ends later than this.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -200,7 +200,7 @@ export class LeaseLimiter implements RuledLimiter {
     }
   }
 
-  /** Takes back the leases that were not used for `idleMs`: what to ask for to give them back. */
+  /** Takes leases that were not used for `idleMs`, and returns the demands that give them back. */
   giveBack(now: number, idleMs: number): LimiterDemand[] {
     const returned = this.#returned
     this.#returned = []
@@ -229,7 +229,7 @@ export class LeaseLimiter implements RuledLimiter {
     const said = this.#buckets.windows.roomAt(id)
     const known = said > now ? said : (this.local.roomAt(key, now, cost, size) ?? now)
     if (known <= now) return now + Math.min(GUESS_MS, this.idleMs)
-    // Other members may give back what they do not use before that.
+    // Other members may give back unused units before that.
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
@@ -255,16 +255,16 @@ const NO_KEY = Buffer.alloc(0)
 const bytesOf = ({ bytes, start, end }: PlacedKey) =>
   Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 
-/** The level that the server described, unless it knows of nothing and this member has let something pass alone. */
+/** The level that the server described, unless it is empty and this member has passed events alone. */
 function fuller(described: Level, alone: Level | undefined): Level {
   return described.used === 0 && alone !== undefined && alone.used > 0 ? alone : described
 }
 
-/** The limit of one of so many members, alone. */
+/** The share of one member. */
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }
-  // Fixed windows that are no shorter than those of the server: any window there meets at most two of them.
+  // Fixed windows, not shorter than the server's: any window there overlaps at most two of them.
   return { mode: 'fixed', limit: share, windowMs: limit.windowMs * (1 + CLOCK_MARGIN), unit: limit.unit }
 }
 

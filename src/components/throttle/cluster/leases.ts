@@ -14,7 +14,7 @@ const DEMAND = 5
 /** The index of the nearest limit, and the end of its window. */
 const NEAREST = 6
 const ENDS = 7
-/** Of costs, and after these of bytes: what is left, what was taken ahead the last time, the event refused last. */
+/** For costs, then for bytes: units left, units last taken ahead, and the last refused event. */
 const LEFT = 8
 const SIZE = 9
 const REFUSED = 10
@@ -23,7 +23,7 @@ const WIDTH = 14
 
 /**
  * Units that this daemon has taken ahead, by bucket. `times`: until when they may be spent, on the local clock.
- * `counts`: the units used of the nearest limit, as the server said last.
+ * `counts`: the units used of the nearest limit, as the server last reported.
  */
 export class Leases extends BucketColumns {
   /** WIDTH numbers for each bucket. */
@@ -64,7 +64,7 @@ export class Leases extends BucketColumns {
     this.#set(bucket, REFUSED + BYTES, bytes)
   }
 
-  /** When there may be room for an event that was refused; in the past if nobody knows. */
+  /** When there may be room for an event that was refused; in the past if unknown. */
   roomAt(bucket: number): number {
     return this.#get(bucket, ROOM_AT)
   }
@@ -79,7 +79,7 @@ export class Leases extends BucketColumns {
     this.counts[bucket] = used
   }
 
-  /** The nearest limit as the server described it last: its index, what is used of it, and the end of its window. */
+  /** The nearest limit as the server last described it: its index, the units used, and the end of its window. */
   level(bucket: number): { nearest: number; used: number; ends: number } {
     return { nearest: this.#get(bucket, NEAREST), used: this.counts[bucket]!, ends: this.#get(bucket, ENDS) }
   }
@@ -102,7 +102,7 @@ export class Leases extends BucketColumns {
     return { cost: spent(0), bytes: spent(BYTES) }
   }
 
-  /** Adds a lease. What is left of another one keeps the older ticket and the earlier end, which is the safe side. */
+  /** Adds a lease. If another one is not spent, both have the older ticket and the earlier end, which is safe. */
   add(bucket: number, cost: number, bytes: number, until: number, ticket: number, now: number): void {
     const keeps = now < this.times[bucket]! && !this.isSpent(bucket)
     this.#set(bucket, LEFT, cost + (keeps ? this.#get(bucket, LEFT) : 0))
@@ -113,7 +113,7 @@ export class Leases extends BucketColumns {
     if (!keeps) this.#set(bucket, TICKET, ticket)
   }
 
-  /** Takes all units out of a bucket; undefined: there are none that are worth something. */
+  /** Takes all units out of a bucket; undefined: there are no valid ones. */
   takeBack(bucket: number, now: number): { cost: number; bytes: number; ticket: number } | undefined {
     if (this.isSpent(bucket)) return undefined
     const [cost, bytes] = [this.#get(bucket, LEFT), this.#get(bucket, LEFT + BYTES)]

@@ -3,12 +3,12 @@ import { type Limit, scaleOf } from '../limit.js'
 import type { Periods } from '../windows/periods.js'
 import { periodsOf } from '../windows/several.js'
 
-/** The limits that daemons share, and how the server is asked to execute its script for them. */
+/** The limits that daemons share, and the script calls for them. */
 
-/** The part of a limit, and of what is left of it, that a member takes ahead at most. */
+/** Maximum part of a limit, and of its remaining units, that a member takes ahead. */
 export const LEASED_PART = 0.1
 
-/** The speeds of two clocks may differ by this part: ten times what clocks of computers are off by. */
+/** The speeds of two clocks may differ by this part: ten times the error of computer clocks. */
 export const CLOCK_MARGIN = 0.001
 
 /** The letter of a mode in the names of buckets, and its number in the script. */
@@ -23,26 +23,26 @@ interface SharedLimit {
   readonly of: Limit
   readonly mode: SharedMode
   readonly most: number
-  /** gcra: what may pass at once above the smooth rate. */
+  /** gcra: units that may pass at once above the smooth rate. */
   readonly burst: number
   readonly windowMs: number
   readonly inBytes: boolean
-  /** Those of a quota. */
+  /** The periods of a quota. */
   readonly periods: Periods | undefined
 }
 
 /** The limits side by side that all members of a group apply to the same counts: those of a throttle, or of a rule. */
 export class SharedLimits {
   readonly limits: readonly SharedLimit[]
-  /** The greatest part of what is left that a member may take ahead; 0: it asks for each event. */
+  /** Maximum part of the remaining units that a member may take ahead; 0: it asks about each event. */
   readonly part: number
-  /** What the names of its buckets begin with on the server. It tells apart what is stored in different ways. */
+  /** Prefix of its bucket names on the server. It separates buckets that are stored differently. */
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether events may cost something else than 1. */
+  /** Whether events may cost other than 1. */
   readonly listsCosts: boolean
-  /** What a member may take ahead at most. */
+  /** Maximum units that a member may take ahead. */
   readonly mostCost: number
   readonly mostBytes: number
   readonly shortestMs: number
@@ -83,7 +83,7 @@ function shared(limit: Limit): SharedLimit {
   }
 }
 
-/** The first unit of time of the script is the microsecond, that of the server's clock. */
+/** The script counts time in microseconds, as the server's clock does. */
 const MICROS = 1000
 const DOUBLE = 8
 const PER_LIMIT = 7
@@ -92,7 +92,7 @@ const PER_EVENT = 2
 const REPLIES_PER_KEY = 7
 const ONE = 0x31
 
-/** What a daemon asks about one bucket. */
+/** A daemon's request about one bucket. */
 export interface Demand {
   readonly limits: SharedLimits
   /** The bucket's key; empty: the default bucket. */
@@ -103,7 +103,7 @@ export interface Demand {
   bytes: number
   /** The cost and the size of each event in turn; undefined: each costs 1. */
   readonly list: number[] | undefined
-  /** What was spent of the last lease. */
+  /** Units spent of the last lease. */
   readonly spentCost: number
   readonly spentBytes: number
   /** The units given back, and their ticket. */
@@ -112,7 +112,7 @@ export interface Demand {
   readonly ticket: number
 }
 
-/** What a demand for nothing asks and gives back. */
+/** An empty demand. */
 export const NOTHING = {
   ...{ events: 0, cost: 0, bytes: 0, list: undefined },
   ...{ spentCost: 0, spentBytes: 0, backCost: 0, backBytes: 0, ticket: 0 },
@@ -136,13 +136,13 @@ export interface Grant {
 
 /** Number of hash tags that the buckets of a group have in a Redis Cluster, and so of the calls for one batch. */
 const TAGS = 16
-/** Number of buckets in one call: a script blocks its server, so that each runs for a few milliseconds at most. */
+/** Maximum buckets in one call. A script blocks its server; this limits it to a few milliseconds. */
 const MOST_KEYS = 500
 
 export interface ScriptCall {
   readonly keys: readonly Buffer[]
   readonly args: readonly Buffer[]
-  /** Which demands it is about. */
+  /** Indices of its demands. */
   readonly demands: readonly number[]
 }
 
@@ -168,7 +168,7 @@ export function scriptCalls(group: string, demands: readonly Demand[], byTag: bo
   return calls
 }
 
-/** The sets of limits, and what is asked. */
+/** Encodes the sets of limits, and the demands. */
 function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   const sets = [...new Set(demands.map(({ limits }) => limits))]
   const indexes = new Map(sets.map((limits, n) => [limits, n]))
@@ -190,7 +190,7 @@ function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   return [encodeSets(sets, wall), asked.bytes]
 }
 
-/** Twice as much as was spent of the last lease, so that a bucket in use is asked about ever less often. */
+/** Twice the units spent of the last lease: a bucket in use is asked about less and less often. */
 function ahead(need: number, spent: number, most: number): number {
   return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
 }
@@ -228,8 +228,8 @@ class Doubles {
 }
 
 /**
- * Puts what a call replied into the grants, by demand. Throws if it is not a reply of the script. Returns the server's
- * clock, in milliseconds.
+ * Stores a call's reply in `grants`, by demand. Throws if it is not a reply of the script. Returns the server's clock,
+ * in milliseconds.
  */
 export function readReply(call: ScriptCall, demands: readonly Demand[], reply: unknown, grants: Grant[]): number {
   if (!Array.isArray(reply) || reply.length !== 1 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
@@ -257,7 +257,7 @@ function passedOf(passed: unknown, events: number): number | Uint8Array {
   return Uint8Array.from(passed, (_, i) => (passed.charCodeAt(i) === ONE ? 1 : 0))
 }
 
-/** No number of the script is negative, but that for all events. */
+/** The script's numbers are not negative, except the one for "all events pass". */
 function numberOf(value: unknown): number {
   if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw unknownReply()
   return value

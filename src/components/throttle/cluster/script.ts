@@ -1,31 +1,32 @@
-/** What the server executes. How it is asked: script-calls.ts. */
+/** The script that the server executes; script-calls.ts calls it. */
 
 /** In gcra, the part of a window for which a lease may be spent. */
 export const GCRA_LEASE_PART = 1 / 10
-/** No time in a reply is longer, in microseconds, whatever an event costs: about 30 years, for which keys can be kept. */
+/** Maximum time in a reply, in microseconds: about 30 years, for which keys can be kept. */
 const LONGEST = 1e15
 
 /**
  * Takes units of buckets, or gives some back, on the server's clock, in microseconds. KEYS: the buckets. ARGV[1]: sets
- * of limits, ARGV[2]: what is asked about each bucket; both are little-endian doubles.
+ * of limits, ARGV[2]: a demand for each bucket; both are little-endian doubles.
  *
- * A set is the number of its limits, and for each: its mode (0: fixed, 1: aligned, 2: gcra, 3: quota), whether it is of
- * bytes, the limit, the greatest part of what is left that may be taken ahead, and three times or amounts: the window
- * and the burst; of a quota the start and the end of the present period, and the end of the next one.
+ * A set is the number of its limits, and for each: its mode (0: fixed, 1: aligned, 2: gcra, 3: quota), whether it
+ * counts bytes, the limit, the maximum part of the remaining units that may be taken ahead, and three times or amounts:
+ * the window and the burst; for a quota, the start and the end of the present period, and the end of the next one.
  *
- * What is asked about a bucket is the number of its set, then for costs and for bytes the units that are given back,
- * those wanted ahead, and those needed, then the ticket of those given back, and the number of events listed, each with
- * its cost and its size. Without a list, as many events as the cost says are meant, each with a cost of 1.
+ * A demand is the number of its set; the units given back, wanted ahead and needed, each for costs and for bytes; the
+ * ticket of the units given back; and the number of listed events, each with its cost and its size. Without a list, the
+ * cost is the number of events, and each costs 1.
  *
  * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in it
- * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or of none.
+ * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or does not pass.
  *
- * Replies with the time, which is the ticket of what was taken, and for each key: the events that pass, as their number
- * or as a text with 1 or 0 for each; the cost and the bytes taken ahead; for how long these are valid, or else when the
- * limit that refused an event has room; the fullest limit, or that one; how much of it is used; when its window ends.
+ * Replies with the time, which is the ticket of the units taken, and for each key: the events that pass, as their
+ * number or as a text with 1 or 0 for each; the cost and the bytes taken ahead; for how long these are valid, or else
+ * when the limit that refused an event has room; the fullest limit, or the one that refused; how much of it is used;
+ * when its window ends.
  *
- * Units are given back to windows that were open when they were taken. A server's clock that was set back restarts the
- * windows with what they have counted.
+ * Units are given back to windows that were open when they were taken. If a server's clock was set back, the windows
+ * restart with their counts.
  */
 export const SCRIPT = `
 local time = redis.call('TIME')

@@ -12,7 +12,7 @@ export const LOOKS_PER_SECOND = 20_000
 /** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024
-/** Longer ones, in characters, are shown by a name. */
+/** Longer keys, in characters, are shown by a name. */
 const LONGEST_KEY = 256
 
 interface Count {

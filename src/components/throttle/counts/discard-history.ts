@@ -3,7 +3,7 @@ import type { Refusal } from '../decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
-/** Buckets that are kept if there are more. */
+/** Buckets to keep when there are too many. */
 const KEPT = 256
 
 interface Row {
@@ -11,11 +11,11 @@ interface Row {
   readonly minutes: Float64Array
   /** The newest minute in it. */
   newest: number
-  /** The limit that discarded one of the last of them. */
+  /** The limit that discarded a recent event. */
   refusal: Refusal | undefined
 }
 
-/** How many events of the buckets that are discarded most often were discarded in the last hour. Memory is bounded. */
+/** Counts discarded events of the last hour for the buckets that have most of them. Memory is bounded. */
 export class DiscardHistory {
   readonly #rows = new Map<string, Row>()
   #inexactAt = Number.NEGATIVE_INFINITY
@@ -27,12 +27,12 @@ export class DiscardHistory {
     row.minutes[row.newest % MINUTES]! += events
   }
 
-  /** Keeps which limit discarded an event of a bucket. */
+  /** Records which limit discarded an event of a bucket. */
   note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
     this.#row(bucket, now).refusal = refusal
   }
 
-  /** The limit that discarded one of the last events of a bucket, if that is known. */
+  /** The limit that discarded a recent event of a bucket, if known. */
   refusal(bucket: string | null): Refusal | undefined {
     return this.#rows.get(bucket ?? DEFAULT)?.refusal
   }
@@ -48,7 +48,7 @@ export class DiscardHistory {
     return row
   }
 
-  /** Reports that only a sample of the events was counted, in proportion. */
+  /** Records that only a sample of the events was counted, in proportion. */
   sampled(now: number): void {
     this.#inexactAt = now
   }

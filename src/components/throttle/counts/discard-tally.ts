@@ -16,13 +16,13 @@ export interface DiscardCount {
   readonly sample: string
 }
 
-/** Buckets that are counted at a time. */
+/** Maximum buckets counted at a time. */
 const MOST_ROWS = 4096
-/** Bytes of an event in a sample. */
+/** Maximum bytes of an event in a sample. */
 const LONGEST_SAMPLE = 256
 /** Columns of a row: events, bytes, first, last. */
 const STRIDE = 4
-/** Bits of the number of slots, where the rows of known buckets are found. Twice as many as rows. */
+/** Bits of a slot number. Slots hold the rows of known buckets; there are twice as many slots as rows. */
 const SLOT_BITS = 13
 
 /**
@@ -35,7 +35,7 @@ export class DiscardTally {
   #columns = new Float64Array(STRIDE * 64)
   #buckets: (string | null)[] = []
   #samples: string[] = []
-  /** By slot: the id of the bucket that used it last, as long as `owner` is the same, and its row; -1: none did. */
+  /** By slot: the id of the last bucket that used it, and its row; -1: unused. Valid while `owner` is the same. */
   readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
   readonly #rows = new Int32Array(1 << SLOT_BITS)
   #owner = 0
@@ -100,7 +100,7 @@ export class DiscardTally {
     return row
   }
 
-  /** Calls `each` with all counts, and begins again. */
+  /** Calls `each` with all counts, and clears them. */
   drain(each: (count: DiscardCount) => void): void {
     const columns = this.#columns
     for (const [id, bucket] of this.#buckets.entries()) {

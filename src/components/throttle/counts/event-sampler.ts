@@ -43,7 +43,7 @@ export class EventSampler {
     let i = this.#skip
     for (; i < length; i += this.#step()) {
       if (++this.#looks > this.#most) {
-        // Half as many events have to do for as many more of them in this second.
+        // For the rest of this second, half as many events are inspected.
         this.#looks = (this.#most * 3) / 4
         this.#stands *= 2
         this.sampled = true
@@ -53,7 +53,7 @@ export class EventSampler {
     this.#skip = i - length
   }
 
-  /** The distance to the next event: random, so that keys that alternate are all seen. */
+  /** The distance to the next event: random, because keys may alternate. */
   #step(): number {
     if (this.#stands === 1) return 1
     this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff

@@ -1,15 +1,15 @@
-/** What is known of the events of a key. */
+/** The counts of a key. */
 export interface HeavyKey {
   readonly name: string
-  /** Events that were counted since the key is followed. */
+  /** Events counted since the key has been followed. */
   counted: number
-  /** How many there may have been before, at most. */
+  /** Maximum number of events before that. */
   missed: number
-  /** `counted`, of which older events weigh less. */
+  /** `counted`, with less weight for older events. */
   weight: number
-  /** For readers: what of `counted` was shown as events of other keys. */
+  /** For readers: the part of `counted` that was shown as events of other keys. */
   shown: number
-  /** The key is followed until this is false again, however light it is. */
+  /** While true, the key is followed, however light it is. */
   isKept: boolean
 }
 
@@ -18,12 +18,12 @@ export interface HeavyKey {
  * A key that is followed had at least `counted` and at most `counted + missed` events, any other at most `floor`.
  */
 export class HeaviestKeys {
-  /** The most events that a key that is not followed can have had. */
+  /** Maximum number of events of a key that is not followed. */
   floor = 0
   readonly #capacity: number
   #keys = new Map<string, HeavyKey>()
 
-  /** `capacity`: keys that are followed, and more between calls of `trim`. */
+  /** `capacity`: keys that are followed after `trim`. */
   constructor(capacity: number) {
     this.#capacity = capacity
   }
@@ -49,7 +49,7 @@ export class HeaviestKeys {
     this.#keys = new Map(sorted.slice(0, this.#capacity).map(({ key }) => [key.name, key]))
   }
 
-  /** Makes the weights of all events so far smaller by this factor. */
+  /** Multiplies all weights by this factor. */
   age(factor: number): void {
     for (const key of this.#keys.values()) key.weight *= factor
   }

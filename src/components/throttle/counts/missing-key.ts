@@ -3,20 +3,20 @@ import type { FieldReader } from '../../../core/event/field-reader.js'
 import { BucketKey } from '../buckets/bucket-key.js'
 import { EXCLUDED } from '../decisions.js'
 
-/** Notices that no event has the key of a throttle, so that all of them share one bucket. */
+/** Detects that events do not have the key of a throttle and share one bucket. */
 export class MissingKey {
-  /** Events that were counted; 0 from the first one on that has the key. */
+  /** Events counted without the key; 0 once an event has it. */
   events = 0
   readonly #key: BucketKey
   #isFound: boolean
 
-  /** `fields`: of the key; without any, none can be missing. */
+  /** `fields`: of the key; may be empty. */
   constructor(fields: readonly FieldReader[]) {
     this.#key = new BucketKey(fields)
     this.#isFound = fields.length === 0
   }
 
-  /** True once: if no event of the first batch that is counted has it. */
+  /** True once: if none of the events counted first, in one batch, has the key. */
   see(batch: EventBatch, decisions: Uint8Array): boolean {
     if (this.#isFound) return false
     const isFirst = this.events === 0

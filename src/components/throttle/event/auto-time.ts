@@ -27,12 +27,15 @@ const MILLISECONDS = 1e11
 const MICROSECONDS = 1e14
 const NANOSECONDS = 1e17
 const LARGEST = 1e20
-/** A date without a time, such as 2026-01-31, is as long as this at most. */
+/** Maximum length of a date without a time, such as 2026-01-31. */
 const DATE_LENGTH = 10
 const YEAR_LENGTH = 4
 const DASH = 0x2d
 
-/** Reads the time of events from the first usual field that has one. Each origin is asked first where it had one last. */
+/**
+ * Reads the time of events from the first usual field that has one. For each origin, it first reads the field that had
+ * the last one.
+ */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
   readonly #known = new WeakMap<Origin, number>()
@@ -94,16 +97,16 @@ function textTime(field: FieldReader): number {
     end = bytes.length
   }
   const first = bytes[start]!
-  // Most texts that are no time end here.
+  // Most texts that are not a time end here.
   if (end - start <= DATE_LENGTH - 1 || first < 0x30 || first > 0x39) return Number.NaN
-  // A number in a text is read by way of a string.
+  // Reading a number from a text creates a string.
   if (end - start > DATE_LENGTH && bytes[start + YEAR_LENGTH] === DASH) return parseIsoTime(bytes, start, end)
   const number = plausible(field.number())
   if (!Number.isNaN(number) || end - start <= DATE_LENGTH) return number
   return parseIsoTime(bytes, start, end)
 }
 
-/** Milliseconds since the epoch; NaN if the number is hardly a time. */
+/** Milliseconds since the epoch; NaN if the number is implausible as a time. */
 function plausible(value: number): number {
   if (!(value >= SECONDS && value < LARGEST)) return Number.NaN
   if (value < MILLISECONDS) return value * 1000

@@ -7,7 +7,7 @@ import { EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
-/** Columns of a kept window: its start, the latest event counted in it, and what was counted. */
+/** Columns of a kept window: its start, the latest event counted in it, and its count. */
 const START = 0
 const LATEST = 1
 const COUNT = 2
@@ -32,14 +32,14 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is in no
- * kept window moves the start of the next window to itself, if all events counted there remain within the window;
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is not in
+ * a kept window moves the start of the next window to itself, if all events counted there remain within the window;
  * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the
  * next are at least a window's length apart. With periods (aligned windows, quotas), these are the windows.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
-  /** The length of every window; 0: that of its period. */
+  /** The length of every window; 0: the length of its period. */
   readonly #lengthMs: number
   /** The latest event counted in the newest window. */
   #latest = new Float64Array(8)
@@ -85,7 +85,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#used(bucket, place) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
-  /** What is counted in the window at a place. */
+  /** The count of the window at a place. */
   #used(bucket: number, place: Place): number {
     if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
     return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0

@@ -2,36 +2,36 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 
 /** Maximum memory of all rows of a throttle, in bytes. */
 export const MOST_BYTES = 64_000_000
-/** What V8 needs for a list besides its numbers. */
+/** Bytes that V8 needs for a list besides its numbers. */
 const LIST_BYTES = 48
-/** What a list begins with: index of the first row, and number of rows. */
+/** Head of a list: index of the first row, and number of rows. */
 const FIRST = 0
 const LENGTH = 1
 const HEAD = 2
 
-/** What all buckets of a throttle keep together. */
+/** Memory of all buckets of a throttle. */
 export class EarlierMemory {
   rows = 0
-  /** Memory for them. */
+  /** Memory of the rows. */
   bytes = 0
   /** Rows dropped early because there was no room. */
   forgotten = 0
 }
 
-/** Memory of a list of so many numbers. */
+/** Memory of a list of numbers, in bytes. */
 const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 
-/** Where there is no list: its length is 0, and nothing else is read. */
+/** In place of a missing list: only its length, 0, is read. */
 const NONE: number[] = [0, 0]
 
 /**
- * The windows or runs of buckets before the newest one, by time: rows of numbers, the first of which is the time. A bucket
- * has a list of rows only while it has rows. One object serves all buckets; it shows the rows of the one that `of` was
- * called with last.
+ * The windows or runs of buckets before the newest one, by time: rows of numbers that begin with the time. A bucket has
+ * a list of rows only while it has rows. One object serves all buckets; it shows the rows of the bucket last passed to
+ * `of`.
  */
 export class EarlierRows {
   length = 0
-  /** The list with the rows, and where the first of them begins there; until anything is changed. */
+  /** The list with the rows, and the index of the first one. Valid until a change. */
   array: number[] = NONE
   rows = 0
   /** Whether there is a list, and so a state. */
@@ -42,7 +42,7 @@ export class EarlierRows {
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
-  /** `state`: how many numbers of its own a list has. */
+  /** `state`: how many numbers a subclass keeps in a list. */
   constructor(room: EarlierMemory, width: number, state = 0) {
     this.#room = room
     this.#width = width
@@ -89,7 +89,7 @@ export class EarlierRows {
     this.array[HEAD + index] = value
   }
 
-  /** Writes what a list begins with: not before another one is shown. */
+  /** Writes the head of a list; delayed until another one is shown. */
   protected save(): void {
     this.array[FIRST] = (this.rows - this.#head) / this.#width
     this.array[LENGTH] = this.length
@@ -109,7 +109,7 @@ export class EarlierRows {
     const width = this.#width
     let high = this.length
     let low = high - 1
-    // Mostly it is one of the last.
+    // Usually it is one of the last.
     for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
       high = low
       low = high - step

@@ -7,28 +7,31 @@ import { EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
-/** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */
+/**
+ * Columns of a run: its time, the TAT after it (GcraRate), the sum of costs that passed at this time, and the last of
+ * them.
+ */
 const TIME = 0
 const TAT_MS = 1
 const TAT_REST = 2
 const SUM = 3
 const LAST = 4
 const WIDTH = 5
-/** Those of the newest run that are in no column of all windows. */
+/** Columns of the newest run that `times` and `counts` do not have. */
 const MORE = 3
 /** What `#delayedBy` returns for an event that does not fit. */
 const REFUSES = -1
 
 /**
- * gcra, for events in any order: an event passes if all that passed, in the order of their times, still keep the limit
- * with it. So at any time, in any order of arrival, no more passes than of events in order.
+ * gcra, for events in any order: an event passes if all events that passed, sorted by time, still keep the limit with
+ * it. So the order of arrival never lets more events pass.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
-  /** The TAT while the runs after an event are gone through. */
+  /** The TAT during the walk through the runs after an event. */
   readonly #tat: GcraTime
   readonly #latest: GcraTime
-  /** More of the newest run of each bucket. */
+  /** MORE columns of the newest run of each bucket. */
   #more = new Float64Array(8 * MORE)
 
   constructor(limit: Limit, shared: Shared) {
@@ -162,8 +165,8 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns how
-   * many it delays, or REFUSES if one of them would not have passed; or else writes their new TAT.
+   * Walks through the runs from `row` on, as far as the TAT of an event before them delays them. Returns how many it
+   * delays, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older

@@ -1,7 +1,7 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 
-/** Maximum length of a pause that counts as elapsed time, so that an outage does not make origins inactive. */
+/** Maximum length of a pause that counts as elapsed time: an outage must not make origins inactive. */
 const LONGEST_PAUSE_MS = 1000
 /** An origin without an event for this long is inactive and no longer waited for. */
 const ACTIVE_MS = 60_000
@@ -83,7 +83,7 @@ export class EventProgress {
     to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
   }
 
-  /** Reads it, before the first event: an origin that is behind may go on later than others. */
+  /** Reads the progress, before the first event: an origin that is behind may resume later than others. */
   read(from: StateReader): void {
     this.oldest = from.number()
     this.#earlierCount = from.whole()

@@ -4,12 +4,12 @@ import { type EarlierMemory, EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
-/** Columns of a run: a time, and what passed of this time. */
+/** Columns of a run: a time, and the amount that passed at this time. */
 const RUN_TIME = 0
 const RUN_COUNT = 1
 const RUN_WIDTH = 2
 
-/** What a list of several runs has besides them. */
+/** State of a list besides its runs. */
 const AT = 0
 const FROM = 1
 const WITHIN = 2
@@ -59,7 +59,7 @@ class Runs extends EarlierRows {
 
   /** Moves the window to the one that ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // Back only after a later event that did not pass: the runs of this window are still kept.
+    // Moves back only after a later event that did not pass: the runs of this window are still kept.
     while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
       this.within += this.get(--this.from, RUN_COUNT)
     }
@@ -69,7 +69,7 @@ class Runs extends EarlierRows {
     }
   }
 
-  /** What passed before the window, and less than a window before `time`. */
+  /** The amount that passed before the window, but less than a window before `time`. */
   before(time: number, windowMs: number): number {
     const { array, rows } = this
     let sum = 0
@@ -80,8 +80,8 @@ class Runs extends EarlierRows {
   }
 
   /**
-   * What passed in the fullest span that contains `time`, or in the first one that contains more than `enough`. `newest`
-   * and `count`: the newest run, after all that are kept. Checks each span that begins with a run or with `time`.
+   * The amount in the fullest span that contains `time`, or in the first one above `enough`. `newest` and `count`: the
+   * newest run, after all that are kept. Checks each span that begins with a run or with `time`.
    */
   mostWith(time: number, newest: number, count: number, windowMs: number, enough: number): number {
     const { array, rows: begin } = this
@@ -106,7 +106,7 @@ class Runs extends EarlierRows {
     }
   }
 
-  /** Adds what passed of `time`, which has no run yet. */
+  /** Adds a run for `time`, which does not have one yet. */
   add(row: number, time: number, count: number, windowMs: number): void {
     if (this.at - time < windowMs) this.within += count
     else this.from++
@@ -135,9 +135,9 @@ class Runs extends EarlierRows {
 }
 
 /**
- * sliding: an event passes if in no span of the window's length that contains it, it and what passed exceed the limit.
- * For an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So in any
- * order of arrival no more than the limit passes in each span.
+ * sliding: an event passes if, with it, every span of the window's length that contains it stays within the limit. For
+ * an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So each span
+ * stays within the limit in any order of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {
@@ -155,7 +155,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     return this.#isFull(bucket, time, cost) ? DISCARD : PASS
   }
 
-  /** What passed in the window that ends at `time`, which is not before the newest run. */
+  /** The amount in the window that ends at `time`, which is not before the newest run. */
   #usedAt(bucket: number, time: number): number {
     if (time - this.times[bucket]! >= this.spanMs) return 0
     const runs = this.#runs(bucket)
@@ -208,7 +208,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
-    // Mostly, the window that ends with the last event tells, or all since the first span begins.
+    // Usually, the window that ends with the last event decides, or the sum since the first span began.
     const used = runs.within + count
     if (runs.at - time < windowMs && used + cost > most) return true
     if (runs.before(time, windowMs) + used + cost <= most) return false

@@ -13,13 +13,13 @@ import { EventProgress } from './progress.js'
 import { SlidingEventWindows } from './sliding.js'
 import { latestTime } from './time.js'
 
-/** What all windows of a throttle share. */
+/** State that all windows of a throttle share. */
 export interface Shared {
   readonly progress: EventProgress
   readonly room: EarlierMemory
 }
 
-/** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
+/** Extra time to keep a bucket while events do not arrive: an outage must not forget it. */
 const SILENCE_MS = 3_600_000
 
 /**

@@ -1,8 +1,8 @@
 import { crc32 } from 'node:zlib'
 
 /**
- * A file of saved state is a series of blocks, each with its length, its checksum, and when it was made by two clocks.
- * So a file that ends or is damaged anywhere still has all blocks before that place.
+ * A file of saved state is a series of blocks, each with its length, its checksum, and the time on two clocks. If a
+ * file is cut or damaged, all blocks before that place remain readable.
  */
 
 /** When a block was made: by the clock of the decisions, and by the wall clock. */

@@ -16,26 +16,26 @@ interface Group {
 export interface SavedLimiter {
   readonly saved: Group
   readonly timing: Pick<Timing, 'progress' | 'present'>
-  /** Of the hashes of keys. */
+  /** Seed of the key hashes. */
   readonly seed: number
   ofRule(rule: Rule): unknown
 }
 
-/** Blocks become a little larger than this. Writing so much takes about a millisecond. */
+/** Blocks become a little larger than this. Writing one takes about a millisecond. */
 const BLOCK_BYTES = 256 * 1024
-/** Stands for the default bucket, where other buckets have the length of their key. */
+/** In place of the length of a key: the default bucket. */
 const DEFAULT = 0xffffffff
-/** Stands for the progress, where other sections have the digest of a rule. */
+/** In place of the digest of a rule: the section with the progress. */
 const PROGRESS = 'progress'
 
 /**
- * The content of blocks with the state of buckets. It has sections: a digest of the id of a rule, empty for the throttle
- * itself; the length of what follows; and buckets, each with its key. In event time, one has the progress instead.
+ * The content of blocks with the state of buckets. It consists of sections: the digest of a rule's id, empty for the
+ * throttle itself; the length of the rest; and buckets with their keys. In event time, one section has the progress.
  */
 export class SavedBuckets {
   readonly #limiter: SavedLimiter
   readonly #now: () => number
-  /** What was last written of default buckets, by the digest of the rule. */
+  /** The last written state of default buckets, by the digest of the rule. */
   readonly #defaults = new Map<string, Buffer>()
   readonly #digests = new Map<string, string>()
   readonly #to = new StateWriter()
@@ -65,7 +65,7 @@ export class SavedBuckets {
     if (to.length > HEAD_BYTES) yield to.written()
   }
 
-  /** Writes the buckets of a group. Yields blocks that are full; what is left belongs to the next one. */
+  /** Writes the buckets of a group. Yields blocks that are full; the rest belongs to the next one. */
   *#blocksOf(rule: string, { buckets }: Group, all: boolean): Generator<Buffer> {
     const to = this.#to
     let section = new Section(to, rule)
@@ -109,7 +109,7 @@ class Section {
     this.#to.length = this.#content
   }
 
-  /** Nothing is left of an empty one. */
+  /** Removes the section if it is empty. */
   end(): void {
     const length = this.#to.length - this.#content
     if (length === 0) this.#to.length = this.#start
@@ -124,9 +124,9 @@ function digestOf(id: string): string {
 
 /** Reads the content of blocks into the buckets of a limiter. */
 export class BucketsReader {
-  /** Rules that are not in use any more. Their buckets are left out. */
+  /** Rules that are not in use any more. Their buckets are skipped. */
   readonly unknown = new Set<string>()
-  /** How many buckets were left out because there was no room for them. */
+  /** Number of buckets skipped because there was no room for them. */
   withoutRoom = 0
   readonly #limiter: SavedLimiter
   readonly #rules: ReadonlyMap<string, Rule>
@@ -137,7 +137,7 @@ export class BucketsReader {
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))
   }
 
-  /** `shiftMs`: what is added to times on the clock; `now`: the present there. Neither matters in event time. */
+  /** `shiftMs`: added to times on the clock; `now`: the present there. Neither matters in event time. */
   read(content: Buffer, now: number, shiftMs: number): void {
     const from = new StateReader(content, now, shiftMs)
     while (!from.isAtEnd) {

@@ -2,7 +2,7 @@
 
 const SMALLEST = 1024
 
-/** Bytes that are put one after the other into memory that grows. */
+/** Writes values to memory that grows. */
 export class StateWriter {
   length = 0
   #bytes = Buffer.allocUnsafeSlow(SMALLEST)
@@ -32,7 +32,7 @@ export class StateWriter {
     for (let p = start; p < end; p++) this.#bytes[this.length++] = bytes[p]!
   }
 
-  /** What was written from `start` on; valid until more is written. */
+  /** The bytes from `start` on; valid until more is written. */
   written(start = 0): Buffer {
     return this.#bytes.subarray(start, this.length)
   }
@@ -45,15 +45,15 @@ export class StateWriter {
   }
 }
 
-/** Reads what a StateWriter has written. Throws a RangeError behind the end. */
+/** Reads the bytes of a StateWriter. Throws a RangeError after the end. */
 export class StateReader {
   readonly view: DataView
-  /** The present, in the time of the decisions; in event time, how far events had come. */
+  /** The present, in the time of the decisions; in event time, the saved progress. */
   now: number
   readonly #shiftMs: number
   #at = 0
 
-  /** `shiftMs`: what is added to times, which another clock has measured. */
+  /** `shiftMs`: added to times, which another clock has measured. */
   constructor(bytes: Uint8Array, now: number, shiftMs: number) {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
     this.now = now
@@ -80,7 +80,7 @@ export class StateReader {
     return value
   }
 
-  /** Passes over bytes. They are in `view`, from the place that is returned up to `at`. */
+  /** Skips bytes. They are in `view`, from the returned offset up to `at`. */
   bytes(length: number): number {
     const start = this.#at
     if (length > this.view.byteLength - start) throw new RangeError('the bytes end early')

@@ -8,7 +8,7 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Windows } from '../windows.js'
 import type { BucketLimiter } from './rules.js'
 
-/** What rules whose limits differ only in numbers have in common. */
+/** The same for all rules whose limits differ only in numbers. */
 export function shapeOf(limits: readonly Limit[]): string {
   // The columns of gcra count in parts of its own limit.
   return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
@@ -19,7 +19,7 @@ export function shapeOf(limits: readonly Limit[]): string {
  * limiter: with a limiter for each of a thousand rules, hardly any event would find its bucket in the processor's cache.
  */
 export class ExactRules {
-  /** What has the buckets of all of them. */
+  /** The limiter with the buckets of all rules. */
   readonly limiter: Limiter
   #keys = new KeyTable()
   /** By the id of their key. */
@@ -55,7 +55,7 @@ export class ExactRules {
   }
 }
 
-/** The limiter of one of them: for events with the key of the rule. */
+/** The limiter of one rule, for events with its key. */
 export class ExactRule implements BucketLimiter {
   readonly seed: number
   readonly key: Key

@@ -24,7 +24,7 @@ export class KeyPattern {
   /** Undefined: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
 
-  /** `isList`: texts are JSON arrays, so that a bracket at the beginning is one. Throws KeyPatternError. */
+  /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */
   constructor(source: string, isList = false) {
     if (source === '') throw new KeyPatternError('must not be empty')
     if (source.length > LONGEST) throw new KeyPatternError(`is longer than ${LONGEST} characters`)
@@ -61,9 +61,9 @@ function compiled(expression: string): Pattern {
 
 /** Translates a pattern to a regular expression. */
 class PatternReader {
-  /** The literal characters before the first that is none. */
+  /** The literal characters before the first special one. */
   prefix = ''
-  /** Those after the last that is none. */
+  /** The literal characters after the last special one. */
   suffix = ''
   isLiteral = true
   readonly #source: readonly string[]

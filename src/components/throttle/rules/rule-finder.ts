@@ -20,7 +20,7 @@ interface Route {
   readonly isFixed: boolean
 }
 
-/** In the place of a rule: the key alone does not say which one holds. */
+/** In place of a rule: the key alone does not determine it. */
 export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
@@ -31,24 +31,24 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. What depends on the key alone is found once for each key: patterns of a
- * single text through a hash table, all others by testing those whose prefix the key has. Conditions are tested for each
- * event, but only those before the first rule that the key decides on.
+ * Finds the first rule that holds for an event. Keys are matched once each: patterns of a single text through a hash
+ * table, all others by testing those whose prefix the key has. Conditions are tested for each event, but only those
+ * before the first rule that the key decides on.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]
-  /** Rules with nothing but a condition, in order. */
+  /** Rules with only a condition, in order. */
   readonly #whenOnly: readonly number[]
   /** Rules by the only text that their pattern matches. */
   readonly #exact = new Map<string, number[]>()
   /** Other patterns by their prefix, and the lengths of the prefixes. */
   readonly #globs = new Map<string, Glob[]>()
   readonly #prefixes: readonly number[]
-  /** Where no pattern matches. */
+  /** For keys that do not match a pattern. */
   readonly #others: Route
   /** Known keys. Without `#globs` all that matter are known from the start. */
   #keys = new KeyTable()
-  /** By the ids of known keys: the rule, or CONDITIONAL. All that is read for most events is in columns. */
+  /** By the ids of known keys: the rule, or CONDITIONAL. Columns hold everything that most events need. */
   #fixed = new Int32Array(8)
   #routes: Route[] = []
   #places = new Places()
@@ -68,8 +68,8 @@ export class RuleFinder {
   }
 
   /**
-   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one; it gets the
-   * place that is kept for it.
+   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one; it receives
+   * its stored place.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     if (key === undefined) return this.#follow(this.#others, batch, i)

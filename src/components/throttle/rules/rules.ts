@@ -11,7 +11,7 @@ import { RuleFinder } from './rule-finder.js'
 
 /** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
 export interface Rule {
-  /** The same for the same rule, also if it has moved in its list. */
+  /** Stays the same if the rule moves in its list. */
   readonly id: string
   /** The same in all daemons whose rule has this pattern and condition, whatever its limits are. */
   readonly sharedName: string
@@ -19,7 +19,7 @@ export interface Rule {
   readonly name: RuleName
   readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly key: KeyPattern | undefined
-  /** None: all events pass. */
+  /** Empty: all events pass. */
   readonly limits: readonly Limit[]
   readonly costField: FieldReader | undefined
 }
@@ -39,19 +39,19 @@ export function ruleTitle({ list, place, text }: RuleName): string {
 
 /** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs are those of `Windows`. */
 export interface BucketLimiter {
-  /** Of the hashes of keys. */
+  /** Seed of the key hashes. */
   readonly seed: number
-  /** What takes events with a key in its place; other rules may share it. */
+  /** The limiter that holds this rule's keyed buckets, possibly shared with other rules. */
   readonly shared?: BucketLimiter | undefined
-  /** What has all buckets with a key, if that is one part. Undefined while there are none. */
+  /** The part with all keyed buckets, if there is only one. Undefined without buckets. */
   readonly undivided?: BucketPart<Windows> | undefined
   take(key: PlacedKey | undefined, time: number, cost: number, size: number): Decision
-  /** Undefined: there is no room for the bucket. So it is with `roomAt`. */
+  /** Undefined, as from `roomAt`: there is no room for the bucket. */
   level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined
   roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
 }
 
-/** A limiter that has one for each rule. */
+/** A limiter with a limiter for each rule. */
 export interface RuledLimiter extends BucketLimiter {
   /** The limiter of a rule, with buckets of its own. */
   ofRule(rule: Rule): BucketLimiter
@@ -59,7 +59,7 @@ export interface RuledLimiter extends BucketLimiter {
   keepRules(rules: readonly Rule[]): void
 }
 
-/** Drops the limiters of rules that are gone. */
+/** Drops the limiters of removed rules. */
 export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
   const kept = new Set(rules.map(({ id }) => id))
   for (const [id, limiter] of limiters) {
@@ -69,7 +69,7 @@ export function keepOnly(limiters: Map<string, { release(): void }>, rules: read
   }
 }
 
-/** What decides by the limits of one rule. */
+/** The limiter and the costs of one rule. */
 export interface RuleLimit {
   /** Undefined: all events pass. */
   readonly limiter: BucketLimiter | undefined
@@ -77,14 +77,14 @@ export interface RuleLimit {
   readonly costs: Costs | undefined
 }
 
-/** The rules of a throttle, each with a limiter that is made for its first event. */
+/** The rules of a throttle, each with a limiter that is created for its first event. */
 export class RuleLimits {
   readonly rules: readonly Rule[]
   readonly #limiter: RuledLimiter
   readonly #finder: RuleFinder
   readonly #ruleLimits: (RuleLimit | undefined)[]
 
-  /** `limiter`: that of the throttle. It loses the limiters of other rules. */
+  /** `limiter`: of the throttle; drops the limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter

@@ -26,7 +26,7 @@ export class GcraWindows extends LimitWindows {
     return this.times[bucket]! + 1 - this.spanMs
   }
 
-  /** Whatever it costs: a cost delays what comes after it. */
+  /** The cost does not matter: it delays later events. */
   fits(bucket: number, now: number): WindowDecision {
     const { tolerance } = this.#rate
     const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)
@@ -57,8 +57,8 @@ export class GcraWindows extends LimitWindows {
 }
 
 /**
- * Exact times for GCRA: whole milliseconds since the epoch, and a rest in parts of a millisecond. A double has no room
- * for nanoseconds since the epoch, so times are kept as two numbers.
+ * Exact times for GCRA: whole milliseconds since the epoch, and a rest in parts of a millisecond. A double cannot hold
+ * nanoseconds since the epoch, so times are kept as two numbers.
  */
 
 const NS_PER_MS = 1_000_000
@@ -70,9 +70,9 @@ const PARTS_PER_NS = 2 ** 30
 
 /** The limit's T = window / limit, and its tolerance burst * T. */
 export class GcraRate {
-  /** Parts of a millisecond: a multiple of those of which T is a whole number, and of nanoseconds. */
+  /** Parts per millisecond. T and a nanosecond are whole numbers of parts. */
   readonly parts: number
-  /** T, for a cost of 1 of what windows count, in parts. */
+  /** T, for one window unit, in parts. */
   readonly #unitParts: number
   readonly #unitMs: number
   readonly #unitRest: number
@@ -92,7 +92,7 @@ export class GcraRate {
     this.tolerance = new GcraTime(this).add((limit.burst ?? limit.limit - 1) * scale)
   }
 
-  /** The time that a cost takes, added to `time`. */
+  /** Adds the time that a cost takes to `time`. */
   addTo(time: GcraTime, cost: number): void {
     if (cost === 1) {
       time.shift(this.#unitMs, this.#unitRest)
@@ -120,7 +120,7 @@ export class GcraRate {
     }
   }
 
-  /** How many costs of 1 a duration in milliseconds is. */
+  /** Converts a duration in milliseconds to a cost. */
   costsIn(ms: number): number {
     return (ms * this.parts) / this.#unitParts
   }
@@ -150,7 +150,7 @@ export class GcraTime {
     return this
   }
 
-  /** Adds a duration, whose rest is at most that of a whole millisecond. */
+  /** Adds a duration. Its rest is at most a whole millisecond. */
   shift(ms: number, rest: number): this {
     this.ms += ms
     this.rest += rest
@@ -175,7 +175,7 @@ export class GcraTime {
     return this.ms < ms || (this.ms === ms && this.rest < rest)
   }
 
-  /** As milliseconds, rounded; a cost that takes longer than dates reach ends before that. */
+  /** In milliseconds, rounded, at most FARTHEST_MS. */
   get value(): number {
     return Math.min(this.ms + this.rest / this.#rate.parts, FARTHEST_MS)
   }

@@ -7,7 +7,7 @@ import type { WallTime } from './wall-time.js'
 
 /**
  * Windows that are periods of the wall clock: aligned ones, and quotas. An event from before its bucket's period counts
- * in that period, so a clock that is set back gives nothing a second time.
+ * in that period, so setting the clock back does not grant the limit twice.
  */
 export class PeriodWindows extends LimitWindows {
   readonly #periods: Periods
@@ -66,7 +66,7 @@ export class PeriodWindows extends LimitWindows {
     return this.levelOf(bucket, this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
   }
 
-  /** Periods are those of the wall clock. One that is ahead of it, since it was set back, becomes the present one. */
+  /** Periods follow the wall clock. If it was set back, a period ahead of it becomes the present one. */
   override read(bucket: number, from: StateReader): void {
     this.times[bucket] = Math.min(from.number(), this.#start(from.now))
     this.counts[bucket] = from.number()

@@ -3,7 +3,7 @@ import { localTimes } from '../../../lib/formats/time-zone.js'
 
 /** Consecutive time spans that cover all time. */
 export interface Periods {
-  /** The longest that one may last, in milliseconds. */
+  /** Maximum length of a period, in milliseconds. */
   readonly longestMs: number
 
   /** The start of the period that contains `wall`, in milliseconds since the epoch. */
@@ -142,7 +142,7 @@ export class CalendarPeriods implements Periods {
     return Math.floor((time + this.#offset(time)) / DAY_MS)
   }
 
-  /** What the zone is ahead of UTC, in milliseconds. */
+  /** The zone's offset from UTC, in milliseconds. */
   #offset(time: number): number {
     const whole = Math.floor(time / 1000) * 1000
     const parts: Record<string, number> = {}

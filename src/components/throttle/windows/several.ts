@@ -93,13 +93,13 @@ export class SeveralWindows extends Windows {
   }
 }
 
-/** The level of which the largest part is used. */
+/** The level with the largest used part. */
 function fullest(levels: readonly Level[]): Level {
   const part = ({ used, limit }: Level) => used / limit.limit
   return levels.reduce((most, level) => (part(level) > part(most) ? level : most))
 }
 
-/** Windows side by side; those of one limit where that is all. */
+/** Windows side by side, or the windows of a single limit. */
 export function sideBySide(members: readonly LimitWindows[], latePasses = false): Windows {
   return members.length === 1 && members[0]!.limit.unit !== 'bytes'
     ? members[0]!

@@ -3,7 +3,7 @@ import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
 
-/** What passed in one bucket before its newest run, as runs of events of the same time: a growable ring. */
+/** The amounts that passed in one bucket before its newest run, one run for each time: a growable ring. */
 interface Runs {
   times: Float64Array
   counts: Float64Array
@@ -14,9 +14,9 @@ interface Runs {
 }
 
 /**
- * sliding: an event passes if it and what passed of its bucket in (t - window, t] are within the limit. This is exact,
- * and therefore stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the window. An
- * event from before the newest one counts at the newest one's time.
+ * sliding: an event passes if it and the amount that passed in its bucket in (t - window, t] are within the limit. This
+ * is exact, and therefore stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the
+ * window. An event from before the newest one counts at the newest one's time.
  */
 export class SlidingWindows extends LimitWindows {
   readonly #windowMs: number
@@ -27,7 +27,7 @@ export class SlidingWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  /** What counts in the window that ends at `now`. Forgets what no longer does. */
+  /** The amount in the window that ends at `now`. Forgets older runs. */
   #used(bucket: number, now: number): number {
     if (now - this.times[bucket]! >= this.#windowMs) return 0
     const older = this.#older[bucket]

@@ -8,7 +8,7 @@ export class WallTime {
   /** The latest wall time of a decision, where the clock is followed. */
   latestMs = Number.NEGATIVE_INFINITY
 
-  /** Follows the clock, which shows `wall` at `now`, unless it has drifted only. Returns whether it was set back. */
+  /** Follows the clock, which shows `wall` at `now`, unless it only drifted. Returns whether it was set back. */
   follow(now: number, wall: number): boolean {
     const before = this.offsetMs
     const offsetMs = wall - now

@@ -14,7 +14,7 @@ import { RedisBackend } from './redis-backend.js'
 
 const SHORTEST_SWEEP_MS = 50
 
-/** What a cluster throttle passes to a successor with the same options. */
+/** State that a cluster throttle passes to a successor with the same options. */
 class ClusterState {
   readonly limiter: LeaseLimiter
   readonly backend: RedisBackend
@@ -35,7 +35,7 @@ export class ClusterThrottle {
   #waiting = 0
   #isHandedOver = false
 
-  /** `inherited`: what a predecessor with the same options handed over. */
+  /** `inherited`: handover state of a predecessor with the same options. */
   constructor(fields: ClusterOptions, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, log, metrics, clock, reach } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
@@ -105,7 +105,7 @@ export class ClusterThrottle {
 
   setRules(rules: readonly Rule[]): void {
     this.decider.setRules(rules)
-    // What the rules before held, ahead of what the new ones ask for.
+    // Gives back the leases of the old rules before the new ones ask.
     void this.decider.giveBack(this.limiter.idleMs)
   }
 

@@ -24,7 +24,7 @@ export interface RedisBackendOptions {
   readonly timeoutMs: number
   /** What happens to events meanwhile, for the log. */
   readonly onFailure: OnFailure
-  /** The password that was last sent, which no problem shows. */
+  /** The password that was last sent. Problems do not show it. */
   readonly password?: () => string | undefined
 }
 
@@ -36,19 +36,19 @@ export interface RedisBackendContext {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
-/** Nothing changes a wrong password quickly. */
+/** A wrong password is not fixed quickly. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
- * Asks for nothing, but about a bucket: the server replies as to every batch, so that a user who may not read the keys of
- * the group fails here, and not again and again with the events.
+ * Asks about a bucket without taking units. A user who may not read the keys of the group fails here, and not with
+ * every batch.
  */
 const PROBE: Demand = {
   ...NOTHING,
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
 }
-/** What its user may do, as in the ACL of the server. */
+/** Permissions of its user, as in the ACL of the server. */
 const PERMISSIONS = '~sluice:* +ping +eval +evalsha +time +get +set'
 const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
@@ -58,7 +58,7 @@ const MEANWHILE: Readonly<Record<OnFailure, string>> = {
 }
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 /**
- * The server that keeps the buckets, behind a circuit breaker: after a failure nobody waits for it, until a new connection
+ * The server that keeps the buckets, behind a circuit breaker: after a failure it is not asked until a new connection
  * has replied to a probe in time.
  */
 export class RedisBackend implements Backend {
@@ -70,9 +70,9 @@ export class RedisBackend implements Backend {
   readonly #requests: { value: number }
   readonly #latency: Observer
   #connection: RedisConnection | undefined
-  /** What the server's clock is ahead of the monotonic clock, as seen in its last reply. */
+  /** How far the server's clock is ahead of the monotonic clock, by its last reply. */
   #aheadMs: number
-  /** Since when it cannot be reached, and its failures since then; undefined: it can, or it was not tried. */
+  /** The outage of the server; undefined: it replies, or was not tried. */
   #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
   #loggedProblem = ''
   #cancelProbe: (() => void) | undefined
@@ -225,7 +225,7 @@ export class RedisBackend implements Backend {
     this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
   }
 
-  /** Once for each outage, and when its reason changes. */
+  /** Logs once for each outage, and when its reason changes. */
   #log({ kind, text }: RedisProblem): void {
     if (this.#loggedProblem === kind) return
     this.#loggedProblem = kind
