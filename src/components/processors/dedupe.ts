@@ -3,7 +3,7 @@ import { defineProcessor } from '../../core/component.js'
 import type { Finding } from '../../core/explain.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 
-/** How often windows that are over are looked for. */
+/** Bounds of the interval between searches for ended windows, in milliseconds. */
 const MOST_EVERY_MS = 1000
 const LEAST_EVERY_MS = 50
 

@@ -8,7 +8,7 @@ import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
-/** Names that a warning lists. */
+/** Maximum names that a warning lists. */
 const SHOWN_NAMES = 20
 
 const attempt = z
@@ -74,7 +74,7 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
   }
 }
 
-/** Why a codec whose lines may be parts of one is better used in a source. */
+/** Why a codec with divided lines works better in a source. */
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
@@ -86,7 +86,7 @@ function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   )
 }
 
-/** Warns of types for fields that no text has. */
+/** Warns of types for fields that cannot be found. */
 function unknownTypes(options: ParseOptions): OptionProblem[] {
   const found = addedFields({ ...options, target: undefined })
   if (!found) return []

@@ -4,25 +4,25 @@ import type { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import { bucketName } from '../../throttle/buckets/bucket-name.js'
 import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
 
-/** The row of events whose keys are not counted apart. */
+/** The row of events whose keys are not counted separately. */
 export const OTHERS = 0
 /** The row of events without a key. */
 export const WITHOUT_KEY = 1
-/** The row of the first key; those of the others follow, in the order of their ids. */
+/** The row of the first key; the rows of other keys follow, in the order of their ids. */
 const KEYED = 2
 
-/** The room for the series of keys, of one key at a time. */
+/** Takes and frees the room for the series of one key. */
 export interface SeriesOfKeys {
   take(): boolean
   free(): void
 }
 
 /**
- * The numbers of all keys: a row of columns for each. Column 0 is the number of events. The rows of the open interval,
- * and those of all intervals before it.
+ * The numbers of all keys, one row of columns each: for the open interval, and for all earlier ones. Column 0 is the
+ * number of events.
  */
 export class Counted {
-  /** Of the hash of keys. */
+  /** Seed of the key hashes. */
   readonly seed = randomSeed()
   readonly #width: number
   readonly #most: number
@@ -34,12 +34,12 @@ export class Counted {
   #room: SeriesOfKeys = { take: () => true, free() {} }
   current: Float64Array
   #totals: Float64Array
-  /** Of the batches with events of the open interval. */
+  /** Shares of the batches with events of the open interval. */
   shares: Share[] = []
   /** When the open interval began, by the clock. */
   since: number
 
-  /** `width`: columns of a key. `most`: keys that are counted apart. */
+  /** `width`: columns of a key. `most`: maximum keys counted separately. */
   constructor(width: number, most: number, now: number) {
     this.#width = width
     this.#most = most
@@ -48,7 +48,10 @@ export class Counted {
     this.since = now
   }
 
-  /** Keys have series of their own as far as there is room. One that has had none has none later, so none goes back. */
+  /**
+   * Keys have their own series while there is room. A key without room does not get series later: its counts would move
+   * out of the others again.
+   */
   showIn(room: SeriesOfKeys): void {
     this.#room = room
     for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
@@ -64,7 +67,7 @@ export class Counted {
     return WITHOUT_KEY * this.#width
   }
 
-  /** The keys, with where their columns begin; null: no key, undefined: all others. Only those that have events. */
+  /** The keys, with where their columns begin; null: no key, undefined: all others. Skips keys without events. */
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
     if (values[WITHOUT_KEY * width]! > 0) yield [null, WITHOUT_KEY * width]
@@ -75,7 +78,7 @@ export class Counted {
     if (values[OTHERS]! > 0) yield [undefined, OTHERS]
   }
 
-  /** Of all intervals, with the open one. */
+  /** The sums of all intervals, with the open one. */
   totals(): Float64Array {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
@@ -120,7 +123,7 @@ export class Counted {
     return row
   }
 
-  /** What idle keys had counted goes to the others. */
+  /** Adds the counts of idle keys to the others. */
   #forgetIdle(last: Float64Array): void {
     const width = this.#width
     const totals = this.#totals

@@ -6,7 +6,7 @@ import type { AggregateOptions } from '../aggregate.js'
 
 const NEGATIVE_HELP = 'Negative numbers that a counter of the processor of type aggregate does not have in its series.'
 
-/** A measure keeps its numbers of a key in neighbouring columns, from `at` on. */
+/** A measure keeps the numbers of a key in adjacent columns, from `at` on. */
 export interface Measure {
   readonly name: string
   readonly at: number
@@ -22,16 +22,19 @@ export interface Measure {
 
 interface Sum {
   readonly field: FieldReader
-  /** Counts the numbers that the series is without. */
+  /** Counts negative numbers, which the series leaves out. */
   readonly negative: { value: number }
 }
 
-/** Counts events, or adds up the numbers of a field. What is no number, or makes the sum infinite, counts as 0. */
+/**
+ * Counts events, or adds up the numbers of a field. A value that is not a number, or makes the sum infinite, counts as
+ * 0.
+ */
 export class Counter implements Measure {
   readonly name: string
   readonly at: number
   readonly series = 1
-  /** A sum has a second column for its series, which a negative number must not make smaller. */
+  /** A sum has a second column for its series, which must not decrease. */
   readonly width: number
   readonly #when: EventTest | undefined
   readonly #sum: Sum | undefined
@@ -109,7 +112,7 @@ export class Histogram implements Measure {
     }
   }
 
-  /** How many values are at most each bound. */
+  /** Number of values up to each bound. */
   cumulative(values: Float64Array, row: number): number[] {
     let count = 0
     return this.bounds.map((_, n) => (count += values[row + this.at + n]!))
@@ -120,7 +123,7 @@ export class Histogram implements Measure {
   }
 }
 
-/** Anybody who writes lines may write 1e308 twice. */
+/** Senders may write 1e308 twice; the sum stays finite. */
 function addTo(values: Float64Array, column: number, number: number): void {
   const sum = values[column]! + number
   if (Number.isFinite(sum)) values[column] = sum

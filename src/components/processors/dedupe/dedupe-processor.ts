@@ -12,11 +12,11 @@ import type { DedupeOptions } from '../dedupe.js'
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')
 
-/** The time after an event that passed, in which others with the same values are duplicates. */
+/** The time after an event that passed, in which equal events are duplicates. */
 interface Window {
   readonly since: number
   duplicates: number
-  /** Of its values, once there is something to report. */
+  /** The name of its values, once there is something to report. */
   name: string
 }
 
@@ -127,7 +127,7 @@ export class Dedupe implements Processor {
   }
 }
 
-/** Stands for values that are too long to be remembered. It is longer than any that is not. */
+/** Replaces values that are too long to keep. It is longer than any key that is kept. */
 function digest(text: string): string {
   return createHash('sha256')
     .update(text, 'utf16le')

@@ -8,10 +8,10 @@ import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import type { Apply, Operation, Step, Tools } from './step.js'
 
-/** What the events of a batch that grow much may take together. */
+/** Total size of the events of a batch that grow a lot, in MiB. */
 const ROOM_MIB = 32
 
-/** `isFlushed`: the changes so far are written before, since they concern what it reads. */
+/** `isFlushed`: writes the changes so far first, because the operation reads them. */
 interface CompiledOperation {
   readonly isFlushed: boolean
   readonly apply: Apply
@@ -23,11 +23,11 @@ interface CompiledStep {
   readonly operations: readonly CompiledOperation[]
 }
 
-/** Follows which fields have changes that readers do not see yet. */
+/** Tracks fields with changes that readers do not see yet. */
 class Pending {
   readonly #names = new Set<string>()
 
-  /** Whether what reads these fields needs the changes so far to be written before, as they then count. */
+  /** Whether reading these fields requires writing the changes so far, which it then marks as written. */
   flushFor(reads: Operation['reads']): boolean {
     const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
     if (isNeeded) this.#names.clear()
@@ -76,7 +76,7 @@ export class Edit implements Processor {
     }
   }
 
-  /** Returns why a step cannot be done. */
+  /** Returns why a step failed. */
   #edit(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)
@@ -93,7 +93,7 @@ export class Edit implements Processor {
         if (problem !== undefined) return problem
         size ||= editor.size
         grown = editor.grown || grown
-        // Each step may double what the one before it made.
+        // Each step may double the result of the previous one.
         if (grown > mostOf(size)) return this.#growth.refuse(size, grown)
       }
     }
@@ -101,14 +101,14 @@ export class Edit implements Processor {
     return this.#growth.refuse(size, grown)
   }
 
-  /** Writes the changes so far, so that readers see them. */
+  /** Writes the changes so far: readers then see them. */
   #flush(batch: EventBatch, i: number): void {
     this.#editor.close()
     this.#editor.open(batch, i)
   }
 }
 
-/** Says for each step whether it was done, as the event was then. */
+/** Reports for each step whether it applied to the event at that point. */
 export async function explainSteps(steps: readonly Step[], tools: Tools): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const compiled = await Promise.all(
@@ -140,7 +140,7 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
   }
 }
 
-/** Applies the operations of a step, each to what the one before it made. */
+/** Applies the operations of a step, each to the result of the previous one. */
 function applyAll(
   operations: readonly Apply[],
   batch: EventBatch,

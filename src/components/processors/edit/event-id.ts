@@ -14,7 +14,7 @@ export const addEventId = defineStep({
     ),
   operations: ({ field: path }) => [
     {
-      // Its bytes are those with the changes of the steps before.
+      // The bytes include the changes of earlier steps.
       reads: 'all',
       needs: [],
       writes: [path],

@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
-/** The names that are kept in an object, and what is kept of the value of each by its slot; undefined: all. */
+/** The names that are kept in an object, and by slot the kept part of each value; undefined: all. */
 class Kept {
   readonly names = new WantedNames()
   readonly inner: (Kept | undefined)[] = []
@@ -21,11 +21,11 @@ class Kept {
   }
 }
 
-/** Writes what is kept of objects of JSON. */
+/** Writes the kept parts of JSON objects. */
 class Keeper {
   readonly #root = new Kept()
   readonly #json = new EventJson()
-  /** Where the next byte is written, and to what. */
+  /** The buffer and the position of the next byte. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isChanged = false

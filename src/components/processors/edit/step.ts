@@ -7,21 +7,21 @@ import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../c
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
-/** What a kind of step consists of. Each kind is in this folder, and in the list of `edit.ts`. */
+/** The parts of a kind of step. Each kind is in this folder, and in the list of `edit.ts`. */
 
-/** What operations are made with. */
+/** Tools for creating operations. */
 export interface Tools {
   readonly editor: EventEditor
   field(path: FieldPath): FieldReader
   readonly reach: Reach | undefined
 }
 
-/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: it did, or nothing applies. */
+/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: it did, or it does not apply. */
 export type Apply = (batch: EventBatch, i: number) => string | undefined
 
-/** One change of an event. A step has one or several, each of which sees what those before it did. */
+/** One change of an event. A step has one or more; each sees the changes of earlier ones. */
 export interface Operation {
-  /** The fields that it reads by readers, so that pending changes of them are written before. */
+  /** The fields that it reads by readers; pending changes of them are written first. */
   readonly reads: readonly FieldPath[] | 'all'
   /** The fields that it changes with the editor. */
   readonly writes: readonly FieldPath[]
@@ -30,7 +30,7 @@ export interface Operation {
   compile(tools: Tools): Apply | Promise<Apply>
 }
 
-/** A step of the configuration. What was given stays in it, so that the files that it names can be checked. */
+/** A step of the configuration. It contains the given options, for checking the files that they name. */
 export interface Step {
   readonly [given: string]: unknown
   readonly name: string
@@ -44,7 +44,7 @@ export interface StepKind {
   operations(given: unknown): readonly Operation[]
 }
 
-/** Declares a kind of step. Erases the type of what is given, which the schema parses. */
+/** Declares a kind of step. Erases the type of the options, which the schema parses. */
 export function defineStep<S extends z.ZodType>(kind: {
   readonly name: string
   /** With a description. */
@@ -81,8 +81,8 @@ export function byField<V extends z.ZodType>(value: V) {
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**
- * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may find
- * that a text stays, without making a string of it.
+ * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may
+ * detect that a text stays, without creating a string.
  */
 export function changeText(
   path: FieldPath,

@@ -6,7 +6,7 @@ import { jsonText } from '../../../lib/formats/json-text.js'
 import { type Pattern, PatternError, type PatternMatch } from '../../../lib/pattern.js'
 import { byField, changeText, changeValue, defineStep, fieldList, Refusal, type StepKind } from './step.js'
 
-/** Text that stays as it is, where that is seen without making a string of it. */
+/** Detects text that stays as it is, without creating a string. */
 type IsDone = (reader: FieldReader) => boolean
 
 function ofTexts(name: string, text: string, change: (text: string) => string, isDone?: IsDone): StepKind {
@@ -17,7 +17,7 @@ function ofTexts(name: string, text: string, change: (text: string) => string, i
   })
 }
 
-/** Whether a plain text is ASCII without one of the letters from `first` on. */
+/** Whether a plain text is ASCII without letters from `first` on. */
 const hasNone =
   (first: number): IsDone =>
   ({ plain, bytes, start, end }) => {
@@ -39,12 +39,12 @@ export const upper = ofTexts('upper', 'Writes texts in upper case.', text => tex
 export const trim = ofTexts('trim', 'Removes white space around texts.', text => text.trim(), isTrimmed)
 
 const MOST_CHARACTERS = 1_000_000
-/** Code units around the cut in which a character that it would divide is looked for. */
+/** Code units around the cut searched for a character that it would divide. */
 const AROUND = 64
-/** Made when it is needed: that takes 20 ms. */
+/** Created when needed: that takes 20 ms. */
 let characters: Intl.Segmenter | undefined
 
-/** The first `most` code points of a text, without a part of a character that is made of several. */
+/** The first `most` code points of a text, without a part of a grapheme. */
 export function truncated(text: string, most: number): string {
   if (text.length <= most) return text
   let at = 0
@@ -105,7 +105,7 @@ type Part = string | number
 
 const GROUP = /\$(?:(\$)|(\d{1,2})|<([^>]*)>)/g
 
-/** Parses `$1`, `$<name>` and `$$`; a string says what is wrong. */
+/** Parses `$1`, `$<name>` and `$$`; returns a message if it is invalid. */
 function partsOf(text: string, { groupNames }: Pattern): Part[] | string {
   const parts: Part[] = []
   let from = 0

@@ -14,7 +14,7 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
-/** What rows may make of the events of a batch that become much longer. */
+/** Total size of a batch's events that become much longer, in MiB. */
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'
@@ -143,7 +143,7 @@ export async function openEnricher(options: EnrichOptions, context: ProcessorCon
   return new TableEnricher(usable(await file.first()), file, options, context)
 }
 
-/** Says which row an event gets. */
+/** Reports which row an event gets. */
 export async function enrichFindings(options: EnrichOptions, context: ComponentContext): Promise<FindingsOf> {
   const { table: path, key_field: field } = options
   if (path === undefined || !field) return () => []

@@ -4,13 +4,13 @@ import { errorText } from '../../../core/errors.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { SearchedTable, type Table, TableError } from './table.js'
 
-/** What precedes the metadata, near the end of the file. By chance it may be among the entries, too. */
+/** Marker before the metadata, near the end of the file. By chance it may be among the entries, too. */
 const METADATA = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 const MOST_METADATA = 100
 /** Between the tree and the entries. */
 const SEPARATOR_BYTES = 16
 
-/** Opens a MaxMind database. `paths`: what is taken of an entry, as in `country.iso_code`; undefined: all. */
+/** Opens a MaxMind database. `paths`: the values taken from an entry, as in `country.iso_code`; undefined: all. */
 export function openDatabase(bytes: Buffer, paths: readonly string[] | undefined): Table {
   const database = new Database(bytes)
   return new SearchedTable(database.size, text => {
@@ -45,7 +45,7 @@ class Database {
     return this.#reader.metadata.nodeCount
   }
 
-  /** The entry of an address; undefined: none, or none that can be read. Throws TableError if it is too large. */
+  /** The entry of an address; undefined: missing or unreadable. Throws TableError if it is too large. */
   find(address: string): Record<string, unknown> | undefined {
     this.#isMeasured = false
     try {
@@ -94,7 +94,10 @@ function at(value: unknown, names: readonly string[]): unknown {
   return value
 }
 
-/** What an entry may take: a value counts so much, and a text its bytes. The largest known entries take some kilobytes. */
+/**
+ * Maximum size of an entry: each value counts VALUE_BYTES, and a text its bytes. The largest known ones take some
+ * kilobytes.
+ */
 const MOST_BYTES = 256 * 1024
 const VALUE_BYTES = 8
 const DEEPEST = 64
@@ -108,7 +111,7 @@ const ARRAY = 11
 const BOOLEAN = 14
 const FLOAT = 15
 
-/** What is added to a pointer of 1, 2, 3 and 4 bytes. */
+/** Offsets added to pointers of 1, 2, 3 and 4 bytes. */
 const POINTER_OFFSETS = [0, 2048, 526336, 0]
 
 /** An entry of a MaxMind database is too large to be decoded. */
@@ -116,7 +119,7 @@ export class EntryTooLarge extends Error {}
 
 /**
  * Measures entries of a MaxMind database before they are decoded: with pointers, a file of a few hundred bytes can have
- * an entry of any size. Invariant: a check takes time in proportion to the bound. Damage is left to the decoder to find.
+ * an entry of any size. Invariant: a check takes time in proportion to the bound. The decoder detects damage.
  */
 export class EntryBounds {
   readonly #bytes: Buffer

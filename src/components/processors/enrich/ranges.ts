@@ -23,7 +23,7 @@ export class Ranges<K extends string | number> {
     this.#around = around
   }
 
-  /** Or two ranges that overlap although neither is a smaller part of the other. */
+  /** Or returns two ranges that overlap although neither is a smaller part of the other. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
     // The larger of two with the same beginning comes first.
     const ranges = given.toSorted((a, b) =>
@@ -57,7 +57,7 @@ export class Ranges<K extends string | number> {
 }
 
 /**
- * The key of an IP address, a text whose order is that of the addresses; undefined: `text` is none. An IPv4-mapped IPv6
+ * The key of an IP address, which sorts like the addresses; undefined: `text` is not an address. An IPv4-mapped IPv6
  * address is the IPv4 address.
  */
 export function addressKey(text: string): string | undefined {
@@ -68,7 +68,7 @@ export function addressKey(text: string): string | undefined {
 /** The keys of a range such as `10.0.0.0/8`, or of an address alone; undefined: `text` is neither. */
 export function cidrKeys(text: string): KeyRange<string> | undefined {
   const range = parseRange(text)
-  // A range that has mapped addresses and others has no keys of its own.
+  // A range with mapped and other addresses does not have keys.
   if (!range || (!range.isIPv4 && isMapped(range.groups))) return undefined
   const { masks } = range
   const low = range.groups.map((group, n) => group & masks[n]!)

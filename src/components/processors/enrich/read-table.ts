@@ -17,7 +17,7 @@ import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table
 
 const MIB = 1024 * 1024
 const LARGEST_FILE = 64 * MIB
-/** Of a MaxMind database, which is searched as it is. */
+/** Limit for a MaxMind database, which is searched in place. */
 const LARGEST_DATABASE = 512 * MIB
 
 export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 'ignore_case'>
@@ -35,10 +35,10 @@ export async function readTable(path: string, options: TableOptions, reach: Reac
   }
 }
 
-/** What is wrong with the file that a component names. */
+/** The problems of a component's table file. */
 export function tableProblems(options: EnrichOptions): FileProblem[] {
   if (options.table === undefined) return []
-  // Whole, since it depends on the current directory.
+  // Absolute: it depends on the current directory.
   const path = resolve(options.table)
   try {
     const problem = fileProblem(path, statSync(path))
@@ -63,7 +63,7 @@ function fileProblem(path: string, stats: Stats): TableError | undefined {
   return wrong === undefined ? undefined : new TableError(wrong)
 }
 
-/** Makes the table of the bytes of a file. Throws TableError. */
+/** Creates a table from the bytes of a file. Throws TableError. */
 export function tableOf(path: string, bytes: Buffer, options: TableOptions): Table {
   if (isDatabase(path)) return openDatabase(bytes, options.columns)
   if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')

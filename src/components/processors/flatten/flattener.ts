@@ -24,7 +24,7 @@ export class Flattener {
   #start = 0
   #plainEnd = 0
   #isChanged = false
-  /** Whether a name has an escape or the separator, without which all paths differ. */
+  /** Whether a name has an escape or the separator; otherwise all paths differ. */
   #mayCollide = false
 
   constructor(separator: string, maxDepth: number, indexesArrays: boolean) {
@@ -35,7 +35,7 @@ export class Flattener {
 
   /**
    * Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
-   * call. It is a part, longer than an event may grow, if the whole is too long.
+   * call. If it is too long, it is only a part, longer than an event may grow.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()
@@ -83,7 +83,7 @@ export class Flattener {
     return p + 1
   }
 
-  /** What follows a value: a further one, or the end of what it is in. */
+  /** The position after a value: the next one, or the closing bracket. */
   #next(b: Buffer, end: number, limit: number): number {
     const p = skipSpace(b, end, limit)
     return b[p] === COMMA ? skipSpace(b, p + 1, limit) : p
@@ -113,7 +113,7 @@ export class Flattener {
     return end
   }
 
-  /** Whether the value is an object, or an array that is flattened, with something in it. */
+  /** Whether the value is a non-empty object, or a non-empty array to flatten. */
   #isNested(b: Buffer, start: number, end: number): boolean {
     if (b[start] === OPEN_OBJECT) return b[skipSpace(b, start + 1, end)] !== CLOSE_OBJECT
     return this.#indexesArrays && b[start] === OPEN_ARRAY && b[skipSpace(b, start + 1, end)] !== CLOSE_ARRAY
@@ -122,7 +122,7 @@ export class Flattener {
 
 const ROOM_MIB = 8
 
-/** Writes the JSON of events anew. */
+/** Rewrites the JSON of events. */
 export class Flatten implements Processor {
   readonly #writer: Flattener | Nester
   readonly #json = new EventJson()

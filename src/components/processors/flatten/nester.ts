@@ -23,7 +23,10 @@ export class Nester {
     this.#maxDepth = maxDepth
   }
 
-  /** Writes the valid JSON object [start, end); undefined if no name in it is a path. The result is valid until the next call. */
+  /**
+   * Writes the valid JSON object [start, end); undefined if its names are not paths. The result is valid until the next
+   * call.
+   */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     if (!this.#mayHavePaths(b, start, end)) return undefined
     this.#bytes = b
@@ -46,7 +49,7 @@ export class Nester {
     return false
   }
 
-  /** The members of an object; of several of one name the last, at the place of the first. */
+  /** The members of an object; for a repeated name the last, at the place of the first. */
   #members({ start, end }: Written): Map<string, Written> {
     const b = this.#bytes
     const members = new Map<string, Written>()
@@ -63,7 +66,7 @@ export class Nester {
     return members
   }
 
-  /** Puts a field where its name says, or at the top where something that is no object is in the way. */
+  /** Puts a field at the path in its name, or at the top if a value other than an object is in the way. */
   #put(root: Tree, fields: ReadonlyMap<string, Written>, name: string, value: Written): void {
     const path = this.#divided(name)
     const top = fields.get(path[0]!)
@@ -92,7 +95,7 @@ export class Nester {
     return [...path.slice(0, this.#maxDepth - 1), path.slice(this.#maxDepth - 1).join(this.#separator)]
   }
 
-  /** The object of this name, made if there is nothing; undefined if something else is there. */
+  /** The object of this name, created if missing; undefined if another value is there. */
   #opened(tree: Tree, name: string): Tree | undefined {
     const child = tree.get(name)
     if (child instanceof Map) return child

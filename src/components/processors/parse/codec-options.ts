@@ -10,7 +10,7 @@ import { timestamp } from './timestamp.js'
 
 /** The codecs that `parse` can use. */
 const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
-/** Those that come with the program. Of a plugin's codec only the name can be given, since its options are not known here. */
+/** Built-in codecs. A plugin's codec can only be given by name: its options are unknown here. */
 const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
 
 /** `timestamp` is for fields alone. */
@@ -52,7 +52,7 @@ export const codecShape = {
 }
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
-/** Reports options that the chosen codec does not have, and what is wrong with its own. */
+/** Reports options that the chosen codec does not have, and problems of its own. */
 export function checkCodec(given: Given, context: z.RefinementCtx): void {
   const definition = definitionOf(given.codec)
   const own = definition?.options.shape ?? {}
@@ -89,7 +89,7 @@ export function codecFrom(given: Given): Codec {
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
 }
 
-/** The codecs that are tried, one after the other, with what they read from files within `reach`. Throws OptionError. */
+/** The codecs to try in turn, with their files read within `reach`. Throws OptionError. */
 export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
   const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
   for (const [i, codec] of codecs.entries())
@@ -97,7 +97,7 @@ export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | unde
   return codecs
 }
 
-/** What is wrong with the files of the codecs. */
+/** The problems of the codecs' files. */
 export function codecProblems({ try: tried, ...rest }: Given): OptionProblem[] {
   return ((tried as readonly Given[] | undefined) ?? [rest]).flatMap((given, i) => {
     try {

@@ -23,7 +23,7 @@ export class Parser implements Processor {
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
   readonly #members: Members
-  /** The same, if some of them are converted. */
+  /** The same object, if some members are converted. */
   readonly #typed: TypedMembers | undefined
   /** Merges most lines that are messages, if their fields go to the top of the event as they are. */
   readonly #lines: LineMerger | undefined
@@ -35,9 +35,9 @@ export class Parser implements Processor {
   readonly #field: string
   readonly #text = new GrowingBytes()
   readonly #object = new GrowingBytes()
-  /** Whether the codec that read the text last found a value alone. */
+  /** Whether the last codec found only a value. */
   #isValue = false
-  /** What the codecs said about the text that was read last. */
+  /** The problems of the codecs with the last text. */
   readonly #problems: string[] = []
 
   constructor({ field, target, types, remove_field, ...rest }: ParseOptions, context: ProcessorContext) {
@@ -106,7 +106,7 @@ export class Parser implements Processor {
     return false
   }
 
-  /** Puts what was found into the event. */
+  /** Puts the result into the event. */
   #put(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     const target = this.#target
@@ -143,7 +143,7 @@ export class Parser implements Processor {
   }
 }
 
-/** Says which codecs can read the text of the field, up to the first one that can, and why the others cannot. */
+/** Reports which codecs can read the text of the field, up to the first one that can, and why the others cannot. */
 export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
   const reader = context.field(field)
   const codecs = loadedCodecs(rest, context.reach)

@@ -14,7 +14,7 @@ const NAMES = Object.keys(TIME_FORMATS).join(', ')
 
 const format = () => reaches('nothing', z.string())
 
-/** Says what is wrong with a format. */
+/** Returns the problem of a format. */
 function checkFormat(text: string): string | undefined {
   if (Object.hasOwn(TIME_FORMATS, text)) return undefined
   if (!text.includes('%')) return `must be one of ${NAMES}, or a format such as %Y-%m-%d %H:%M:%S`
@@ -49,7 +49,7 @@ const NAME = new FieldName('timestamp')
 class Timestamp extends FieldsCodec {
   readonly #readers: readonly TimeReader[]
   readonly #zone: TimeZone
-  /** What was read last: many events have the same second. */
+  /** The last text: many events have the same second. */
   #text = ''
   #wall = Number.NaN
   #iso: string | undefined
@@ -82,7 +82,7 @@ class Timestamp extends FieldsCodec {
   }
 }
 
-/** Reads the text of a field as a time. It is no codec of lines. */
+/** Reads the text of a field as a time. It is not a codec for lines. */
 export const timestamp = defineCodec({
   name: 'timestamp',
   summary: 'The text is a time.',

@@ -3,9 +3,9 @@ import type { FieldName } from '../../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../../lib/formats/json-scan.js'
 import { Members } from '../../../lib/formats/members.js'
 
-/** Members of which some are converted. */
+/** Members with type conversion. */
 export class TypedMembers extends Members {
-  /** Why a value could not be converted; undefined: all could. */
+  /** Why a value could not be converted; undefined: all were converted. */
   problem: string | undefined
   /** When the event was received: gives the year of times without one. Wall clock in milliseconds. */
   receivedAt = 0

@@ -5,14 +5,14 @@ import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import { type HashKeyOption, readHashKey } from './hash-key.js'
 
-/** What takes the place of what was found, as in the options. */
+/** The replacement of a match, as in the options. */
 export type ActionOption =
   | 'mask'
   | { readonly mask: { readonly keep_last: number } }
   | { readonly replace: string }
   | { readonly hash: HashKeyOption }
 
-/** Writes what stands for the text [start, end) of `b`. `isJson`: within the quotes of a JSON string. */
+/** Writes the replacement of the text [start, end) of `b`. `isJson`: within the quotes of a JSON string. */
 export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
 
 const MASK = Buffer.from('***')

@@ -7,10 +7,10 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** A name and the begin of its value, of which one is beyond a quote, have fewer characters there. */
+/** A name, or the beginning of its value, that is beyond a quote is shorter than this. */
 const BESIDE_QUOTE = 64
 
-/** Presets that find letters and digits which nothing marks. Of a text with escapes, they see what that stands for. */
+/** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 export interface NamedPattern {
@@ -19,22 +19,22 @@ export interface NamedPattern {
 }
 
 /**
- * Finds what all rules describe in one value, which is UTF-8. Rules are numbered: the presets, then the patterns. All of
- * them see the value as it is, so none depends on what another one would have replaced.
+ * Finds the matches of all rules in one UTF-8 value. Rules are numbered: the presets, then the patterns. All rules see
+ * the original value, so they do not depend on replacements by others.
  */
 export class Finder {
   readonly matches = new Matches()
-  /** What `mayHold` found, in order. */
+  /** The matches that `mayHold` found, in order. */
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether what was `seen` within a value is what is found in the value alone. */
+  /** Whether the `seen` matches within a value are those of a search of the value alone. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** For each rule, whether what it finds beside escapes counts: not if the letters and digits of these are in its way. */
+  /** For each rule, whether matches beside escapes count: not if the letters and digits of escapes interfere. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** The rule of values whose name says what they are; -1: none. */
+  /** The rule of values with the name of a secret; -1: none. */
   readonly #named: number
   /** Where the first and the last escape were seen. */
   #firstEscape = 0
@@ -55,8 +55,8 @@ export class Finder {
   }
 
   /**
-   * Whether values in [start, end) of a line of JSON may hold something. Without patterns, those that are written without
-   * escapes and exponents do so only where something was `seen`.
+   * Whether values in [start, end) of a line of JSON may have matches. Without patterns, values without escapes and
+   * exponents only have matches where something was `seen`.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
@@ -68,7 +68,7 @@ export class Finder {
     if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
     if (this.#lastEscape < 0) return false
     this.matches.clear()
-    // What is in another value than the escapes was seen.
+    // Matches in values without the escapes were seen.
     let from = this.#firstEscape
     while (from > start && b[from] !== QUOTE) from--
     let to = this.#lastEscape
@@ -77,23 +77,23 @@ export class Finder {
     return this.matches.count > 0
   }
 
-  /** Whether escapes were `seen` in [start, end), or before and behind it. */
+  /** Whether escapes were `seen` in [start, end), or before and after it. */
   sawEscapes(start: number, end: number): boolean {
     return this.#firstEscape < end && this.#lastEscape >= start
   }
 
-  /** Puts what is in [start, end), and in it without its escapes, into `matches`. What was there before is dropped. */
+  /** Replaces `matches` by those in [start, end), and in its unescaped form. */
   find(b: Buffer, start: number, end: number): void {
     this.matches.clear()
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /** Adds what is in [start, end), which has escapes, without them. A color may stand beside a word, or within it. */
+  /** Adds the matches in the unescaped form of [start, end). A color may stand beside a word, or within it. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
-  /** Returns whether there are colors. They divide words, or join what is beside them. */
+  /** Returns whether there are colors. They divide words; with `joins`, they join them. */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
     const known = matches.count
@@ -112,7 +112,7 @@ export class Finder {
       const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
         matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
-        // A color behind it is no part of it.
+        // A color after a match is not a part of it.
         const at = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
         const isWritten = at >= 0 && !ESCAPE_BYTES.includes(b[at]!)
         matches.ends[i] = isWritten ? at + 1 : this.#placeOf(matches.ends[i]!, n)
@@ -122,18 +122,18 @@ export class Finder {
     return hasColors
   }
 
-  /** Where what is at `p` without `n` + 1 levels of escapes is with them. */
+  /** The original position of `p` in the text without `n` + 1 levels of escapes. */
   #placeOf(p: number, n: number): number {
     for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
     return p
   }
 
-  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, says that it is a secret. */
+  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, is that of a secret. */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }
 
-  /** Adds what is in [start, end). Returns whether it has escapes. */
+  /** Adds the matches in [start, end). Returns whether there are escapes. */
   #find(b: Buffer, start: number, end: number): boolean {
     this.#scanner.scan(b, start, end, this.matches)
     const hasEscapes = this.#scanner.lastEscape >= 0
@@ -145,7 +145,7 @@ export class Finder {
         this.#findPattern(text, start, isAscii, n)
       } catch (error) {
         if (!(error instanceof PatternError)) throw error
-        // It is too long to be searched, so nobody knows what is in it.
+        // It is too long to be searched, so all of it is replaced.
         this.matches.add(start, end, this.#presets + n)
       }
     }

@@ -13,7 +13,7 @@ export interface HashKeyOption {
   readonly credential?: string | undefined
 }
 
-/** Reads the key, without the line end behind it. Throws an error that does not show it. */
+/** Reads the key, without the line end after it. Throws an error that does not show it. */
 export async function readHashKey({ key, key_file, credential }: HashKeyOption, reach?: Reach): Promise<string> {
   if (key) return key.reveal()
   const folder = process.env.CREDENTIALS_DIRECTORY

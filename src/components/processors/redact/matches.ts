@@ -1,4 +1,4 @@
-/** What was found in one value: ranges of bytes, each with the number of the rule that found it. */
+/** The matches in one value: ranges of bytes, each with the number of the rule that found it. */
 export class Matches {
   count = 0
   readonly starts: number[] = []
@@ -15,7 +15,7 @@ export class Matches {
     this.rules[this.count++] = rule
   }
 
-  /** Removes, from number `from` on, what rules have found for which `isKept` is 0. */
+  /** Removes matches of rules for which `isKept` is 0, from index `from` on. */
   filter(isKept: Uint8Array, from = 0): void {
     let last = from - 1
     for (let i = from; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
@@ -33,7 +33,7 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Orders the ranges. Presets find most of them in their order; patterns do so only each for itself. */
+  /** Orders the ranges. Presets find most of them in order; each pattern finds only its own in order. */
   order(): void {
     const { starts, ends, rules, count } = this
     let i = 1

@@ -27,8 +27,8 @@ const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
 }))
 
 /**
- * Redacts events. A line that is text is replaced by another line, so that nothing downstream can see what it was. The
- * JSON of any other event is replaced by the redacted one.
+ * Redacts events. A text line is replaced by another line: the original must not be visible downstream. Other events
+ * get redacted JSON.
  */
 export class RedactProcessor implements Processor {
   readonly #finder: Finder
@@ -87,7 +87,7 @@ export class RedactProcessor implements Processor {
       try {
         if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
       } catch {
-        // An event must not leave as it is because its redaction failed, and the error may show a part of it.
+        // If its redaction fails, an event must not leave as it is, and the error may quote it.
         batch.changeTo(i, FAILED, batch.bytes)
         this.#failures.value++
       }
@@ -97,7 +97,7 @@ export class RedactProcessor implements Processor {
     if (growth < 0) this.#context.metrics.consumed(0, -growth)
   }
 
-  /** Whether what a line holds, as JSON or as text, can be found in its bytes. */
+  /** Whether the matches of a line, as JSON or as text, can be found in its bytes. */
   #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
     if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
     if (!this.#selection.all) return true
@@ -105,13 +105,13 @@ export class RedactProcessor implements Processor {
     return raw < 0 || raw >= ends[length - 1]!
   }
 
-  /** Whether anything may be found in event `i`. Most lines need not be decoded to see that it is not so. */
+  /** Whether event `i` may have matches. Most lines are ruled out without decoding. */
   #mayHold(batch: EventBatch, i: number): boolean {
     const isRead = (batch.flags[i]! & (MODIFIED | PIECE | CONTINUES)) === 0
     return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
-  /** `isSeen`: the finder has just looked at the line, if that is whole and not modified. */
+  /** `isSeen`: the finder has just scanned the line, if it is whole and not modified. */
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
@@ -170,7 +170,7 @@ export class RedactProcessor implements Processor {
     return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
   }
 
-  /** Whether something is found in what events have from their origin and not from their line. */
+  /** Whether values that events have from their origin, not from their line, have matches. */
   #hasSecretOrigin(origin: Origin): boolean {
     if (origin === this.#origin) return this.#isOriginSecret
     const { path, peer, host } = origin
@@ -185,14 +185,14 @@ export class RedactProcessor implements Processor {
   }
 }
 
-/** Of a line that was divided. */
+/** The cuts of a divided line. */
 function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined
   return PIECES[piece === PIECE ? 0 : piece === CONTINUES ? 2 : 1]
 }
 
-/** Says which rules find something in the event, and how often. */
+/** Reports which rules find something in the event, and how often. */
 export function explainRedact(processor: RedactProcessor): FindingsOf {
   return batch => {
     const before = processor.found().map(([, count]) => count)

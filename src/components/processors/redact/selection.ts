@@ -13,9 +13,9 @@ import {
 } from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 
-/** Which values of an object or array are wanted. */
+/** Which values of an object or array are selected. */
 export interface Selection {
-  /** The value itself, and all that is in it. */
+  /** Whether it selects the value itself, and everything in it. */
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
@@ -46,15 +46,15 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
   }
 }
 
-/** Takes the strings, between their quotes, and the numbers that are selected. */
+/** Receives the selected strings, without their quotes, and numbers. */
 export interface ValueVisitor {
-  /** Whether it takes the names in what is selected whole, too. */
+  /** Whether it also receives names in values that are selected whole. */
   readonly coversNames: boolean
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
   number(b: Buffer, start: number, end: number): void
 }
 
-/** Visits what is selected of the valid JSON value at `p`, in its order, all of several members of one name. */
+/** Visits the selected parts of the valid JSON value at `p` in order, including all members of the same name. */
 export function visitSelected(b: Buffer, p: number, end: number, selection: Selection, visitor: ValueVisitor): void {
   if (selection.all) visitAll(b, p, end, visitor)
   else if (b[p] === OPEN_OBJECT && selection.names.size > 0) visitMembers(b, p, end, selection, visitor)
@@ -76,7 +76,7 @@ function visitMembers(b: Buffer, p: number, end: number, selection: Selection, v
   }
 }
 
-/** What is selected of the member whose name is [start, end). */
+/** The selection of the member whose name is [start, end). */
 function written(b: Buffer, start: number, end: number, selection: Selection): Selection | undefined {
   next: for (const { bytes, selection: inner } of selection.written) {
     if (bytes.length !== end - start) continue
@@ -97,7 +97,7 @@ function visitItems(b: Buffer, p: number, end: number, { items }: Selection, vis
   }
 }
 
-/** All values in [start, end), however deep, and the names if the visitor takes them. */
+/** All values in [start, end), however deep, and the names if the visitor receives them. */
 function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor): void {
   for (let p = start; p < end; ) {
     const byte = b[p]!

@@ -7,18 +7,18 @@ import type { Finder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
-/** Text at the place where a line was divided: this much of it at least, up to the next white space, and at most. */
+/** Minimum and maximum bytes replaced at the place where a line was divided; they end at white space. */
 const LEAST_CUT = 64
 const MOST_CUT = 4096
 const E = 0x45
 
-/** Which ends of a text are not those of what was written, because a long line was divided there. */
+/** The ends of a text at which a long line was divided. */
 export interface Cuts {
   readonly before: boolean
   readonly behind: boolean
 }
 
-/** Counts what a rule has found. */
+/** Counts a match of a rule. */
 export type Count = (rule: number) => void
 
 /** Redacts texts and JSON objects, and writes them into `out` if something was found. */
@@ -28,16 +28,16 @@ export class Values implements ValueVisitor {
   readonly #finder: Finder
   readonly #action: Action
   readonly #count: Count
-  /** The rule of what is at a cut. */
+  /** The rule of text at a cut. */
   readonly #cutRule: number
-  /** Where what each rule has found last ends. */
+  /** The end of each rule's last match. */
   readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
-  /** The first of what the finder has seen that is not before the current value. */
+  /** Index of the first match seen by the finder that is not before the current value. */
   #next = 0
-  /** All selected values are replaced whole. */
+  /** Whether all selected values are replaced whole. */
   #isForced = false
 
   constructor(finder: Finder, action: Action, count: Count) {
@@ -62,8 +62,8 @@ export class Values implements ValueVisitor {
   }
 
   /**
-   * Redacts what is selected of the valid JSON object at `start`, of which the finder said that it may hold something.
-   * `cuts`: those of its long texts.
+   * Redacts the selected parts of the valid JSON object at `start`, for which the finder's `mayHold` was true. `cuts`:
+   * of its long texts.
    */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
@@ -71,12 +71,12 @@ export class Values implements ValueVisitor {
     return this.#visit(b, start, end, selection, false)
   }
 
-  /** Replaces the values that are selected, whole. */
+  /** Replaces the selected values whole. */
   whole(b: Buffer, start: number, end: number, selection: Selection): boolean {
     return this.#visit(b, start, end, selection, true)
   }
 
-  /** Whether something is found in a text. It is not counted. */
+  /** Whether a text has matches. They are not counted. */
   finds(text: Buffer): boolean {
     this.#finder.find(text, 0, text.length)
     return this.#finder.matches.count > 0
@@ -107,7 +107,7 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Whether something may be in a value that is written as it is. */
+  /** Whether a value without escapes may have matches. */
   #mayHold(start: number, end: number): boolean {
     if (this.#isForced || this.#cuts || this.#finder.hasPatterns) return true
     if (this.#finder.sawEscapes(start, end)) return true
@@ -116,7 +116,7 @@ export class Values implements ValueVisitor {
     return this.#next < count && starts[this.#next]! < end
   }
 
-  /** Takes what was seen in a value, if that is all that a search would find. */
+  /** Uses the matches seen in a value, if a search would find the same. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
     if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false
@@ -129,7 +129,7 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /** A number of which something is secret becomes a string. */
+  /** A number with a match becomes a string. */
   number(b: Buffer, start: number, end: number): void {
     const isFound = this.#mayHold(start, end) && this.#search(b, start, end)
     if (!isFound && !this.#searchWritten(b, start, end)) return
@@ -140,7 +140,7 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
-  /** Finds what is in a number with an exponent when it is written without. */
+  /** Searches a number with an exponent in its form without one. */
   #searchWritten(b: Buffer, start: number, end: number): boolean {
     let p = start
     while (p < end && (b[p]! & 0xdf) !== E) p++
@@ -154,7 +154,7 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /** Searches a text for what the rules find. It may be the value of a member whose name ends before `nameEnd` of `json`. */
+  /** Searches a text for matches. It may be the value of a member whose name ends before `nameEnd` of `json`. */
   #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {

@@ -3,7 +3,7 @@ import type { Fields } from '../../../core/event/event.js'
 import { type FieldPath, type Segment, valueAt } from '../../../core/event/field-path.js'
 import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.js'
 
-/** What a group takes besides the values of its events, in bytes, about. */
+/** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
 /** The same for a field, and for each value that a rule keeps. */
 const FIELD_OVERHEAD = 32
@@ -18,13 +18,13 @@ interface Collected {
   readonly path: FieldPath
   readonly collector: Collector
   readonly rule: Rule
-  /** What the value takes that the next one replaces, in bytes. */
+  /** Bytes of the value, which the next one replaces. */
   held: number
 }
 
 /** Events that become one. */
 export class Group {
-  /** Of its first event. */
+  /** The name of its first event. */
   readonly name: string | undefined
   readonly since: number
   readonly shares: Share[] = []
@@ -76,7 +76,10 @@ export class Group {
   }
 }
 
-/** Sets a field. Objects on the way are copied, since they belong to an event. Does nothing where there is another value. */
+/**
+ * Sets a field. Objects on the way are copied, since they belong to an event. Does nothing if another value is in the
+ * way.
+ */
 function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
   if (rest.length === 0) {
     setOwn(fields, String(name), value)
@@ -95,7 +98,7 @@ function setOwn(fields: Fields, name: string, value: unknown): void {
   else Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true })
 }
 
-/** What V8 takes for an object or array, for a text besides its characters, and for a place that holds a value. */
+/** Bytes that V8 needs for an object or array, for a text besides its characters, and for a reference. */
 const OBJECT_BYTES = 56
 const TEXT_BYTES = 24
 const PLACE_BYTES = 16

@@ -12,13 +12,13 @@ import { type FieldRule, Group } from './group.js'
 /** Why groups end: values of the label `reason`. */
 type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_events' | 'max_groups' | 'max_bytes' | 'end'
 
-/** What passes to a successor with the same options. */
+/** State for a successor with the same options. */
 class Groups {
-  /** By key, the one that began first before the others. */
+  /** By key, the oldest first. */
   readonly open = new QueueMap<string, Group>()
-  /** Those that have ended and were not emitted yet. */
+  /** Groups that have ended and were not emitted yet. */
   ended: Group[] = []
-  /** Of those that are open. */
+  /** Bytes of the open groups. */
   bytes = 0
   /** The number of the last batch. */
   batch = 0

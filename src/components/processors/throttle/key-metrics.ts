@@ -15,17 +15,17 @@ const HELP =
   'Discarded events of the keys that are discarded most often; those of all others are key="__other__". The sum is exact.'
 const ERROR_HELP =
   'By how many discarded events the series of a key can fall short at most. They were counted as key="__other__".'
-/** Keys that are followed for each one that has a series, and at least. */
+/** Keys followed per series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
 /** After this time, events count half in the choice of keys. */
 const HALF_LIFE_MS = 3_600_000
-/** How much heavier a key has to be to replace another one, so that keys of the same weight do not alternate. */
+/** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. What a scrape has counted as another key stays there, and a key that loses its series
- * is added to the others. So no counter ever decreases while it has a series, and their sum is always that of all keys.
+ * Counters of the heaviest keys. Events that a scrape has counted as another key stay there, and a key that loses its
+ * series is added to the others. So a counter never decreases while it has a series, and the sum is always exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
@@ -33,7 +33,7 @@ export class KeyCounters {
   /** The keys that have a series. */
   readonly #named = new Set<HeavyKey>()
   #total = 0
-  /** What was shown of the total as other keys. */
+  /** The part of the total that was shown as other keys. */
   #others = 0
   #chosenAt: number
   #agedAt: number
@@ -57,7 +57,7 @@ export class KeyCounters {
     this.#heaviest.trim()
   }
 
-  /** The series of a scrape, and by how much that of the others has grown. */
+  /** The series of a scrape, and the growth of the others. */
   show(now: number): { named: { key: string; value: number }[]; others: number } {
     this.#choose(now)
     let others = this.#total
@@ -71,7 +71,7 @@ export class KeyCounters {
     return { named, others: grown }
   }
 
-  /** By how many events a series can fall short at most. */
+  /** Maximum number of events by which a series can fall short. */
   get error(): number {
     let error = this.#heaviest.floor
     for (const { missed, shown } of this.#named) error = Math.max(error, missed + shown)
@@ -99,7 +99,7 @@ export class KeyCounters {
     }
   }
 
-  /** Forgets all keys. Returns what was not yet counted as other keys. */
+  /** Forgets all keys. Returns the events not yet counted as other keys. */
   end(): number {
     const rest = this.#total - this.#others
     this.#others = this.#total
@@ -109,7 +109,7 @@ export class KeyCounters {
   }
 }
 
-/** Shows the counters in the metrics. `drain` counts what was discarded up to now. */
+/** Shows the counters in the metrics. `drain` counts the events discarded so far. */
 export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext, drain: () => void): void {
   const other = { key: OTHER }
   metrics.counters(NAME, HELP, other, () => {

@@ -19,7 +19,7 @@ import { neverHolds, uselessRules } from './warnings.js'
 /** Called with the rules whenever they change. */
 type Apply = (rules: readonly RuleOptions[]) => void
 
-/** The rules in a file, which is read again when it changes. While it cannot be used, the rules read last are. */
+/** The rules in a file, which is read again when it changes. While it is broken, the last valid rules stay in use. */
 export class LimitsFile {
   /** Whether the rules are those of the file. */
   isValid = true
@@ -43,7 +43,7 @@ export class LimitsFile {
     this.#clock = clock
   }
 
-  /** Looks at the file every second until `stop`. */
+  /** Checks the file every second until `stop`. */
   watch(apply: Apply): void {
     this.#file.watch(read => this.#use(read, apply))
   }
@@ -73,7 +73,7 @@ export class LimitsFile {
 }
 
 const LARGEST_FILE = 8 * 1024 * 1024
-/** More problems are not reported. */
+/** Maximum number of problems reported. */
 const MOST_PROBLEMS = 20
 
 interface LimitsProblem extends WrittenProblem {
@@ -124,7 +124,7 @@ async function readLimits(path: string, options: RuledOptions, reach: Reach | un
   }
 }
 
-/** Like `readLimits`, at once and without limits: for commands that have no daemon around them. */
+/** Like `readLimits`, but synchronous and without limits, for commands that run without a daemon. */
 export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {
   try {
     const wrong = notWhole(statSync(path), LARGEST_FILE)
@@ -134,7 +134,7 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** What is wrong with the limits file of a throttle, or else which of its rules never hold. */
+/** The problems of a throttle's limits file, or else the rules that never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
@@ -176,7 +176,7 @@ export function parseLimits(file: string, bytes: Buffer, options: RuledOptions):
   return { rules, warnings: warningsOf(file, rules, read.rules, options) }
 }
 
-/** Warns of rules that never hold, behind others of the file or those of the options, which come first. */
+/** Warns of rules that never hold, because of earlier rules of the file or of the options, which come first. */
 function warningsOf(
   file: string,
   rules: readonly RuleOptions[],
@@ -230,12 +230,12 @@ function explain(issue: z.core.$ZodIssue, nearest: NearestName, add: Add): void 
 const lower = (text: string) =>
   text.replace(/^Invalid input: expected/, 'must be').replace(/^Too (small|big): expected \w+ to be/, 'must be')
 
-// Rules as they stand in a file, before they are checked.
+// Rules of a file, before they are checked.
 
 /** A rule, and where its options are. */
 interface Written {
   readonly value: unknown
-  /** The line of what is at a path in the rule, or of the nearest that there is, from 1. */
+  /** The line, from 1, of the value at a path in the rule, or of the nearest existing one. */
   readonly lineOf: (path: readonly PropertyKey[]) => number
 }
 
@@ -271,7 +271,7 @@ function readCsv(text: string): WrittenRules {
 }
 
 const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10 }'
-/** How much aliases may stand for together. */
+/** Maximum number of values that aliases may stand for. */
 const MOST_ALIASES = 100_000
 
 /** Reads a list of rules in YAML 1.2. */
@@ -291,7 +291,7 @@ function readYamlRules(text: string): WrittenRules {
   const { contents } = document
   if (!isSeq(contents)) return { problems: [{ line: lineAt(contents?.range?.[0]), path: [], message: NO_LIST }] }
   try {
-    // All at once: each time, the anchors of the whole document are looked for.
+    // One call for all: each call searches the whole document for anchors.
     const values = contents.toJS(document, { maxAliasCount: MOST_ALIASES }) as unknown[]
     const rules = contents.items.map((item, n): Written => {
       return { value: values[n], lineOf: path => lineAt(offsetOf(item as Node, path)) }
@@ -302,7 +302,7 @@ function readYamlRules(text: string): WrittenRules {
   }
 }
 
-/** Where what is at `path` begins, or the nearest that there is. */
+/** Where the value at `path` begins, or the nearest existing one. */
 function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
   const [step, ...rest] = path
   if (step === undefined) return node.range?.[0]

@@ -8,7 +8,7 @@ import type { Limit, WindowMode } from '../../throttle/limit.js'
 import { KeyPattern, KeyPatternError } from '../../throttle/rules/key-pattern.js'
 import { nominalMs } from '../../throttle/windows/periods.js'
 
-/** The options of a throttle in the order of the reference, then what is refused, and what follows. */
+/** The options of a throttle in the order of the reference, then their checks, and derived values. */
 
 /** Largest number of events, and of bytes: one petabyte. */
 const LARGEST_LIMIT = 0xffffffff
@@ -36,7 +36,7 @@ const quota = z.strictObject({
   time_zone: timeZone.default('UTC').describe('Zone in which periods begin and end. Default: `UTC`.'),
 })
 
-/** How much may pass. */
+/** The limits themselves. */
 const limitOptions = {
   limit: limit()
     .optional()
@@ -77,7 +77,7 @@ const limitOptions = {
     ),
 }
 
-/** What several daemons share. */
+/** Limits that several daemons share. */
 const clusterOptions = {
   scope: z
     .enum(['local', 'cluster'])
@@ -266,13 +266,13 @@ export type SummaryOptions = NonNullable<Fields['summary']>
 export type KeyMetricsOptions = NonNullable<Fields['per_key_metrics']>
 export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
 
-/** The options about how much may pass. */
+/** The options of the limits themselves. */
 export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
 /** Limits, and whether several daemons share them. */
 type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
 export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
 
-// What is refused.
+// Checks.
 
 type CheckedOptions = RuledOptions &
   Pick<Fields, 'time_field' | 'allowed_lateness' | 'on_late'> &
@@ -298,11 +298,11 @@ const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_by
 const MISSING_LIMIT = 'is missing; it must be a whole number, or limit_bytes a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
-/** Why a limit cannot be shared by several daemons. */
+/** Why daemons cannot share a sliding limit. */
 const NOT_SHARED =
   'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
 
-/** Adds an issue for limits that do not fit together. */
+/** Adds an issue for limits that cannot be combined. */
 function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   const { window, cost, quota, also = [] } = options
   if (!hasLimit(options) && quota === undefined) refuseAt(context, ['limit'], MISSING_LIMIT)
@@ -333,7 +333,10 @@ function checkBurst(
     refuseAt(context, [...at, 'burst'], 'has no effect without window_mode: gcra')
 }
 
-/** Adds an issue for each rule that cannot be used. If the limits themselves do not fit, each would repeat that. */
+/**
+ * Adds an issue for each rule that cannot be used. Skips them if the limits themselves are invalid: each rule would
+ * repeat that.
+ */
 function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
   if (problemsOf(options).length > 0) return
   for (const [n, rule] of (options.limits ?? []).entries()) {
@@ -349,7 +352,7 @@ interface RuleProblem {
   readonly message: string
 }
 
-/** What is wrong with a rule of a throttle with sound limits. */
+/** The problems of a rule of a throttle with valid limits. */
 export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly RuleProblem[] {
   const { when, key, limit, ...named } = rule
   const problems: RuleProblem[] = []
@@ -384,15 +387,15 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
 /** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle with those of a rule in their place. */
+/** The options of a throttle, replaced by those of a rule. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
-  // A burst belongs to gcra, and does not go with another mode.
+  // A burst is only valid with gcra.
   const burst = named.window_mode === undefined || named.window_mode === 'gcra' ? options.burst : undefined
   return { ...options, burst, ...Object.fromEntries(given) }
 }
 
-/** Options of a throttle that cannot be had in a group, and why. */
+/** Options that cannot be combined with a group, and why. */
 const LOCAL_ONLY = {
   time_field:
     'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or limit in each daemon',
@@ -420,14 +423,14 @@ function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
 export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
-/** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
+/** The options of a throttle that only decides, in a program. Options that need a daemon are omitted. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
   .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })
   .omit({ scope: true, group: true, redis: true, accuracy: true, on_backend_failure: true, expected_members: true })
   .superRefine(check)
 
-// What follows from the options.
+// Derived values.
 
 /** All limits of a bucket: at least one. */
 export function limitsOf(options: LimitOptions): Limit[] {
@@ -437,7 +440,7 @@ export function limitsOf(options: LimitOptions): Limit[] {
   for (const { limit, limit_bytes, window, window_mode: mode = window_mode, burst } of [options, ...also]) {
     const windowMs = window!
     if (limit !== undefined) limits.push({ mode, limit, windowMs, burst, unit: ofEvents })
-    // With both, burst is that of the events.
+    // With both, burst applies to the events.
     const bytesBurst = limit === undefined ? burst : undefined
     if (limit_bytes !== undefined) limits.push({ mode, limit: limit_bytes, windowMs, burst: bytesBurst, unit: 'bytes' })
   }
@@ -453,7 +456,7 @@ export function limitsOf(options: LimitOptions): Limit[] {
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 
-/** How long an event may wait at most with `on_backlog: pace`, by default. */
+/** Default maximum wait with `on_backlog: pace`, in milliseconds. */
 const MAX_DELAY_MS = 3_600_000
 
 type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>

@@ -2,7 +2,7 @@ import type { EventKey } from '../../throttle/buckets/event-key.js'
 import { KeyedBuckets } from '../../throttle/buckets/keyed-buckets.js'
 import { BucketColumns } from '../../throttle/windows.js'
 
-/** How long the count of a bucket is kept in which nothing is over the limit. */
+/** How long to keep the count of a bucket without events over the limit. */
 const KEPT_MS = 3_600_000
 
 /** The events over the limit since the last one that passed, by bucket. */
@@ -17,13 +17,13 @@ class OverLimitCounts extends BucketColumns {
   }
 }
 
-/** Lets one in N pass of the events of each bucket that are over the limit. */
+/** Per bucket, one in N events over the limit passes. */
 export class OneInN {
-  /** Of the hashes of keys. */
+  /** Seed of the key hashes. */
   readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
-  /** Counts of the default bucket, and of all for which there is no room. */
+  /** Counts of the default bucket, and of all buckets without room. */
   readonly #others = new OverLimitCounts()
 
   constructor(oneIn: number, maxKeys: number, seed: number) {

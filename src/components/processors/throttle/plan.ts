@@ -1,7 +1,7 @@
 import { DISCARDED, type Plan } from '../../../core/processor.js'
 import { everWaits, type ThrottleOptions } from './options.js'
 
-/** Why it discards events. */
+/** Reasons for discarding events. */
 export const THROTTLE_REASONS = {
   throttled: 'Beyond `limit`.',
   throttled_backlog: 'Beyond `limit`, of what a source sent while it was catching up, without a `time_field`.',

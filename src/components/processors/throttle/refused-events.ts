@@ -18,18 +18,18 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Discarded events that are looked at for the history in a second, and of a batch that has more. */
+/** Maximum discarded events inspected for the history per second, and per larger batch. */
 const LOOKS_PER_SECOND = 1000
 const SOME_LOOKS = 16
 
-/** What RefusedEvents passes to a successor with the same options. */
+/** State that RefusedEvents passes to a successor with the same options. */
 export interface RefusedState {
   readonly oneIn: OneInN | undefined
   readonly keys: KeyCounters | undefined
   readonly history: DiscardHistory
 }
 
-/** The decisions about the events of a batch, and how many there are of each. */
+/** The decisions about the events of a batch, and their counts. */
 export interface Decisions {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
@@ -37,12 +37,12 @@ export interface Decisions {
   readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
-/** Which limit discarded event `i` of the last batch; undefined: none did, or it is not known. */
+/** Which limit discarded event `i` of the last batch; undefined: no limit did, or unknown. */
 export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
 
-/** Carries out what the options want for the events that a throttle did not let pass. */
+/** Applies the options to the events that a throttle did not let pass. */
 export class RefusedEvents {
   readonly #clock: Clock
   readonly #reasons: readonly string[]
@@ -60,19 +60,19 @@ export class RefusedEvents {
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
   readonly #annotatesDiscards: boolean
-  /** Counts discarded events until the next three take the counts; undefined if there is nothing but the history. */
+  /** Counts discarded events until the next three fields take the counts; undefined if only the history needs them. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined
   readonly #history: DiscardHistory
-  /** Events that may be looked at until the end of this second. */
+  /** Events that may still be inspected in this second. */
   #looks = 0
   #secondAt = Number.NEGATIVE_INFINITY
-  /** Whether all there is to do is to discard them. */
+  /** Whether it only discards events. */
   readonly #isPlain: boolean
-  /** Whether all there is to do besides is to count them by bucket. */
+  /** Whether it also counts them by bucket, but nothing else. */
   readonly #onlyCounts: boolean
-  /** What is said of an event that no limit is known to have discarded. */
+  /** The limit reported for an event if the limit that discarded it is unknown. */
   readonly #limit: Exceeded
   readonly #discarded: { value: number }
   readonly #marked: { value: number }
@@ -133,7 +133,7 @@ export class RefusedEvents {
     if (this.#keys) endKeys(this.#keys, this.#metrics)
   }
 
-  /** What was discarded in the last hour. */
+  /** The events discarded in the last hour. */
   get history(): DiscardHistory {
     this.#drain()
     return this.#history
@@ -185,7 +185,7 @@ export class RefusedEvents {
     if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
   }
 
-  /** Counts some of the discarded events for the history, each in the place of others. */
+  /** Counts a sample of the discarded events for the history; each represents several. */
   #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()
     if (!this.#hasKey && !this.#hasRules) {
@@ -200,7 +200,7 @@ export class RefusedEvents {
     if (!isExact) this.#history.sampled(now)
     const { length } = batch
     const places = isExact ? length : Math.max(1, Math.min(SOME_LOOKS, this.#looks))
-    // The first one behind each of these places, which are at the same distance.
+    // The first one after each of these equidistant places.
     const found: number[] = []
     for (let place = 0; place < places; place++) {
       const end = Math.floor(((place + 1) * length) / places)
@@ -267,7 +267,7 @@ export class RefusedEvents {
   }
 }
 
-/** Creates a function that logs discarded backlog, once in a while. */
+/** Creates a function that logs discarded backlog at a limited rate. */
 function backlogReport(log: Logger, clock: Clock): (events: number) => void {
   const limit = new LogLimit(clock)
   let unreported = 0

@@ -4,12 +4,12 @@ import { OTHER } from '../../throttle/buckets/bucket-name.js'
 import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import type { SummaryOptions } from './options.js'
 
-/** Buckets that are counted in an interval, for each one that gets an event. */
+/** Buckets counted per interval, for each one that gets an event. */
 const COUNTED_EACH = 4
 
 type Sum = { -readonly [K in keyof Omit<DiscardCount, 'bucket'>]: DiscardCount[K] }
 
-/** Sums up what was discarded in an interval, by bucket, in bounded memory. */
+/** Sums up the events discarded in an interval by bucket, in bounded memory. */
 export class Summary {
   readonly #options: SummaryOptions
   readonly #component: string
@@ -18,7 +18,7 @@ export class Summary {
   /** Counts events that are reported without their bucket. */
   readonly #unnamed: { value: number }
   readonly #sums = new Map<string | null, Sum>()
-  /** Of the buckets for which there was no room. */
+  /** Sum of the buckets without room. */
   #others: Sum | undefined
   #since: number
 

@@ -26,7 +26,7 @@ interface Buckets {
   readonly limiter: { readonly dropped: number }
 }
 
-/** Shows how many buckets there are. Returns a function that counts dropped ones; call it once in a while. */
+/** Shows how many buckets there are. Returns a function that counts dropped ones; call it from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
   metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
   metrics.gauge('sluice_throttle_max_buckets', 'Buckets that there may be: max_keys.', () => maxKeys)

@@ -37,7 +37,7 @@ import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from
 import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
 import { type LateState, Pacing, waitingBuckets } from './waiting.js'
 
-/** What a throttle passes to a successor with the same options. */
+/** State that a throttle passes to a successor with the same options. */
 class ThrottleState {
   /** The buckets with their open windows. */
   readonly windows: unknown
@@ -51,11 +51,11 @@ class ThrottleState {
   }
 }
 
-/** What a throttle needs for some of its options. */
+/** Parts that only some options need. */
 export interface ThrottleParts {
-  /** With `scope: cluster`: creates what shares the limit with other daemons. */
+  /** With `scope: cluster`: creates the part that shares the limit with other daemons. */
   readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
-  /** That of `limits_file`. */
+  /** The file of `limits_file`. */
   readonly file?: LimitsFile | undefined
   /** With `time_field`. */
   readonly inEventTime?: InEventTime | undefined
@@ -64,7 +64,7 @@ export interface ThrottleParts {
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
   readonly #options: ThrottleOptions
-  /** What decides, unless other daemons share the limit. */
+  /** The decider, unless other daemons share the limit. */
   readonly #local: Decider | undefined
   readonly #cluster: ClusterThrottle | undefined
   readonly #refusal: RefusalOf
@@ -84,7 +84,7 @@ export class ThrottleProcessor implements Processor {
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   #rules: readonly Rule[] | undefined
   readonly #refused: RefusedEvents
-  /** Undefined: no event waits. */
+  /** Undefined: events do not wait. */
   readonly #waiting: Pacing | undefined
   /** Counts backlog that passes; undefined: it is decided on. */
   readonly #passedBacklog: { value: number } | undefined
@@ -93,7 +93,7 @@ export class ThrottleProcessor implements Processor {
   #stands = 1
   #isSucceeded = false
   readonly #file: LimitsFile | undefined
-  /** What may be saved; undefined: other daemons share the limit. */
+  /** The buckets to save; undefined: other daemons share the limit. */
   readonly #persisted: Persisted | undefined
   #saver: StateSaver | undefined
   /** Applies the rules of the file. */
@@ -104,7 +104,7 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // Fields that a later version of the file is the first to name are not found when lines are scanned.
+    // The line scanner does not find fields that only a later version of the file names.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)
@@ -164,7 +164,7 @@ export class ThrottleProcessor implements Processor {
     return this.#local ?? this.#cluster!.decider
   }
 
-  /** Saves the buckets by what `open` opens. Before the first event. */
+  /** Opens the saver of the buckets. Call before the first event. */
   async persist(open: (persisted: Persisted) => Promise<StateSaver>): Promise<void> {
     this.#saver = await open(this.#persisted!)
   }
@@ -263,7 +263,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode all events pass. A cluster limit also passes some while its server is away, and says so itself.
+    // In shadow mode all events pass. A cluster limit also passes some while its server is unreachable, and logs that
+    // itself.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

@@ -14,22 +14,22 @@ import { createWindows } from '../../throttle/windows/several.js'
 import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
-/** How long the rules of a limits file are relied on: other ones may give room sooner. */
+/** How long the rules of a limits file are relied on, in milliseconds: others may give room sooner. */
 const FILE_MS = 500
-/** A live event that is decided so long after its arrival, while backlog waits, may have come behind it. */
+/** A live event decided this long after its arrival, while backlog waits, may have come behind it. */
 const LATE_MS = 5
 
-/** What Pacing passes to a successor with the same options: what late events have taken of the windows. */
+/** State that Pacing passes to a successor with the same options: the effect of late events on the windows. */
 export interface LateState {
   readonly queues: BucketQueues
-  /** Those of live events alone. */
+  /** The windows of live events alone. */
   readonly windows: unknown
 }
 
 /** The limits that events wait for. */
 type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
-/** In how many milliseconds a bucket has room for an event like this. */
+/** The time until a bucket has room for an event like this. */
 interface Room {
   readonly rule: Rule | undefined
   readonly cost: number
@@ -38,10 +38,10 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog does. It takes the room of events that come live, and these
- * the room of later ones when they have waited, until nothing of the kind is in the windows of the bucket any more: then
- * it has caught up. Until then a live event waits as well if it would have passed without all that. So an app that stays
- * within its limit loses nothing, and of one that does not, what is over is discarded as ever.
+ * Decides which events over the limit wait for room. Backlog does. It takes the room of live events, and these, once
+ * they have waited, take the room of later ones. This lasts until the windows of the bucket contain no late events:
+ * then it has caught up. Until then a live event also waits if it would have passed without backlog. So an app within
+ * its limit does not lose events, and the throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
@@ -54,12 +54,12 @@ export class Pacing {
   readonly #isInherited: boolean
   readonly #liveMs: number
   readonly #backlogMs: number
-  /** Whether backlog may wait for longer than what is live. */
+  /** Whether backlog may wait longer than live events. */
   readonly #paces: boolean
   readonly #without: WithoutBacklog
   /** Limits of the throttle, for events without a rule. */
   readonly #ownLimits: readonly Limit[]
-  /** Whether there may be limits with gcra, whose levels sink to nothing at no certain time. */
+  /** Whether there may be limits with gcra, whose levels do not sink to 0 at a fixed time. */
   readonly #hasGcra: boolean
   /** The longest windows of limits. */
   readonly #spans = new WeakMap<readonly Limit[], number>()
@@ -91,7 +91,7 @@ export class Pacing {
     this.#paces = backlog > live
   }
 
-  /** The rules, in the place of those before. */
+  /** Replaces the rules. */
   setRules(rules: readonly Rule[]): void {
     this.#without.setRules(rules)
   }
@@ -100,7 +100,10 @@ export class Pacing {
     return { queues: this.#queues, windows: this.#without.windows }
   }
 
-  /** Turns the refusals of events that may wait into WAITS. Returns how many. Call for each batch; `refused` of it were. */
+  /**
+   * Turns the refusals of events that may wait into WAITS. Returns their number. Call for each batch. `refused`:
+   * refused events of the batch.
+   */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
     const hasWaited = scope.keptMs > 0
     if (hasWaited && scope.isInherited && !this.#isInherited) this.#join(batch)
@@ -123,7 +126,7 @@ export class Pacing {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, wouldPassAlone)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        // In a bucket that is not behind, an event has waited only because of the limit.
+        // In a bucket that is not behind, an event only waits because of the limit.
         const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
         if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }
@@ -134,11 +137,11 @@ export class Pacing {
     return waiting
   }
 
-  /** Counts what has waited in a predecessor with other options. */
+  /** Counts events that have waited in a predecessor with other options. */
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
-    // What is live has waited there because of backlog, or else it would not wait here.
+    // Live events have waited there because of backlog; otherwise they would not wait here.
     const wouldPassAlone = !batch.isBacklog && this.#liveMs === 0
     for (let i = 0; i < batch.length; i++) {
       this.#key.load(batch, i)
@@ -152,19 +155,21 @@ export class Pacing {
     this.#isLate = this.#without.begin(batch) >= LATE_MS && this.#queues.behind > 0
   }
 
-  /** Whether an event of a bucket that is behind would have passed otherwise. Call once for each that arrives. */
+  /**
+   * Whether an event of a bucket that is behind would have passed without backlog. Call once for each arriving event.
+   */
   #wouldPassAlone(batch: EventBatch, i: number, queue: Queue, hasWaited: boolean): boolean {
     if (batch.isBacklog) return false
     return hasWaited ? queue.events - queue.backlog <= queue.displaced : this.#without.lets(batch, i)
   }
 
-  /** Notes until when an event takes the room of others. */
+  /** Records until when an event takes the room of others. */
   #notePass(batch: EventBatch, i: number, bucket: number, isLate: boolean, now: number): void {
     const queue = isLate ? this.#queues.open(bucket, now) : this.#hasGcra ? this.#queues.get(bucket, now) : undefined
     if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
-    // Whatever passes puts off the time from which what was late no longer matters.
+    // Each passing event delays the time from which late events no longer matter.
     if (this.#hasGcra && limits.some(isGcra))
       queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
@@ -185,7 +190,7 @@ export class Pacing {
     return true
   }
 
-  /** In how many milliseconds there is room for event `i`; Infinity: never. */
+  /** Milliseconds until there is room for event `i`; Infinity: never. */
   #roomIn(batch: EventBatch, i: number, bucket: number, now: number): number {
     const rule = this.#limits.ruleOf(batch, i)
     const cost = this.#limits.costOf(batch, i)
@@ -200,19 +205,19 @@ export class Pacing {
 
 const isGcra = ({ mode }: Limit) => mode === 'gcra'
 
-/** Number of queues at most. Buckets with the same one wait when one of them has to, which loses nothing. */
+/** Maximum number of queues. Buckets that share one wait together, which does not lose events. */
 const MOST_QUEUES = 65_536
-/** How often queues of buckets that have caught up are forgotten. */
+/** How often to forget queues of buckets that have caught up, in milliseconds. */
 const FORGET_MS = 1000
 
-/** What waits for a bucket, or has taken room there of events that came later. */
+/** The events that wait for a bucket, or have taken room of later events. */
 export interface Queue {
   events: number
-  /** Those of them that are backlog. */
+  /** Backlog events among them. */
   backlog: number
-  /** How many of the others would have passed when they came, if there had been no backlog. */
+  /** Number of the others that would have passed on arrival without backlog. */
   displaced: number
-  /** Until when events that were late, as backlog or after a wait, take the room of others. */
+  /** Until when late events, as backlog or after a wait, take the room of others. */
   until: number
 }
 
@@ -220,9 +225,9 @@ export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & 
 
 /** The buckets that are behind, by the numbers of their queues. */
 export class BucketQueues {
-  /** Of the hashes of keys, so that nobody can choose keys which share a queue. */
+  /** Seed of the key hashes: senders must not be able to choose keys that share a queue. */
   readonly seed = randomSeed()
-  /** Number of all events that wait as backlog, or because of it. */
+  /** Number of events that wait as backlog or because of it. */
   behind = 0
   readonly #queues = new Map<number, Queue>()
   #forgetAt = Number.NEGATIVE_INFINITY
@@ -237,7 +242,7 @@ export class BucketQueues {
     return queue && hasCaughtUp(queue, now) ? undefined : queue
   }
 
-  /** A queue, which is a new one if there is none. */
+  /** An existing or new queue. */
   open(id: number, now: number): Queue {
     let queue = this.get(id, now)
     if (!queue) this.#queues.set(id, (queue = { events: 0, backlog: 0, displaced: 0, until: Number.NEGATIVE_INFINITY }))
@@ -251,9 +256,9 @@ export class BucketQueues {
     if (wouldPassAlone) queue.displaced++
   }
 
-  /** Call for an event that has waited. Those that are not displaced are taken to leave first. */
+  /** Call for an event that has waited. Events that are not displaced are assumed to leave first. */
   leave(queue: Queue, isBacklog: boolean): void {
-    // After a reload, nobody knows of what waited before.
+    // After a reload, events that waited before are unknown.
     if (queue.events === 0) return
     const before = queue.backlog + queue.displaced
     queue.events--
@@ -262,7 +267,7 @@ export class BucketQueues {
     this.behind += queue.backlog + queue.displaced - before
   }
 
-  /** Forgets the queues of buckets that have caught up, now and then. */
+  /** Forgets the queues of buckets that have caught up, from time to time. */
   sweep(now: number): void {
     if (now < this.#forgetAt) return
     this.#forgetAt = now + FORGET_MS
@@ -272,12 +277,12 @@ export class BucketQueues {
 
 const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
 
-/** Whether events of the bucket wait because others were late, or find room taken by such ones. */
+/** Whether events of the bucket wait because others were late, or lack room that late ones took. */
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * A limit of events that lets through as much in the long run, and once as much again: a daemon that catches up reads in
- * bursts what an app writes steadily. Others stay as they are: with gcra an event of any cost passes.
+ * A limit of events that passes as much in the long run, with twice the burst: a daemon that catches up reads in bursts
+ * what an app writes steadily. Other limits are unchanged: with gcra an event of any cost passes.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -288,13 +293,13 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides on live events as if there were nothing else, at the times at which they arrived: in windows of its own, which
- * begin empty. An event that would have passed so is not over the limit because of its app.
+ * Decides on live events as if there were no others, at their arrival times, in its own windows, which begin empty. The
+ * app of an event that would pass here did not exceed its limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
   readonly #options: DeciderOptions
-  /** The oldest arrival that is believed, in milliseconds ago. */
+  /** The oldest plausible arrival, in milliseconds ago. */
   readonly #mostMs: number
   #before: unknown
   #decider: Decider | undefined
@@ -304,7 +309,7 @@ export class WithoutBacklog {
 
   /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // What finds no room here has to wait at most.
+    // An event without room here waits at worst.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock
@@ -323,7 +328,7 @@ export class WithoutBacklog {
     this.#decider?.setRules(this.#rules)
   }
 
-  /** Begins a batch. Returns for how long it was on its way. */
+  /** Begins a batch. Returns how long ago it arrived, in milliseconds. */
   begin(batch: EventBatch): number {
     const wall = this.#clock.wall()
     const agoMs = Math.min(Math.max(0, wall - batch.receivedAt), this.#mostMs)
@@ -350,12 +355,12 @@ export class WithoutBacklog {
   }
 }
 
-/** Bounds of the work for one question. What is beyond them is not in the answer. */
+/** Bounds of the work for one request; the answer leaves out the rest. */
 const MOST_EVENTS = 200_000
 const MOST_BUCKETS = 10_000
 const SHOWN_BUCKETS = 100
 
-/** Counts waiting events by bucket, when somebody asks. */
+/** Counts waiting events by bucket, on request. */
 export function waitingBuckets(
   options: ThrottleOptions,
   keyFields: readonly FieldReader[],
@@ -388,7 +393,7 @@ const shown = (key: string | null, { events, since }: { events: number; since: n
   since: new Date(since).toISOString(),
 })
 
-/** The option that lets an event wait. What is live waits behind backlog, too. */
+/** The option that lets an event wait. Live events wait behind backlog, too. */
 function reasonFor(options: ThrottleOptions, isBacklog: boolean): string {
   const { live, backlog } = longestWaits(options)
   const isPaced = options.on_backlog === 'pace' && (isBacklog || live === 0)

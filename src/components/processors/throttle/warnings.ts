@@ -2,9 +2,9 @@ import type { FilesThere, OptionProblem, Upstream } from '../../../core/componen
 import { counted, formatSize } from '../../../lib/units.js'
 import type { ClusterOptions, RuledOptions, RuleOptions, ThrottleOptions } from './options.js'
 
-/** What is valid and rarely intended. */
+/** Warnings about valid but rarely intended options. */
 
-/** Warns of options without an effect, of a backlog that nothing is said about, and of rules that never hold. */
+/** Warns of options without an effect, of a backlog without `on_backlog`, and of rules that never hold. */
 export function optionWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
   return [...clusterWarnings(options), ...backlogWarnings(options, upstream), ...ruleWarnings(options)]
 }
@@ -32,13 +32,13 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const names = behind.map(({ id }) => id).join(', ')
   const has = behind.length === 1 ? 'has' : 'have'
   const text = `lines that ${names} ${has} from before a start arrive all at once, and those over the limit are discarded`
-  // Who has chosen that knows it, but not how much there is.
+  // With an explicit choice, only the amount is news.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
   const message = `${text}${there}; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
   return [{ path: [], message }]
 }
 
-/** How much is there at the moment; empty: nothing, or it is not known. */
+/** The size of the present backlog; empty: 0, or unknown. */
 function thereText(sources: readonly Upstream[]): string {
   const all = sources.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
   if (all.length === 0) return ''
@@ -51,7 +51,7 @@ function thereText(sources: readonly Upstream[]): string {
   return `: a first start would read ${least}${formatSize(sum(({ bytes }) => bytes))} in ${files}; sluice simulate counts what is discarded then`
 }
 
-/** A rule that never holds, since `first`, before it, takes all of its events. Both are indices. */
+/** A rule that never holds, because the earlier rule `first` takes all of its events. Both are indices. */
 interface UselessRule {
   readonly rule: number
   readonly first: number
@@ -70,7 +70,7 @@ export function uselessRules(rules: readonly RuleOptions[]): UselessRule[] {
   return found
 }
 
-/** Why a rule never holds, behind the rule that is named `first`. */
+/** Why a rule never holds, after the rule named `first`. */
 export function neverHolds(first: string, remedy = 'change their order, or remove one of the two'): string {
   return `never holds: ${first} comes before it and holds for all of its events; ${remedy}`
 }

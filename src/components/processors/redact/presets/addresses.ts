@@ -7,10 +7,10 @@ const PERCENT = 0x25
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 
-/** Of what is before an @ so many bytes are looked at. */
+/** Maximum bytes searched before an @. */
 const LONGEST_LOCAL = 256
 
-/** An address whose @ is at `p`. Returns where to go on. */
+/** An address whose @ is at `p`. Returns where to continue. */
 export function findEmail(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const after = p + 1
   let from = startOf(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
@@ -30,7 +30,7 @@ function literalEnd(b: Buffer, p: number, end: number): number {
   return to < last && to > p + 2 ? to + 1 : -1
 }
 
-/** The end of a name with a dot in it, whose last part is no number. */
+/** The end of a name with a dot in it, whose last part is not a number. */
 function domainEnd(b: Buffer, p: number, end: number): number {
   let found = -1
   for (let part = 0; ; part++) {
@@ -47,7 +47,7 @@ const isHex = (byte: number | undefined) => is(byte, HEX)
 
 /**
  * A MAC address whose first divider is at `p`: six or eight bytes in pairs of digits, as in 00:1a:2b:3c:4d:5e, or six of
- * them in fours, as in 001a.2b3c.4d5e. Returns where to go on; -1: there is none.
+ * them in fours, as in 001a.2b3c.4d5e. Returns where to continue; -1: there is none.
  */
 export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2
@@ -77,14 +77,14 @@ function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
   return p < end && (is(b[p], WORD) || (b[p] === divider && p + 1 < end && is(b[p + 1], WORD))) ? -1 : p
 }
 
-/** Whether groups of digits are rather those of a version or date: they have no letter, and no zero comes first. */
+/** Whether groups of digits look like a version or date: without letters, and without a zero at the start. */
 function isNumber(b: Buffer, from: number, to: number): boolean {
   if (b[from] === ZERO) return false
   for (let p = from; p < to; p++) if (is(b[p], WORD) && !is(b[p], DIGIT)) return false
   return true
 }
 
-/** An IPv6 address whose first colon is at `p`, with its zone. Returns where to go on. */
+/** An IPv6 address whose first colon is at `p`, with its zone. Returns where to continue. */
 export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = startOf(b, p, Math.max(start, p - 5), HEX)
   if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1

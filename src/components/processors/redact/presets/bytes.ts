@@ -5,7 +5,7 @@ export const HEX = 2
 export const WORD = 4
 /** Base64 for URLs: also - and _. */
 export const BASE64URL = 8
-/** What tokens consist of in general: also . ~ + / and =. */
+/** Characters of general tokens: also . ~ + / and =. */
 export const TOKEN = 16
 /** The part of an address before its @. Other characters are allowed and hardly used. */
 export const LOCAL = 32
@@ -35,13 +35,13 @@ export function is(byte: number | undefined, bits: number): boolean {
   return byte !== undefined && (CLASSES[byte]! & bits) !== 0
 }
 
-/** The index of the first byte from `p` on that is of none of these classes. */
+/** The index of the first byte from `p` on that is not of these classes. */
 export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   while (p < end && (CLASSES[b[p]!]! & bits) !== 0) p++
   return p
 }
 
-/** The index of the first of the bytes before `p` that are all of these classes, not before `start`. */
+/** The start of the run of bytes of these classes that ends before `p`; not before `start`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p

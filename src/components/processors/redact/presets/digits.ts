@@ -1,6 +1,6 @@
 import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
-/** Finds what begins with a digit. All return the end of what begins at `p`, or -1. */
+/** Finds matches that begin with a digit. All functions return the end of the match at `p`, or -1. */
 
 const SPACE = 0x20
 const PLUS = 0x2b
@@ -44,12 +44,12 @@ export function dividerEnd(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * A card number: 12 to 19 digits of a known brand with the check digit of Luhn, also in groups of at least two that have
- * the same divider between them. Behind a first group with a slash or plus sign, as paths and sums have them, four digits
- * are needed.
+ * A card number: 12 to 19 digits of a known brand with the check digit of Luhn, also in groups of at least two that
+ * have the same divider between them. Before a slash or plus sign, as in paths and sums, the first group must have four
+ * digits.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
-  // The digits of a fraction are no number of their own.
+  // The digits of a fraction are not a number of their own.
   if (p - 2 >= start && b[p - 1] === DOT && isDigit(b[p - 2])) return -1
   if (b[p]! < 0x32 || b[p] === 0x37) return -1
   const from = p
@@ -83,7 +83,7 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
 const UUID = 36
 const LONGEST_HASH = 128
 
-/** `to`, or -1 if the digits [from, to) are some of those of a hash or UUID. */
+/** `to`, or -1 if the digits [from, to) belong to a hash or UUID. */
 function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
   if (to < 0) return -1
   for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
@@ -117,8 +117,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length. The reference lists them. Ids are as long as cards
- * of 17 to 19 digits, which hardly anybody issues: of most brands, they are written in groups.
+ * Whether a brand has numbers with these first digits and this length. The reference lists them. Ids also have 17 to 19
+ * digits, and cards rarely do: for most brands, cards of this length must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
@@ -152,7 +152,7 @@ function hasCheckDigit(count: number): boolean {
   return sum % 10 === 0
 }
 
-/** Four numbers up to 255 with dots between them, and no fifth. */
+/** Four numbers up to 255 with dots between them, not followed by a fifth. */
 export function ipv4End(b: Buffer, p: number, end: number): number {
   for (let octet = 0; ; octet++) {
     const from = p
@@ -165,8 +165,8 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
 }
 
 /**
- * 7 to 15 digits after a plus sign, with at most two dividers or parentheses between them. `p` is behind the sign, and
- * `isZone` says that a time is before it.
+ * 7 to 15 digits after a plus sign, with at most two dividers or parentheses between them. `p` is after the sign.
+ * `isZone`: a time is before it.
  */
 export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
@@ -272,7 +272,7 @@ export function ibanEnd(b: Buffer, p: number, end: number): number {
   return rest === 1 && !is(p < end ? b[p] : undefined, WORD) ? p : -1
 }
 
-/** Appends a digit, or the two of a letter, to a number of which only the remainder by 97 is kept. */
+/** Appends a digit, or the two digits of a letter, to a number modulo 97. */
 function add(rest: number, byte: number): number {
   return isDigit(byte) ? (rest * 10 + byte - ZERO) % 97 : (rest * 100 + (byte & 0xdf) - 55) % 97
 }

@@ -1,4 +1,4 @@
-/** What can be found without a pattern, in the order of the reference. */
+/** The presets, in the order of the reference. */
 export const PRESETS = [
   'card',
   'email',
@@ -15,21 +15,21 @@ export const PRESETS = [
 
 export type Preset = (typeof PRESETS)[number]
 
-/** Keys that a service marks by how they begin. */
+/** Prefixes that mark the keys of a service. */
 export interface KeyMarks {
   readonly service: string
   /** With a space between them. */
   readonly marks: string
-  /** How many characters follow at least. */
+  /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * Which ones: capitals and digits, letters and digits, those and `-_` (the default), the same with dots between them,
-   * or base64 and what else tokens consist of.
+   * Their class: capitals and digits, letters and digits, those and `-_` (the default), the same with dots between
+   * them, or all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** The index of the character by which they are found, with the one before. Default: the first of `-_.`. */
+  /** The index of the character that, with the one before, finds them. Default: the first of `-_.`. */
   readonly anchor?: number
-  /** Whether at least one digit follows, by which they differ from words. */
+  /** Whether at least one digit follows, which distinguishes them from words. */
   readonly needsDigit?: true
 }
 

@@ -7,7 +7,7 @@ import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime,
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
-/** What a byte can be a part of. */
+/** The kinds of matches that a byte can be a part of. */
 const NUMBER = 1
 const AT = 2
 const ADDRESS = 3
@@ -25,11 +25,11 @@ const OPEN = 0x28
 const CLOSE = 0x29
 
 /**
- * Finds what presets describe, in one pass over the bytes of a value: each preset has bytes that are rare in texts, and
- * only there it is looked for, before and behind.
+ * Finds the matches of presets in one pass over the bytes of a value: each preset has bytes that are rare in texts, and
+ * searches only before and after these.
  */
 export class PresetScanner {
-  /** Whether the bytes that were scanned last have a backslash. */
+  /** Whether the last scanned bytes have a backslash. */
   hasBackslash = false
   /** Where they have the first and the last escape; `lastEscape` is -1 if there is none. */
   firstEscape = 0
@@ -59,7 +59,7 @@ export class PresetScanner {
     set(ESCAPE, ESCAPE_BYTES)
   }
 
-  /** Finds all in the bytes [start, end). What is found may overlap. */
+  /** Finds all matches in the bytes [start, end). They may overlap. */
   scan(b: Buffer, start: number, end: number, out: Matches): void {
     this.hasBackslash = false
     this.lastEscape = -1
@@ -73,7 +73,7 @@ export class PresetScanner {
     }
   }
 
-  /** Looks for what the byte at `p` can be a part of. Returns where to go on. */
+  /** Searches for a match around the byte at `p`. Returns where to continue. */
   #find(kind: number, b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const rules = this.#rules
     switch (kind) {
@@ -158,7 +158,7 @@ export class PresetScanner {
     if (to < 0) return Math.max(p + 1, endOfBackslashes(b, p, end))
     if (this.lastEscape < 0) this.firstEscape = p
     this.lastEscape = p
-    // What is behind a backslash may begin a secret, if the backslash is not that of an escape.
+    // A secret may begin after a backslash that is not part of an escape.
     return Math.max(p + 1, endOfBackslashes(b, p, end))
   }
 }

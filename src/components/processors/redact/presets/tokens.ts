@@ -17,7 +17,7 @@ const GREATER = 0x3e
 const UPPER_K = 0x4b
 const UNDERSCORE = 0x5f
 
-/** A token of at least three parts, whose first begins with the `eyJ` that ends at `p`. Returns where to go on. */
+/** A token of at least three parts, whose first begins with the `eyJ` that ends at `p`. Returns where to continue. */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const from = p - 2
   if (from < start || b[p - 1] !== 0x79 || b[from] !== 0x65) return p + 1
@@ -38,7 +38,7 @@ export function findJwt(b: Buffer, p: number, start: number, end: number, out: M
 /** Shorter ones may be ordinary words. */
 const LEAST_TOKEN = 20
 
-/** What is behind the word Bearer or Basic at `p`. Returns where to go on. */
+/** The token after the word Bearer or Basic at `p`. Returns where to continue. */
 export function findBearer(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   if (p > start && is(b[p - 1], WORD)) return p + 1
   const length = isTextAt(b, p, end, 'bearer') ? 6 : isTextAt(b, p, end, 'basic') ? 5 : 0
@@ -51,7 +51,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether there are letters only, or words of a form, which have a + between them as before the first. */
+/** Whether there are only letters, or words of a form, with a + before each. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -118,7 +118,7 @@ export const KEY_ANCHORS: readonly number[] = [
   ...new Set([...KEYS.map(({ text, anchor }) => text.charCodeAt(anchor)), UNDERSCORE, UPPER_K]),
 ]
 
-/** A key with an anchor at `p`. Returns where to go on. */
+/** A key with an anchor at `p`. Returns where to continue. */
 export function findKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const found = p > start ? byAnchor[b[p]!]![b[p - 1]!] : undefined
   for (let i = 0; found && i < found.length; i++) {
@@ -135,14 +135,14 @@ export function findKey(b: Buffer, p: number, start: number, end: number, out: M
   return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
 }
 
-/** The end of what is behind the mark of a key; `p` if that goes on with other letters. */
+/** The end of the key after its mark; `p` if it continues with other letters. */
 function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
   let to = endOf(b, p, end, bits)
   while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)
   return bits === UPPER && to < end && is(b[to], WORD) ? p : to
 }
 
-/** A value behind a name that has its anchor at `p`. Returns where to go on. */
+/** A value behind a name that has its anchor at `p`. Returns where to continue. */
 function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   for (const [text, anchor] of NAMES) {
     if (p - anchor < start || !isTextAt(b, p - anchor, end, text)) continue
@@ -168,12 +168,12 @@ export function isBehindSecretName(b: Buffer, end: number): boolean {
 const BEGIN = '-----begin '
 const END = '-----end '
 const KIND = 'private key'
-/** What may be before KIND, as in RSA PRIVATE KEY, and behind it. */
+/** Maximum bytes searched for KIND, as in RSA PRIVATE KEY. */
 const LONGEST_KIND = 48
 
 /**
  * A private key with its first or last line at `p`. Without its last line it reaches to the end of the value, and
- * without its first one from the beginning. Returns where to go on.
+ * without its first one from the beginning. Returns where to continue.
  */
 export function findPrivateKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const dashes = endOfDashes(b, p, end)

@@ -4,11 +4,11 @@ import type { Rule } from '../../../throttle/rules/rules.js'
 import { limitsOf, type ThrottleOptions } from '../options.js'
 import { StateSaver } from './state-saver.js'
 
-/** The buckets of a throttle that are to be saved. */
+/** The buckets of a throttle to save. */
 export interface Persisted {
   readonly limiter: SavedLimiter
   readonly rules: readonly Rule[]
-  /** Whether they are those of a predecessor, which nothing that was saved is newer than. */
+  /** Whether they come from a predecessor. Saved buckets are then not newer. */
   readonly isInherited: boolean
 }
 
@@ -26,8 +26,8 @@ export async function openSaver(
 }
 
 /**
- * The options without which saved buckets mean nothing. What has passed stays comparable when the number of the limit
- * changes, but not with gcra, which keeps times.
+ * The options that saved buckets depend on. If only the number of a limit changes, saved counts stay valid, except for
+ * gcra, which keeps times.
  */
 function meaningOf(options: ThrottleOptions): Record<string, unknown> {
   const { key_field, time_field, cost } = options

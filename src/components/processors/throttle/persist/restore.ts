@@ -16,7 +16,7 @@ export interface Restoring {
   readonly log: Logger
 }
 
-/** Reads the buckets that an earlier run has saved. Whatever cannot be used is left out, and logged. */
+/** Reads the buckets that an earlier run has saved. Skips and logs data that cannot be used. */
 export async function restoreBuckets(to: BucketsReader, restoring: Restoring): Promise<void> {
   const segments = await usable(restoring)
   const newest = segments.at(-1)
@@ -43,7 +43,7 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   log.info({ saved_at: new Date(newest.last.wall).toISOString() }, 'continuing with the saved buckets')
 }
 
-/** The segments that can be read and mean the same, the oldest first. */
+/** The segments that can be read and have the same options, the oldest first. */
 async function usable(restoring: Restoring): Promise<Segment[]> {
   const { folder, means, log } = restoring
   const found: Segment[] = []
@@ -94,8 +94,8 @@ function reportUnreadable({ folder, log }: Restoring, name: string, error: unkno
 }
 
 /**
- * What has to be added to the times of each segment to make them times of our clock. Within a run that is exact. Between
- * runs, and up to the present, so much time has passed as the wall clock says; none if it was set back.
+ * The shift of each segment's times to our clock. Within a run it is exact. Between runs, and up to the present, the
+ * wall clock gives the elapsed time; 0 if it was set back.
  */
 function shiftsOf(segments: readonly Segment[], present: { now: number; wall: number }): number[] {
   const shifts: number[] = []
@@ -105,7 +105,7 @@ function shiftsOf(segments: readonly Segment[], present: { now: number; wall: nu
   for (const segment of segments.toReversed()) {
     const { first, last } = segment
     if (segment.run !== run) shift += next.now - Math.max(0, next.wall - last.wall) - last.now
-    // Whole numbers leave times as exact as they were.
+    // Whole numbers keep the precision of times.
     shift = Math.round(shift)
     shifts.unshift(shift)
     next = first

@@ -2,19 +2,19 @@ import type { BufferFile, BufferFolder } from '../../../../engine/flow/disk-buff
 import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/persist/blocks.js'
 
 /**
- * The files of a throttle in data_dir: segments with increasing numbers, of which the later ones count. The first
- * segment of a run, and every one that replaces those before it, begins with all buckets; what changes comes after.
+ * The files of a throttle in data_dir: segments with increasing numbers; later ones take precedence. The first segment
+ * of a run, and each that replaces earlier ones, begins with all buckets; changes follow.
  */
 
 export const FORMAT = 1
 const NAME = /^(\d{1,15})\.buckets$/
 
-/** What a segment says of itself, in its first block. */
+/** The description of a segment, in its first block. */
 export interface SegmentHead {
   readonly sluice_buckets: number
   /** The run of a throttle that wrote it, and whose clock it uses. */
   readonly run: string
-  /** The options that say what the state means, by name. */
+  /** The options that the state depends on, by name. */
   readonly means: Readonly<Record<string, unknown>>
 }
 
@@ -57,7 +57,7 @@ export async function* blocksOf(file: BufferFile): AsyncGenerator<Block> {
   }
 }
 
-/** What a segment is; undefined if not even its first block is whole. Throws an Error for a later format. */
+/** The description of a segment; undefined if even its first block is not whole. Throws an Error for a later format. */
 export async function surveySegment(folder: BufferFolder, name: string): Promise<Segment | undefined> {
   const file = await folder.open(name)
   try {

@@ -11,7 +11,7 @@ import { restoreBuckets } from './restore.js'
 import { FORMAT, type SegmentHead, segmentName, segmentsIn } from './segments.js'
 
 const INTERVAL_MS = 1000
-/** Of the time, making blocks takes at most 1/50. */
+/** Creating blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
 /** A segment with all buckets replaces one that has grown to twice its size, and to this at least. */
@@ -31,9 +31,9 @@ interface SaverOptions {
 }
 
 /**
- * Saves the buckets of a throttle a second after they have changed, and when it ends. Each save appends those that
- * changed to a segment. Once in a while, and first in each run, a new segment with all buckets replaces those before.
- * No failure ends the daemon: the next segment then has all buckets again.
+ * Saves the buckets of a throttle a second after they have changed, and when it ends. Each save appends changed buckets
+ * to a segment. From time to time, and first in each run, a new segment with all buckets replaces the earlier ones. A
+ * failure does not end the daemon: the next segment has all buckets again.
  */
 export class StateSaver {
   readonly #options: SaverOptions
@@ -45,7 +45,7 @@ export class StateSaver {
   /** The size of the segment, and of the part with all buckets. */
   #bytes = 0
   #bytesOfAll = 0
-  /** Bytes of all segments, as others count them. */
+  /** Bytes of all segments, reported to `state`. */
   #onDisk = 0
   #dirty = false
   #savedAt: number
@@ -55,7 +55,7 @@ export class StateSaver {
   #notBefore = 0
   #failures = 0
   #loggedCause = ''
-  /** Older segments that could not be removed, which was logged. */
+  /** Older segments that could not be removed. This was logged. */
   readonly #kept = new Set<string>()
   #hasEnded = false
 
@@ -73,7 +73,7 @@ export class StateSaver {
     metrics.gauge('sluice_throttle_state_unsaved', help, () => (this.#failures > 0 ? 1 : 0))
   }
 
-  /** Reads what an earlier run has saved. */
+  /** Reads the buckets that an earlier run has saved. */
   async restore(): Promise<void> {
     const { limiter, rules, means, inEventTime, clock, log } = this.#options
     await restoreBuckets(new BucketsReader(limiter, rules), {
@@ -85,14 +85,14 @@ export class StateSaver {
     })
   }
 
-  /** Notes that events were decided on. */
+  /** Records that events were decided on. */
   changed(): void {
     if (this.#dirty) return
     this.#dirty = true
     this.#schedule()
   }
 
-  /** Saves what has changed, and writes nothing from then on. Does not reject. */
+  /** Saves the changes, and does not write after that. Does not reject. */
   async end(): Promise<void> {
     this.#hasEnded = true
     this.#cancel?.()
@@ -135,7 +135,7 @@ export class StateSaver {
     }
   }
 
-  /** Writes what has changed, or all to a new segment. Returns how long making the blocks took. */
+  /** Writes the changes, or all buckets to a new segment. Returns the time for creating the blocks, in milliseconds. */
   async #write(): Promise<number> {
     const isWhole = await this.#isWhole()
     if (!isWhole) await this.#begin()
@@ -181,7 +181,7 @@ export class StateSaver {
     this.#onDisk += block.length
   }
 
-  /** The segment has all buckets: removes those before it. One that cannot be removed does no harm. */
+  /** Removes the older segments: the new one has all buckets. One that cannot be removed does no harm. */
   async #replace(): Promise<void> {
     await this.#segment!.sync()
     await this.#folder.sync()
@@ -198,7 +198,10 @@ export class StateSaver {
     this.#options.log.warn({ file, error: errorText(error) }, 'cannot remove a file with older buckets; remove it')
   }
 
-  /** After a failure: the next segment begins with all buckets. One that does not have all yet is of no use. */
+  /**
+   * After a failure: the next segment begins with all buckets. A segment that does not have all yet is useless, and
+   * removed.
+   */
   async #giveUp(): Promise<void> {
     await this.#segment?.close().catch(() => {})
     if (this.#segment && this.#bytesOfAll === 0) {
