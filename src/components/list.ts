@@ -1,4 +1,4 @@
-// All of their codecs, too.
+// Loads all codecs of the components, too.
 import '../core/codecs/list.js'
 import type { AnyDefinition } from '../core/component.js'
 import { blackhole } from './blackhole/destination.js'
@@ -32,7 +32,7 @@ import { stdout } from './stdio/destination.js'
 import { stdin } from './stdio/source.js'
 import { tcp } from './tcp/source.js'
 
-/** Every component there is. A new one is one file and one line here. */
+/** All components. A new one needs one file, and one line here. */
 export const components: readonly AnyDefinition[] = [
   file,
   stdin,

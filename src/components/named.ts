@@ -8,13 +8,13 @@ import { textsOf } from '../engine/config/yaml/files.js'
 import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
- * Loads only the components whose types are written in the texts of a configuration, since loading all of them takes
- * longer than most else at the start of a daemon. A type that is written in another way is not found: a configuration
- * that turns out wrong with these components has to be read with all of them (list.ts).
+ * Loads only the components whose types the texts of a configuration name: loading all of them takes longer than most
+ * else at the start of a daemon. A type written in another way is not found. If a configuration is invalid with these
+ * components, it must be read with all of them (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** Of components that are not named after their technology. */
+/** Folders of components that are not named after their technology. */
 const PLACES: Readonly<Record<string, string>> = {
   'source stdin': 'stdio/source',
   'destination stdout': 'stdio/destination',
@@ -36,17 +36,17 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
   return Object.values(module).find(one => one?.kind === kind && one.type === type) as AnyDefinition | undefined
 }
 
-/** Loads a configuration, and no components and codecs but those that it has. Throws ConfigError. */
+/** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // Names of plugins must differ from all that there is.
+  // Names of plugins must differ from all others.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // What is wrong is only certain, and well explained, with all that there is. So are warnings.
+  // Problems and warnings are only certain, and well explained, with all components.
   if (config?.warnings.length === 0) return config
   const { components } = await import('./list.js')
   return loadConfig(path, { ...options, components })
 }
 
-/** Undefined: the configuration is wrong with the components and codecs that it seems to name. */
+/** Undefined: the configuration is wrong with the components and codecs that it appears to name. */
 async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
   const texts = textsOf(path, new Problems()).map(({ text }) => text)
   try {

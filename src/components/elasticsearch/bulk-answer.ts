@@ -14,7 +14,7 @@ const item = z.object({
   /** `used`: the document is not in the data stream, but in its failure store. */
   failure_store: z.string().optional(),
 })
-/** What the server says, what it is called here, and what to do about it. */
+/** Known errors: the server's text, the reason used here, and advice. */
 const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonly advice: string }[] = [
   {
     says: /limit of (total fields|mapping depth)/i,
@@ -65,7 +65,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not there: see GET _cluster/health' },
 ]
 
-/** The key may not write to an index whose name is made of fields. The event has chosen it: the others go on. */
+/** The key may not write to an index whose name comes from fields. Only this event is rejected. */
 const FORBIDDEN = {
   reason: 'forbidden',
   advice: 'the key may not write to the index that the fields of the event name',
@@ -74,7 +74,7 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
-/** Most items are of this form. Each would take longer to parse than its event to send. */
+/** Most items have this form. Parsing one would take longer than sending its event. */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined
@@ -94,7 +94,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   if (!found) return undefined
   const { status, error, failure_store: store } = found
   if (store === 'used') options.onFailureStore()
-  // It has been stored before, under the id that it has whenever it is sent.
+  // It was stored before: its id is the same whenever it is sent.
   if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
   if (status < 300) return { index, status }
   const { type = 'error', reason = '', caused_by: cause } = error ?? {}

@@ -8,7 +8,7 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** The rest of an item, such as the name of its index, is as long as a short event. */
+/** Omits the rest of an item, for example the name of its index: it is as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
 /** Whether it can be a name. One in < > has a date, which the server computes. */

@@ -26,7 +26,7 @@ export interface EventOptions {
   readonly included: ReadonlySet<string> | undefined
 }
 
-/** The options of the source that decide how its events look. */
+/** The options of the source that determine the form of its events. */
 export function eventOptions(
   { include_fields: included }: { include_fields?: readonly string[] | undefined },
   host: string,

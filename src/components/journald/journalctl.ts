@@ -74,7 +74,10 @@ export class Journalctl {
   }
 }
 
-/** The cursor of the first entry that journalctl gives for `args`; undefined: there is none. Throws what it complains of. */
+/**
+ * The cursor of the first entry that journalctl gives for `args`; undefined: there is none. Throws an Error with its
+ * message.
+ */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})
   const limit = deadline(FIRST_MS, signal)

@@ -119,7 +119,7 @@ export class Journald implements Source {
     }
   }
 
-  /** Determines and saves the first position, so that later starts use the same one even if nothing is delivered. */
+  /** Determines and saves the first position: later starts must use the same one even if nothing is delivered. */
   async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
     const start = await this.#firstPlace(signal)
     this.#positions = this.#positionsFrom(start)

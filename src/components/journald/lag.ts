@@ -45,8 +45,8 @@ export class Lag {
 }
 
 /**
- * Whether entries of the journal are backlog: journald took them before reading began again, after a start or a stall.
- * The first entry that it took later ends that, and so does a pause, because entries of other machines have their time.
+ * Whether entries of the journal are backlog: journald took them before reading resumed, after a start or a stall. The
+ * first entry that it took later ends that, and so does a pause, because entries of other machines have their time.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -57,7 +57,7 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Reading begins again now, where it had stopped before. */
+  /** Reading resumes now, where it had stopped before. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY

@@ -20,17 +20,17 @@ import { topicsOf } from './topics.js'
 /** Topics that may wait for more events, and whose numbers are remembered. */
 const MOST_OPEN = 1000
 const MOST_TOPICS = 10_000
-/** During a pause for a quota, a broker reads no requests. What would wait there for longer might time out. */
+/** During a pause for a quota, a broker does not read requests. A request that waits longer there might time out. */
 const LONGEST_PAUSE_MS = 5000
-/** In a record, beside its key, value and headers, about. */
+/** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
 
-/** What is remembered of a partition of a topic. */
+/** The state of a partition of a topic. */
 interface Lane {
   producer: Producer | undefined
   /** The number of the next record. */
   sequence: number
-  /** A batch that may be stored: nobody has confirmed it. */
+  /** A batch that may be stored, but is not confirmed. */
   unconfirmed: Buffer | undefined
 }
 
@@ -42,27 +42,27 @@ interface Share {
   readonly lane: Lane
 }
 
-/** What is remembered of a topic. */
+/** The state of a topic. */
 interface Memory {
   readonly lanes: Map<number, Lane>
-  /** How many there are, as far as keys are concerned. */
+  /** Number of partitions among which keys are divided. */
   partitions: number
   /** The partition of events without a key, until a request is accepted. */
   sticky: number
 }
 
-/** What tells brokers which batches they have. At a reload it goes to the successor. */
+/** State by which brokers recognize batches. A reload passes it to the successor. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
-  /** Of partitions that have none. */
+  /** The producer for partitions without one. */
   producer: Promise<Producer> | undefined
   clusterId: string | null | undefined
 }
 
 /**
  * Sends the events of a topic, in one request at a time, to the leaders of its partitions. Invariant: a batch whose
- * outcome is not known is sent again with the same numbers and the same bytes, so that the broker knows it; any other
- * batch of that partition needs a new producer first, since the broker would take it for the one before.
+ * outcome is not known is sent again with the same numbers and the same bytes, so the broker recognizes it. Any other
+ * batch of that partition needs a new producer first: the broker would take it for the earlier one.
  */
 export class KafkaDestination implements Destination {
   readonly mostPartitions = MOST_OPEN
@@ -71,7 +71,7 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /** The events of a request that an attempt has delivered before it ran out of time: it is tried again as a whole. */
+  /** The events of a request that an attempt has delivered before it timed out: the request is retried as a whole. */
   readonly #accepted = new WeakMap<readonly EventBatch[], Set<number>>()
   readonly #clock: Clock
   /** By broker: when its pause for a quota ends. */
@@ -124,11 +124,11 @@ export class KafkaDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<void> {
-    // Each broker listens to it.
+    // Each broker adds a listener.
     setMaxListeners(0, signal)
     const name = partition ?? this.#topics.of(undefined)[0]!
     const records = this.#records.get(request) ?? this.#encoder.encode(request)
-    // Where only an event says that it goes there, a topic that is missing is a fault of that event.
+    // If an event names the topic, a missing topic is a fault of that event.
     const failure = isConstant(this.#options.topic) ? 'hold' : 'reject'
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
@@ -160,7 +160,9 @@ export class KafkaDestination implements Destination {
     this.#records.delete(request)
   }
 
-  /** Another cluster may have given the same id to another producer, whose messages it would take for ours. */
+  /**
+   * Another cluster may have given the same id to another producer, and would confuse our messages with its messages.
+   */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -174,14 +176,14 @@ export class KafkaDestination implements Destination {
   #memoryOf(topic: string): Memory {
     const session = this.#session
     const memory = session.topics.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
-    // A topic that is forgotten begins again at 0, which needs another producer.
+    // A forgotten topic restarts at 0, which needs another producer.
     if (session.topics.size >= MOST_TOPICS) session.producer = undefined
     session.topics.delete(topic)
     session.topics.set(topic, memory)
     return memory
   }
 
-  /** Divides a request among partitions. Those whose batch cannot be sent are in the outcome only. */
+  /** Divides a request among partitions. Events whose batch cannot be sent are only in the outcome. */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -190,7 +192,7 @@ export class KafkaDestination implements Destination {
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
-    // What may be stored is sent again with the same events, also if there are more partitions now.
+    // Events that may be stored are sent again in the same batch, even if there are more partitions now.
     const isRepeated = Array.from(memory.lanes.values()).some(({ unconfirmed }) => unconfirmed)
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
@@ -212,7 +214,7 @@ export class KafkaDestination implements Destination {
       let [indices, batch] = [all, await encoded(all)]
       const repeated = lane.unconfirmed ? countOf(lane.unconfirmed) : all.length
       if (repeated < all.length) {
-        // After a reload, others may be behind those that may be stored.
+        // After a reload, others may follow those that may be stored.
         const [first, rest] = [all.slice(0, repeated), all.slice(repeated)]
         const before = await encoded(first)
         if (haveSameRecords(lane.unconfirmed!, before)) {
@@ -233,7 +235,7 @@ export class KafkaDestination implements Destination {
     return shares
   }
 
-  /** Sees to it that the broker tells this batch from the one before, or knows that it is the same. */
+  /** Ensures that the broker distinguishes this batch from the one before, or recognizes it as the same. */
   async #prepare(lane: Lane, batch: Buffer, signal: AbortSignal): Promise<void> {
     const { unconfirmed } = lane
     const isKnown = unconfirmed !== undefined && haveSameRecords(unconfirmed, batch)
@@ -313,7 +315,7 @@ export class KafkaDestination implements Destination {
       if (kind === 'session') this.#renew(lane)
       if (isStale) this.#cluster.forget(topic)
       const who = `topic ${topic}, partition ${partition}`
-      // Whether a topic is unknown is for its metadata to say: its leader may only not know of it yet.
+      // Only metadata decide whether a topic is unknown: its leader may not know it yet.
       const meant = errorCode === CODES.UNKNOWN_TOPIC ? 'retry' : failure
       const error = this.#cluster.refusal(errorCode, who, errorMessage, isOfTopic && meant)
       if (kind === 'too_large') outcome.tooLarge(indices, error)
@@ -333,7 +335,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: one for all of a request, which has a leader. */
+  /** The partition of events without a key: one with a leader for the whole request. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky
@@ -344,7 +346,7 @@ export class KafkaDestination implements Destination {
   }
 }
 
-/** As `check` of a definition. */
+/** Implements `check` of the definition. */
 export async function checkTopic(
   options: KafkaOptions,
   context: ComponentContext,

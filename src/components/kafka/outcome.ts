@@ -1,6 +1,6 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** What became of the events of a request, partition by partition. What is not named is delivered. */
+/** The outcome of the events of a request, collected by partition. Events that are not named are delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
@@ -16,25 +16,28 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, nothing was wrong with them: they were beside others that are refused, or wait for others. */
+  /** Without an error, the events are valid: they were beside refused events, or wait for others. */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
-  /** Several events are sent again in smaller requests. Without a status, a row of large events is no reason to pause. */
+  /**
+   * Several events are sent again in smaller requests. Without a status, a row of large events is not a reason to
+   * pause.
+   */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
     if (indices.length > 1) this.again(indices, error)
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** Without an error, events are left that nothing is wrong with. */
+  /** Whether events must be sent again; without `error`, these are valid. */
   get isPart(): boolean {
     return this.#again.length > 0
   }
 
-  /** What to throw; undefined: nothing went wrong. */
+  /** The error to throw; undefined: success. */
   get error(): DeliveryError | undefined {
     const refused = this.#refused.sort((a, b) => a.index - b.index)
     const again = this.#again.sort((a, b) => a - b)

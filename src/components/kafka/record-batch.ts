@@ -7,13 +7,13 @@ import type { Records } from './records.js'
 /** Bytes before the records: offsets, checksum, times, producer, and number of records. */
 const HEAD = 61
 const CHECKSUM_AT = 17
-/** Everything behind it is in the checksum. */
+/** The checksum covers everything from here on. */
 const ATTRIBUTES_AT = 21
 const PRODUCER_AT = 43
 const COUNT_AT = 57
 /** The version of the format. */
 const MAGIC = 2
-/** What the compressions are called in the attributes. */
+/** The codes of the compressions in the attributes. */
 const ATTRIBUTES = { none: 0, gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const
 
 export interface Producer {
@@ -21,7 +21,7 @@ export interface Producer {
   readonly epoch: number
 }
 
-/** Of a batch without sequence numbers. */
+/** For a batch without sequence numbers. */
 export const NO_PRODUCER: Producer = { id: -1n, epoch: -1 }
 
 /** The record batch of these events, in the format of Kafka 0.11 and later. `stamp` completes it. */
@@ -66,7 +66,7 @@ export async function recordBatch(
   return compressed ? Buffer.concat([head, compressed]) : head
 }
 
-/** Writes who sends a batch, the number of its first record, and the checksum. */
+/** Writes the producer of a batch, the number of its first record, and the checksum. */
 export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, { crc32c }: KafkaClient): void {
   batch.writeBigInt64BE(id, PRODUCER_AT)
   batch.writeInt16BE(epoch, PRODUCER_AT + 8)
@@ -76,7 +76,7 @@ export function stamp(batch: Buffer, { id, epoch }: Producer, sequence: number, 
 
 export const countOf = (batch: Buffer): number => batch.readInt32BE(COUNT_AT)
 
-/** Whether both have the same records, whoever sends them. */
+/** Whether both have the same records, regardless of the producer. */
 export function haveSameRecords(a: Buffer, b: Buffer): boolean {
   return (
     a.length === b.length &&

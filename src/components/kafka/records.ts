@@ -12,18 +12,18 @@ import { putVarint } from './record-batch.js'
 
 /** The events of a request. */
 export interface Records {
-  /** Keys, values and headers, as records have them; where that of each begins, and the end. */
+  /** Keys, values and headers, as records have them; the start of each record, and the end. */
   readonly bytes: Buffer
   readonly starts: readonly number[]
   /** Milliseconds since the epoch. */
   readonly times: readonly number[]
-  /** Of the key; undefined: there is none. */
+  /** Hash of the key; undefined without a key. */
   readonly hashes: readonly (number | undefined)[]
 }
 
 /** Bytes of a record besides its event, without headers. */
 const RECORD_ROOM = 16
-/** Most bytes of a number. */
+/** Maximum bytes of a number. */
 const LONGEST_VARINT = 10
 
 interface Header {
@@ -108,7 +108,7 @@ export class RecordEncoder {
   }
 }
 
-/** A field that is null has no key, as a missing one. */
+/** A null field does not give a key, like a missing one. */
 const keyTemplate = (path: FieldPath): Template => ({
   text: '',
   parts: [{ path, fallback: '', hasFallback: true }],

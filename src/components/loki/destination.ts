@@ -10,7 +10,7 @@ import { readRefusal } from './refusal.js'
 
 const PATH = '/loki/api/v1/push'
 const TENANT = 'x-scope-orgid'
-/** Streams that may wait for more events: each is looked at whenever a request begins or ends. */
+/** Streams that may wait for more events: all are checked whenever a request begins or ends. */
 const MOST_OPEN = 1000
 
 /** A name that a query can use. Loki counts its bytes. */
@@ -121,7 +121,7 @@ export const loki = defineHttpDestination({
       // 204 of Loki 2, and "at least one valid stream is required" of Loki 3.
       emptyRequest: { body: isProtobuf ? '\0' : '{"streams":[]}', status: 422, says: /at least one valid stream/ },
       ...(tenant && { headers: { [TENANT]: tenant } }),
-      // Of several streams in a request, Loki reports what it refuses in the last one only.
+      // Of several streams in a request, Loki only reports refused events of the last one.
       partOf: (batch, i) => push.labelsOf(batch, i),
       mostPartitions: Math.min(options.max_streams + 1, MOST_OPEN),
       takenStatus: 204,

@@ -8,9 +8,9 @@ const ENTRY_ROOM = 2
 const NANO_DIGITS = 9
 const ZERO = 0x30
 const SECOND = 10n ** 9n
-/** Nanoseconds since the epoch are a signed number of 64 bits there. */
+/** Last second whose nanoseconds since the epoch fit into Loki's signed 64-bit numbers. */
 const LAST = 9_223_372_035
-/** No message may have it, so Loki refuses the request: it would store a time that it cannot have as another one. */
+/** An invalid time, for which Loki refuses the request. It would store a time outside its range as another one. */
 const NO_TIME = { seconds: 2 ** 40, rest: 0 }
 
 /**
@@ -75,7 +75,7 @@ export class ProtobufPush {
   }
 }
 
-/** Whole seconds before it, and what is behind them. */
+/** Whole seconds, and the rest in nanoseconds. */
 function timeOf(nanos: string): { seconds: number | bigint; rest: number } {
   if (nanos.startsWith('-')) {
     const rest = ((BigInt(nanos) % SECOND) + SECOND) % SECOND
@@ -87,14 +87,14 @@ function timeOf(nanos: string): { seconds: number | bigint; rest: number } {
   return seconds > LAST ? NO_TIME : { seconds, rest: digitsOf(nanos, end, nanos.length) }
 }
 
-/** The number that these digits are, without a text of them. */
+/** Parses digits without creating a string. */
 function digitsOf(text: string, start: number, end: number): number {
   let number = 0
   for (let i = start; i < end; i++) number = number * 10 + text.charCodeAt(i) - ZERO
   return number
 }
 
-/** Labels as `{app="cart", level="info"}`. Strings have the escapes of JSON there, too, but for halves of characters. */
+/** Labels as `{app="cart", level="info"}`. Strings have the escapes of JSON, except for lone surrogates. */
 function selectorOf(labels: string): string {
   const members = Object.entries(JSON.parse(labels) as Record<string, string>)
   return `{${members.map(([name, value]) => `${name}=${JSON.stringify(value.toWellFormed())}`).join(', ')}}`

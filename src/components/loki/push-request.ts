@@ -12,12 +12,12 @@ import { ProtobufPush } from './protobuf-push.js'
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
-/** Bytes of the values of all labels of a stream, which are kept as long as it is used. Loki takes 2,048 of each. */
+/** Maximum bytes of a stream's label values, which stay in memory while it is used. Loki accepts 2,048 of each. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Bytes of an entry besides its line, without metadata. */
 const ENTRY_ROOM = 32
-/** Of a stream, and of the body. */
+/** The end of a stream, and of the body. */
 const END = Buffer.from(']}')
 
 /** A stream: its labels as JSON. */
@@ -28,7 +28,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events are of one stream, apart from those that had no room when they were divided, and whose stream has
+ * protobuf. Its events belong to one stream, except for events whose stream had no room when they were divided, and has
  * room now.
  */
 export class PushRequest {

@@ -3,16 +3,16 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 import type { PushRequest } from './push-request.js'
 
-/** What Loki says, what it is called here, and what to do about it. */
+/** A known error: Loki's text, the reason used here, and advice. */
 interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
-  /** For all events: it stands at the beginning of the text, where no label of a stream can be. */
+  /** Applies to all events. `says` matches at the beginning of the text, where labels of a stream cannot be. */
   readonly failure?: Failure
-  /** Of the stream, which is the partition: the others may go on. */
+  /** Applies to the stream, which is the partition: others may continue. */
   readonly ofPartition?: true
-  /** Says which events are refused for certain, as far as the text has the limit. */
+  /** Determines which events are refused for certain, if the text has the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -29,7 +29,7 @@ function longerThan(text: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => Buffer.byteLength(push.lineOf(batch, i)) > Number(most)
 }
 
-/** Nanoseconds since the epoch are a signed number of 64 bits there. */
+/** Nanoseconds since the epoch are a signed 64-bit number in Loki. */
 function outsideOfTime(_: string, push: PushRequest) {
   return (batch: EventBatch, i: number) => {
     const nanos = BigInt(push.nanosOf(batch, i))
@@ -57,7 +57,7 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // What it says of a number that is too large for it, in JSON and in protobuf.
+    // Loki's error for a number that is too large for it, in JSON and in protobuf.
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
@@ -108,14 +108,14 @@ const KNOWN: readonly Known[] = [
   { says: /^no org id/, advice: 'this Loki has tenants: set "tenant"', failure: 'hold' },
 ]
 
-/** The meaning of an error response for the events of a request; undefined: what its status says. */
+/** The meaning of an error response for the events of a request; undefined: its status decides. */
 export function readRefusal(
   status: number,
   text: string,
   push: PushRequest,
   request: readonly EventBatch[],
 ): Refused | undefined {
-  // Of several causes, first the one that says which events it concerns.
+  // Of several causes, prefers one that determines the refused events.
   const all = KNOWN.filter(({ says }) => says.test(text))
   const known = all.find(({ refuses }) => refuses) ?? all[0]
   const { reason, advice, failure, ofPartition } = known ?? {}
@@ -126,12 +126,12 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // There is nothing to divide in a request of one event, nor where the cause is the stream, its tenant, or the client.
+  // Dividing does not help for one event, or where the cause is the stream, its tenant, or the client.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki takes all or nothing: what has more than a second of the limit may never fit.
+    // Loki accepts all or nothing: a request above one second of the limit may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }
@@ -139,7 +139,7 @@ export function readRefusal(
   const isRefused = known?.refuses?.(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
   if (rejected.length === 0) return { ...said, groups }
-  // What Loki has stored it does not store again.
+  // Loki does not store an event again.
   const isLeft = new Set(rejected)
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }

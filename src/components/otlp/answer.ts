@@ -14,7 +14,7 @@ const inJson = z.object({
   partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
-/** The fields of a message with numbers and texts; the last one of each number counts. Undefined: it is none. */
+/** The fields of a message with numbers and texts; the last one of each number counts. Undefined: not a message. */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()
   const reader = WireReader.of(bytes)
@@ -35,7 +35,7 @@ function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
 const isJson = (type: string) => /\bjson\b/i.test(type)
 const isProtobuf = (type: string) => /\bprotobuf\b/i.test(type)
 
-/** Reads the response to a request that succeeded. Undefined: it is none of this protocol. */
+/** Reads the response to a request that succeeded. Undefined: not a response of this protocol. */
 export function readSuccess(content: Buffer, type: string): PartlyRefused | undefined {
   if (content.length === 0) return { refused: 0, message: '' }
   if (isJson(type)) {
@@ -57,16 +57,16 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
-/** The words of an error response, which is a message with a code and a text. */
+/** The text of an error response, which is a message with a code and a text. */
 export function errorWords(content: Buffer, type: string): Buffer {
   // Loki calls it application/octet-stream.
   const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined
   return message instanceof Buffer ? message : content
 }
 
-/** What receivers say, and what to do about it. */
+/** Known errors of receivers, and advice. */
 const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
-  // Programs in Go say so with 400.
+  // Programs in Go report this with 400.
   { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },
   { says: /unsupported media type/i, advice: 'the receiver takes another encoding: set "encoding"' },
   {

@@ -9,14 +9,14 @@ import type { Records } from './records.js'
 
 /** Writes JSON that is known to be valid as values of the OpenTelemetry protocol. */
 
-/** Readers of protobuf take messages that are nested 100 deep, and a value in a member is three. Deeper JSON is a text. */
+/** Protobuf readers accept messages nested 100 deep; a value in a member takes three levels. Deeper JSON is a text. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * What is called for each member: with its name, as UTF-8 text, and its hash, and with its value, and whether that is a
- * string with escapes.
+ * Called for each member: with its name as UTF-8 text, the hash of the name, its value, and whether that is a string
+ * with escapes.
  */
 type EachMember = (
   name: Buffer,
@@ -47,7 +47,7 @@ export function eachMember(to: Records, b: Buffer, start: number, end: number, e
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
 
-/** Returns false where a name may have come before. */
+/** Returns false if a name may have come before. */
 function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
   object = (object + 1) | 0
   const inThis = object
@@ -72,7 +72,7 @@ function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique:
   return true
 }
 
-/** A number below HASHES for a name: of its length, and of four of its bytes at most. */
+/** A hash of a name, below HASHES: of its length, and of at most four of its bytes. */
 export function hashOf(b: Buffer, start: number, end: number): number {
   const length = end - start
   if (length === 0) return 0
@@ -121,7 +121,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** A number that neither a double nor an integer of 64 bits can hold is a text, with all of its digits. */
+/** A number that does not fit into a double or a 64-bit integer is a text, with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

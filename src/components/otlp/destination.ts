@@ -106,7 +106,7 @@ export const otlp = defineHttpDestination({
     GRPC_PORT.test(url)
       ? [{ path: ['url'], message: 'port 4317 is that of OTLP over gRPC; over HTTP it is mostly 4318' }]
       : [],
-  // Those of the defaults are fields that events may have.
+  // Events need not have the default fields.
   usesFields: ({ resource, scope, timestamp, ...lists }) => {
     const fields = [
       ...Object.values(resource).flatMap(value => templatePaths(value).map(path => ({ option: 'resource', path }))),
@@ -124,7 +124,7 @@ export const otlp = defineHttpDestination({
       contentType,
       gzipLevel: 1,
       headers: { accept: contentType },
-      // Loki takes none without events.
+      // Loki does not accept a request without events.
       emptyRequest: { body: options.encoding === 'json' ? '{}' : '', status: 422, says: /at least one valid stream/ },
       encode: batches => request.encode(batches),
       ...(options.encoding === 'protobuf' && {

@@ -15,25 +15,25 @@ import { ProtobufRecords } from './protobuf-records.js'
 import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
-/** Memory of records that is kept for other requests. */
+/** Maximum buffers of records kept for other requests. */
 const MOST_SPARE = 4
 const LARGEST_SPARE = 8 * 1024 * 1024
 
-/** The body of an export request: the events of each resource and scope together, in their order. */
+/** The body of an export request: the events in order, grouped by resource and scope. */
 export class ExportRequest {
   readonly records: Records
   readonly #record: LogRecords
   readonly #names: readonly string[]
-  /** Of the resource, and the last one of the scope. */
+  /** The values of the resource, then that of the scope. */
   readonly #values: readonly CompiledTemplate[]
   readonly #text = new GrowingBytes()
   /** The values of the last event, and its group in this request. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
-  /** Memory that requests no longer need. Fresh memory for each would cost many garbage collections. */
+  /** Memory that requests no longer need. New memory for each would cause many garbage collections. */
   readonly #spare: GrowingBytes[] = []
   readonly #json = new GrowingBytes()
-  /** What writes most records; undefined: it cannot. */
+  /** Writes most records; undefined: it cannot. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -51,7 +51,7 @@ export class ExportRequest {
     const groups = new Map<string, Group>()
     this.#lastGroup = undefined
     for (const batch of request) {
-      // The flags of all are known before the kernel writes, since it may be needed to find them.
+      // All flags must be known before the kernel writes, since finding them may use the kernel.
       for (let i = 0; i < batch.length; i++) batch.look(i)
       const json = this.#kernel && batch.origin.codec.form === 'fields' ? this.#jsonOf(batch) : undefined
       for (let i = 0; i < batch.length; ) {
@@ -94,7 +94,7 @@ export class ExportRequest {
     this.#record.add(batch, i, this.records)
   }
 
-  /** Adds events from `first` on, as many as the kernel writes at once. Returns where they end. */
+  /** Adds events from `first` on, as many as the kernel writes at once. Returns the index after the last one. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
     // So are their fields, which this finds.
@@ -123,7 +123,7 @@ export class ExportRequest {
       text.reserve(LENGTH_BYTES)
       text.length = text.bytes.writeUInt32LE(text.length - from, text.length)
     }
-    // Values with their lengths are the same only if each of them is.
+    // Values with their lengths are only equal if each value is.
     if (this.#lastGroup && isSame(text, this.#last)) return this.#lastGroup
     const key = text.bytes.toString('latin1', 0, text.length)
     let group = groups.get(key)
@@ -150,7 +150,7 @@ export class ExportRequest {
   }
 }
 
-/** A loop is faster than a call of `compare` for so few bytes. */
+/** A loop is faster than a call of `compare` for few bytes. */
 function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
   if (length !== other.length) return false
   for (let i = 0; i < length; i++) if (bytes[i] !== other[i]) return false
@@ -158,8 +158,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * The events up to `length`, from `first` on, whose JSON lies in one memory, in their order. Undefined: not that of one.
- * `json`: that of all events.
+ * The events up to `length`, from `first` on, whose JSON is in one buffer, in order. Undefined: not even the first is.
+ * `json`: of all events.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -3,11 +3,11 @@ import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addInteger } from '../../lib/formats/json-numbers.js'
 import type { Group, RecordField, Records } from './records.js'
 
-/** In JSON, integers of 64 bits are strings, and ids hexadecimal digits. */
+/** In JSON, 64-bit integers are strings, and ids are hexadecimal digits. */
 export class JsonRecords implements Records {
   readonly contentType = 'application/json'
   to!: GrowingBytes
-  /** What ends each thing that is open. */
+  /** The closing text of each open part. */
   readonly #ends: string[] = []
 
   #begin(text: string, end: string): void {
@@ -15,7 +15,7 @@ export class JsonRecords implements Records {
     this.#ends.push(end)
   }
 
-  /** Adds a member or an item, behind a comma unless it is the first one. */
+  /** Adds a member or an item, after a comma unless it is the first one. */
   #next(text: string): void {
     const { bytes, length } = this.to
     const last = length === 0 ? OPEN_ARRAY : bytes[length - 1]

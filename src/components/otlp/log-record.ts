@@ -17,29 +17,29 @@ import type { OtlpOptions } from './destination.js'
 import { OBSERVED_TIME, type Records, SEVERITY_NUMBER, SEVERITY_TEXT, SPAN_ID, TIME, TRACE_ID } from './records.js'
 import { SEVERITIES, severityOfNumber, severityOfWord } from './severity.js'
 
-/** Of a number of nanoseconds with 64 bits. */
+/** Maximum seconds whose nanoseconds fit into 64 bits. */
 const MOST_SECONDS = 2 ** 64 / 1e9 - 1
 const TRACE = /^(?!0+$)[0-9a-f]{32}$/i
 const SPAN = /^(?!0+$)[0-9a-f]{16}$/i
 const UID = Buffer.from('log.record.uid')
 const N = 0x6e
-/** Where a member is not. */
+/** The position of a missing member. */
 const NOWHERE = -1
 
 /** A field that can become a part of the record. */
 interface Candidate {
-  /** Of the member of the event that it is, or that it is in. */
+  /** The slot of the member of the event that it is, or that contains it. */
   readonly slot: number
-  /** The way from there. */
+  /** The path from there. */
   readonly rest: readonly (MemberName | number)[]
 }
 
 /**
  * Writes events as log records: with fields of their own for body, time, severity and trace, and attributes for all
- * others. One walk over the JSON of an event writes the attributes, and finds the members that may be something else.
+ * others. One walk over the JSON of an event writes the attributes, and finds the members that may be other parts.
  */
 export class LogRecords {
-  /** Of the members that may be something else than an attribute; and where those of this event are. */
+  /** Names of the members that may be other parts than attributes; and their positions in this event. */
   readonly #names = new WantedNames()
   /** 1 for hashes of their names. */
   readonly #mayBeOther = new Uint8Array(HASHES)
@@ -55,11 +55,11 @@ export class LogRecords {
   readonly #span: readonly Candidate[]
   readonly #timeText = new TimeText()
   readonly #hasUid: boolean
-  /** Whether a line without fields of its own is a body, and its time that of its record. */
+  /** Whether a line without its own fields is a body, and whether its time is that of the record. */
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
-  /** What the kernel has to know; undefined: it cannot write these records. */
+  /** The fields for the kernel; undefined: it cannot write these records. */
   readonly fields: LogFields | undefined
 
   constructor(options: OtlpOptions) {
@@ -95,7 +95,7 @@ export class LogRecords {
     to.close()
   }
 
-  /** A line without fields of its own. */
+  /** Adds a line without its own fields. */
   #addLine(batch: EventBatch, i: number, flags: number, to: Records): void {
     const { origin, receivedAt, chunk, starts, ends } = batch
     this.#addObserved(receivedAt, to)
@@ -138,7 +138,7 @@ export class LogRecords {
     this.#addUid(batch, i, to)
     to.close()
     if (!ofBody) {
-      // Its fields are not attributes then.
+      // Without a body field, its fields are not attributes.
       to.to.length = from
       to.openAttributes()
       this.#addUid(batch, i, to)
@@ -157,7 +157,7 @@ export class LogRecords {
     if (span !== undefined) to.id(SPAN_ID, span)
   }
 
-  /** Writes attributes, and keeps where the members are that may be something else. */
+  /** Writes attributes, and records the positions of members that may be other parts. */
   #walk(b: Buffer, start: number, end: number, to: Records): void {
     this.#starts.fill(NOWHERE)
     eachMember(to, b, start, end, (name, nameStart, nameEnd, hash, json, from, until, hasEscape) => {
@@ -179,7 +179,7 @@ export class LogRecords {
     })
   }
 
-  /** The first one with a value, which is in `found`. */
+  /** The first candidate with a value; `found` has its position. */
   #find(candidates: readonly Candidate[]): Candidate | undefined {
     for (const candidate of candidates) {
       const start = this.#starts[candidate.slot]!
@@ -192,7 +192,7 @@ export class LogRecords {
     return undefined
   }
 
-  /** What became a part of the record is no attribute, unless it lies deeper in one. */
+  /** A field that became a part of the record is not an attribute, unless it is nested in one. */
   #take({ slot, rest }: Candidate): void {
     if (rest.length === 0) this.#starts[slot] = NOWHERE
   }
@@ -205,7 +205,7 @@ export class LogRecords {
     to.close()
   }
 
-  /** The text that was found, or the digits; undefined: it is something else. */
+  /** The text or number in `found`; undefined: another value. */
   #text(): string | undefined {
     const first = this.#json[found.start]!
     const isScalar = first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)
@@ -248,7 +248,7 @@ export class LogRecords {
   }
 }
 
-/** A field that lies deeper, or may become two things, is not for the kernel. */
+/** The kernel does not handle fields that are nested or may become two parts. */
 function logFields({ timestamp, body, severity, trace_id, span_id, resource, scope }: OtlpOptions): LogFields {
   const uses = new Map<string, number>()
   for (const [use, paths] of [

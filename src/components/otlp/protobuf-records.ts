@@ -4,20 +4,23 @@ import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
 import { BYTES, FIXED_64, VARINT } from '../../lib/formats/protobuf-wire.js'
 import type { Group, RecordField, Records } from './records.js'
 
-/** Of AnyValue. */
+/** Field numbers of AnyValue. */
 const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
 const [KEY, VALUE] = [1, 2]
 /** Bytes of the length of a usual record. */
 const RECORD_ROOM = 2
-/** Of the head of a text: its number, which is below 16, and its length. */
+/** Maximum bytes of the head of a text: its number, which is below 16, and its length. */
 const MOST_HEAD = 11
-/** In place of where a message begins: attributes are none, a pair ends with its value, and of records there is one. */
+/**
+ * In place of the start of a message: attributes do not have one, a pair ends with its value, and only one record is
+ * open.
+ */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
 export class ProtobufRecords implements Records {
   readonly contentType = 'application/x-protobuf'
   readonly #wire = new WireWriter()
-  /** Where the messages begin that are open. */
+  /** The starts of the open messages. */
   readonly #open: number[] = []
   #record = 0
 
@@ -52,7 +55,7 @@ export class ProtobufRecords implements Records {
     this.#pair(6, b, start, end)
   }
 
-  /** Lengths are known, so that nothing has to be moved. */
+  /** Lengths are known, so bytes do not have to be moved. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
     const { to } = this
     const [ofName, ofText] = [nameEnd - nameStart, end - start]
@@ -104,7 +107,7 @@ export class ProtobufRecords implements Records {
   }
 
   time({ number }: RecordField, seconds: number, nanos: number): void {
-    // The product needs 61 bits: halves of the seconds are multiplied, each of which is exact as a double.
+    // The product needs 61 bits: it multiplies halves of the seconds, each exactly as a double.
     const upper = Math.floor(seconds / 0x1_0000) * 1e9
     const lower = (upper % 0x1_0000) * 0x1_0000 + (seconds % 0x1_0000) * 1e9 + nanos
     this.#wire.tag(number, FIXED_64)
@@ -192,7 +195,7 @@ export class ProtobufRecords implements Records {
 const lengthSize = (size: number) =>
   size < 0x80 ? 1 : size < 0x4000 ? 2 : size < 0x20_0000 ? 3 : size < 0x1000_0000 ? 4 : 5
 
-/** What `write` writes, by itself. */
+/** The bytes that `write` writes. */
 function written(records: Records, write: () => void): Buffer {
   const out = new GrowingBytes()
   records.to = out

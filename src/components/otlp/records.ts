@@ -18,24 +18,24 @@ export interface Group {
   readonly records: GrowingBytes
 }
 
-/** Writes log records of the OpenTelemetry protocol. What is opened is closed in reverse order. */
+/** Writes log records of the OpenTelemetry protocol. Close open parts in reverse order. */
 export interface Records {
   readonly contentType: string
-  /** Where records go from now on. */
+  /** The buffer for the next records. */
   to: GrowingBytes
   openRecord(): void
   openBody(): void
   openAttributes(): void
   /** With its name, which is the UTF-8 text [start, end). */
   openAttribute(b: Buffer, start: number, end: number): void
-  /** An attribute with a text: the same as one that is opened, gets a text and is closed. */
+  /** An attribute with a text: the same as opening it, adding a text and closing it. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void
   openMap(): void
   openMember(b: Buffer, start: number, end: number): void
   openList(): void
   openItem(): void
   close(): void
-  /** A time after the year 1970: whole seconds, and the nanoseconds behind them. */
+  /** A time after the year 1970: whole seconds, and the remaining nanoseconds. */
   time(field: RecordField, seconds: number, nanos: number): void
   number(field: RecordField, value: number): void
   word(field: RecordField, text: string): void

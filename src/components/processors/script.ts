@@ -1,7 +1,7 @@
 import { defineProcessor } from '../../core/component.js'
 import { scriptOptions } from './script/options.js'
 
-/** So many batches are in a script at a time, however many calls may wait. */
+/** Maximum batches in a script at a time, however many calls may wait. */
 const MOST_BATCHES = 16
 
 export const script = defineProcessor({
@@ -15,7 +15,7 @@ export const script = defineProcessor({
     outputs,
     option: 'outputs',
     reasons: ['dropped'],
-    // One more than the script works on, so that it has the next batch when it has done with one.
+    // One more than the script works on: it always has a next batch.
     concurrency: Math.min(concurrency, MOST_BATCHES) + 1,
   }),
   reasons: { dropped: 'The function returned `null` or an empty array.' },
@@ -38,7 +38,7 @@ export const script = defineProcessor({
       output: ['{"order":7,"item":"a"}', '{"order":7,"item":"b"}'],
     },
   ],
-  // It may add any.
+  // A script may add any field.
   fields: () => undefined,
   module: 'file',
   checkFiles: async options => {

@@ -14,13 +14,13 @@ import { redisProblem } from '../../net/redis/redis-error.js'
 import { OctetSplitter } from '../tcp/octet-splitter.js'
 import type { RedisSourceOptions } from './options.js'
 
-/** How long the server waits for entries before it replies that there are none. */
+/** How long the server waits for entries before it replies without entries. */
 const BLOCK_MS = 1000
 const MIB = 1024 * 1024
-/** What is read at once, as far as that can be known before: the server counts entries and no bytes. */
+/** Approximate bytes to read at once: the server counts entries, not bytes. */
 const READ_BYTES = MIB / 2
 const MOST_ENTRIES = 1000
-/** What the client keeps of one reply. */
+/** Maximum bytes of one reply that the client keeps. */
 const MOST_REPLY_BYTES = 256 * MIB
 const LAG_MS = 10_000
 
@@ -63,7 +63,7 @@ export class RedisSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     this.#asking?.destroy()
-    // The last reply may have been too large to be read.
+    // The last reply may have been too large.
     this.#count = 1
     let failure: unknown
     const lost = (error: unknown) => {
@@ -85,7 +85,7 @@ export class RedisSource implements Source {
       repeat(LAG_MS, () => this.#measure())
       let isClaimed = false
       repeat(this.#options.claim_after / 3, async () => void (isClaimed = (await this.#claim()) || isClaimed))
-      // What this consumer holds comes first.
+      // Entries that this consumer holds come first.
       let from = '0'
       while (!signal.aborted) {
         if (this.#redelivery.takeBack() || isClaimed) from = '0'
@@ -171,7 +171,10 @@ export class RedisSource implements Source {
     await out.send(batch)
   }
 
-  /** Shows that what is on its way is still held, and takes over what others no longer hold. Whether there was any. */
+  /**
+   * Renews the claim on open entries, and takes over entries that others no longer hold. Returns whether there were
+   * any.
+   */
   async #claim(): Promise<boolean> {
     const { stream, group, claim_after } = this.#options
     const held = [...this.#redelivery.open]
@@ -203,7 +206,7 @@ function textOf(error: unknown, { stream }: RedisSourceOptions, { password }: Re
   return redisProblem(error, password, permissions).text
 }
 
-/** As `check` of a definition: asks for the groups of the stream, which may not exist yet. */
+/** Implements `check` of the definition: asks for the groups of the stream, which may not exist yet. */
 export async function checkStream(
   options: RedisSourceOptions,
   context: ComponentContext,
@@ -238,7 +241,7 @@ function lineOf(fields: readonly Buffer[], name: string): Buffer {
   const all: Record<string, string> = {}
   for (let n = 0; n < fields.length; n += 2) {
     const [field, value] = [fields[n]!.toString(), fields[n + 1]!]
-    // A counted message of no bytes is none.
+    // A counted message must not be empty.
     if (field === name) return value.length > 0 ? value : EMPTY_LINE
     all[field] = value.toString()
   }

@@ -7,7 +7,7 @@ import type { Template } from '../../core/template.js'
 import type { ObjectNames } from '../../engine/flow/spool/spooled-destination.js'
 import { isDotSegment } from '../../net/urls.js'
 
-/** Where the parts of the time are in `2026-01-31T23:59:59Z`. */
+/** Positions of the parts of the time in `2026-01-31T23:59:59Z`. */
 const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   Y: [0, 4],
   m: [5, 7],
@@ -15,16 +15,16 @@ const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   H: [11, 13],
   M: [14, 16],
 }
-/** Values of fields are encoded, so that `%` is followed by hexadecimal digits in them. */
+/** Values of fields are encoded: in them, `%` is followed by hexadecimal digits. */
 const TIME = /%([YmdHM])/g
-/** S3 takes 1,024 bytes. The rest is for what follows. */
+/** S3 accepts 1,024 bytes. The rest is for the end of the name. */
 const LONGEST = 900
-/** Servers that keep objects in files take no longer step. One refused object would pause all of them. */
+/** Servers that keep objects in files do not accept longer steps. One refused object would pause all. */
 const LONGEST_STEP = 255
-/** What follows the last step. */
+/** Maximum bytes after the last step. */
 const REST = 64
 
-/** Why the text of `key` cannot be used; undefined: it can. */
+/** The problem of the text of `key`; undefined: valid. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that is none of %Y, %m, %d, %H and %M'
@@ -48,7 +48,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #texts: RequestTexts
   readonly #time: EventTime
   readonly #hasTime: boolean
-  /** Consecutive events mostly have the same. */
+  /** Consecutive events usually have the same prefix. */
   #last = { text: '', time: '', minute: '', prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {

@@ -1,17 +1,17 @@
 import { DeliveryError, type Failure } from '../../core/errors.js'
 import { failureOf } from '../../net/http/client/answers/statuses.js'
 
-/** What a code of S3 means, and what to do about it. What is missing, the status says. */
+/** The meaning of a code of S3, and advice. The status supplies a missing `failure`. */
 interface Known {
   readonly failure?: Failure
   readonly advice: string
 }
 
-/** The receiver does not know the upload of several parts any more. */
+/** The receiver no longer knows the multipart upload. */
 export const NO_UPLOAD = 'NoSuchUpload'
 const RIGHT = 'the key needs s3:PutObject for the objects, and s3:AbortMultipartUpload'
 const NO_SUCH_KEY: Known = { failure: 'hold', advice: 'the receiver does not know the access key ID' }
-/** Its codes are many. */
+/** Applies to all codes of KMS. */
 const KMS: Known = {
   failure: 'hold',
   advice:
@@ -23,7 +23,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   AllAccessDisabled: { failure: 'hold', advice: 'the bucket or its account is disabled' },
   SignatureDoesNotMatch: { failure: 'hold', advice: 'the secret access key does not belong to the access key ID' },
   InvalidAccessKeyId: NO_SUCH_KEY,
-  /** Of versitygw. */
+  /** A code of versitygw. */
   XAdminUserNotFound: NO_SUCH_KEY,
   ExpiredToken: { failure: 'hold', advice: 'the credentials have expired' },
   InvalidToken: { failure: 'hold', advice: 'the session token is wrong or has expired' },
@@ -89,7 +89,7 @@ export function refusalOf(
   const message = [`${status} from ${place}`, said && `: ${said.slice(0, 300)}`, advice && `; ${advice}`, where].join(
     '',
   )
-  // A label of metrics has no text that only the receiver decides on.
+  // A label of metrics must not have a text that the receiver chooses.
   const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
   return new Refusal(message, code, { failure, reason, status, ...more })
 }
@@ -103,7 +103,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '#34': '"',
   '#39': "'",
 }
-/** A text of XML. */
+/** Decodes a text of XML. */
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 

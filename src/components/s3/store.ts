@@ -13,19 +13,19 @@ import { Transport } from '../../net/http/client/transport.js'
 import type { S3Options } from './destination.js'
 import { NO_UPLOAD, Refusal, refusalOf, unescaped } from './refusal.js'
 
-/** A larger object is sent in parts of this size, each of which is in memory while it is sent. */
+/** A larger object is sent in parts of this size, and each is in memory while it is sent. */
 const PART_BYTES = 8 * 1024 * 1024
 const USER_AGENT = `sluice/${packageVersion()}`
 const NOTHING = Buffer.alloc(0)
 const SIGNATURE_LENGTH = 64
-/** The note of an object for which an upload is asked, or was, and has no id yet. */
+/** The note of an object whose upload was requested, but does not have an id yet. */
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
-/** An upload of several parts. */
+/** A multipart upload. */
 interface Multipart {
   readonly id: string
-  /** Of the parts that the receiver has, in order. */
+  /** Tags of the parts that the receiver has, in order. */
   readonly tags: string[]
 }
 
@@ -42,7 +42,7 @@ export class S3Store implements ObjectStore {
   readonly #options: S3Options
   readonly #context: ComponentContext
   readonly #region: string
-  /** Of the bucket, without a slash at its end. */
+  /** The URL of the bucket, without a slash at its end. */
   readonly #url: string
   readonly #credentials: AwsCredentials
   readonly #transport: Transport
@@ -58,7 +58,7 @@ export class S3Store implements ObjectStore {
 
   async open(signal: AbortSignal): Promise<void> {
     await this.#transport.open()
-    // Objects are sent later: who watches the start should know now.
+    // Objects are sent later, but a problem should be logged at the start.
     void this.#credentials.current(signal).catch(error => {
       this.#context.log.warn({ error: error.message }, 'there are no credentials yet; events wait in the spool')
     })
@@ -76,7 +76,7 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      // It was aborted elsewhere, such as by a rule of the bucket, or the receiver does not know a part any more.
+      // It was aborted elsewhere, for example by a rule of the bucket, or the receiver no longer knows a part.
       if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
       throw error
     }
@@ -85,7 +85,7 @@ export class S3Store implements ObjectStore {
 
   async #begin(object: ObjectFile, signal: AbortSignal): Promise<void> {
     const { key, contentType } = object.facts
-    // One that a kill has left behind costs money as long as it is there.
+    // An upload that a kill has left behind costs money until it is aborted.
     const left = await object.readNote()
     if (left === ASKED) await this.#abortAll(key, signal)
     else if (left !== undefined) await this.#abort(key, left, signal)
@@ -111,16 +111,16 @@ export class S3Store implements ObjectStore {
     const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${escaped(tag)}</ETag></Part>`)
     const body = Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`)
     const { text } = await this.#ask({ method: 'POST', key, query: { uploadId: id }, body }, signal)
-    // It may answer 200 first, and fail then.
+    // The receiver may answer 200 first, and then fail.
     if (!/<CompleteMultipartUploadResult[\s>]/.test(text)) throw refusalOf(500, text, `POST ${this.#url}`, {})
     return true
   }
 
-  /** Those whose id nobody knows: the answer to a request that began one was lost. */
+  /** Aborts uploads with unknown ids: the answer to the request that began one was lost. */
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
-      // The right to list them is not one that sending needs.
+      // Sending does not need the right to list uploads.
       if (error instanceof Refusal && error.failure !== 'retry') return { text: '' }
       throw error
     })
@@ -138,7 +138,7 @@ export class S3Store implements ObjectStore {
     })
   }
 
-  /** As `check` of a definition: begins an object of several parts and aborts it, which stores nothing. */
+  /** Implements `check` of the definition: begins a multipart upload and aborts it. This does not store anything. */
   async check(key: string, signal: AbortSignal): Promise<string> {
     await this.#transport.open()
     const headers = this.#headers('application/octet-stream')
@@ -200,7 +200,7 @@ export class S3Store implements ObjectStore {
     if (isSuccess(status) && method === 'PUT') {
       await drain(answer.body)
       await answer.sent
-      // A proxy may have answered, and the object would be nowhere.
+      // If a proxy answered, the object may not be stored.
       if (etag === undefined) throw refusalOf(502, 'there is no ETag in the answer', place, {})
       return { text: '', etag }
     }
@@ -220,7 +220,7 @@ export class S3Store implements ObjectStore {
   }
 }
 
-/** Buckets with Object Lock require it. A Node.js in FIPS mode has no MD5. */
+/** Buckets with Object Lock require MD5. A Node.js in FIPS mode does not have it. */
 const digestOf = (body: Buffer): Record<string, string> =>
   getFips() ? {} : { 'content-md5': createHash('md5').update(body).digest('base64') }
 
@@ -228,7 +228,7 @@ const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${chara
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
-/** What the host has in its environment is not for the configurations of others. */
+/** The environment of the host is not for the configurations of others. */
 export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
   const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
   // A variable may be empty.

@@ -113,20 +113,20 @@ export class StdinSource implements Source {
   }
 }
 
-/** What libuv leaves open when a socket is closed. */
+/** The descriptor that libuv leaves open when its socket is closed. */
 const STANDARD_INPUT = 0
 
 type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }
 
-/** The descriptor of standard input if that is a file, which nothing has been read from; `stdin` as Node.js has it. */
+/** The descriptor of standard input if it is a file that has not been read from. `stdin`: the stream of Node.js. */
 function fileOf(stdin: Readable): number | undefined {
   const isUnread = stdin instanceof ReadStream && stdin.bytesRead === 0
   return isUnread && isStandardInput(stdin) && fstatSync(STANDARD_INPUT).isFile() ? STANDARD_INPUT : undefined
 }
 
 /**
- * Standard input if that is a pipe or a socket, which nothing has been read from, to be read without a new buffer for
- * each read. The caller destroys it, after which it can be made again.
+ * Standard input if it is a pipe or a socket that has not been read from. It reads without a new buffer for each read.
+ * The caller destroys it; it can then be created again.
  */
 function pipeOf(stdin: Readable): SharedReadSocket | undefined {
   const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0

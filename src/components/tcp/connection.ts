@@ -6,7 +6,7 @@ import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
-/** At the end of a run: how long a sender may continue what it has begun, and how long it may pause. */
+/** At the end of a run: how long a sender may continue, and how long it may pause. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
 /** Maximum amount in the buffers of both systems at that time. It is read as fast as there is room. */
@@ -18,7 +18,7 @@ export interface Reading {
   readonly clock: Clock
   /** Maximum idle time before the connection is closed. */
   readonly idleMs: number | undefined
-  /** Resolves when there may be room; undefined: there is. Nothing is read before. */
+  /** Resolves when there may be room; undefined: there is. Reading waits for it. */
   room(): Promise<void> | undefined
   /** Accepts a frame synchronously. */
   take(frame: Frame): void

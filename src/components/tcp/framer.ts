@@ -8,21 +8,21 @@ import { OctetSplitter } from './octet-splitter.js'
 export interface Framer {
   /** Pieces of over-long messages so far, not counting the last piece of each. */
   readonly pieces: number
-  /** Number of places where no message was recognized or one was cut off. */
+  /** Number of places where a message was not recognized or was cut off. */
   readonly broken: number
   /** Size of the unfinished message. */
   readonly pending: number
-  /** Why nothing more can be read; undefined: it can. */
+  /** Why reading cannot continue; undefined: it can. */
   readonly problem?: Error | undefined
-  /** What the end of the connection has cut off, if that is not delivered. */
+  /** The record that the end of the connection cut off, if it is not delivered. */
   readonly cutOff?: Error | undefined
   /** The messages completed by these bytes, if any. The bytes are copied to `room`, and may be changed. */
   push(bytes: Buffer, room?: number): Frame | undefined
-  /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
+  /** The unfinished message as it is. Later bytes continue it; `over`: more bytes do not follow. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
   release(): void
-  /** Frees all memory. Nothing may be pushed afterwards. */
+  /** Frees all memory. Do not push afterwards. */
   drop(): void
 }
 

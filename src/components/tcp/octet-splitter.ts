@@ -3,12 +3,13 @@ import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-spl
 import type { Framer } from './framer.js'
 
 /**
- * Octet counting (RFC 6587): a sequence of `LENGTH SP MESSAGE`. A message becomes a line, terminated by its own line end
- * or by an appended LF.
+ * Octet counting (RFC 6587): a sequence of `LENGTH SP MESSAGE`. A message becomes a line, terminated by its own line
+ * end or by an appended LF.
  *
  * Invariants: once a message is complete or flushed, each of its bytes is in exactly one line of one frame, in order.
- * Where no length is recognized, everything up to the next LF is a line; only line ends between messages are skipped. A
- * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the bytes were portioned.
+ * Without a recognized length, everything up to the next LF is a line; only line ends between messages are skipped. A
+ * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the bytes were
+ * portioned.
  */
 
 const LF = 0x0a
@@ -48,7 +49,7 @@ export class OctetSplitter implements Framer {
   }
 
   push(bytes: Buffer, room = bytes.length): Frame | undefined {
-    // The line end added to a message takes no more room than its length prefix.
+    // The line end added to a message does not take more room than its length prefix.
     this.#reserve(room + this.#digits.length + 1)
     const from = this.#start
     for (let p = 0; p < bytes.length; ) {

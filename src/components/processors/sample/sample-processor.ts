@@ -9,13 +9,13 @@ import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import type { SampleOptions } from '../sample.js'
 
 const SAMPLED = discard(0)
-/** Of the hash. A constant, so that each run and each daemon decides the same. */
+/** Seed of the hash. It is constant: each run and each daemon must decide the same. */
 const SEED = 0x5105
 const HASHES = 2 ** 32
-/** What a ratio is counted in. */
+/** The unit of a ratio. */
 const PARTS = 1_000_000_000
 
-/** Decides which of the events that are counted pass: `step` of every `size`, evenly. */
+/** Decides which counted events pass: `step` of every `size`, evenly. */
 interface Count {
   readonly step: number
   readonly size: number
@@ -102,7 +102,7 @@ export class Sample implements Processor {
   }
 }
 
-/** The reasons for a decision about an event that is the first one. */
+/** The reasons for the decision about a first event. */
 export async function explainSample(options: SampleOptions, context: ComponentContext): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const { keep, one_in: oneIn, ratio, key_field } = options

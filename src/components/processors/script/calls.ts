@@ -7,10 +7,10 @@ import { Results, Routed } from './results.js'
 import { scriptError } from './script-error.js'
 import type { ScriptContext } from './types.js'
 
-/** A function of users, of which nothing is known. */
+/** An arbitrary function of a user. */
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
-/** How often the time is looked at between calls that do not wait. */
+/** Number of calls that do not wait between checks of the time. */
 const LOOK_EVERY = 16
 
 /** A batch that a script works on. */
@@ -44,7 +44,7 @@ export class Calls {
   /** Resolves when all calls for the batches so far have begun. */
   #begun = Promise.resolve()
 
-  /** `begins` hears of each call for a batch that is noted. */
+  /** `begins` is called for each call for a noted batch. */
   constructor(call: ScriptFunction, data: ScriptData, begins: (batch: number, event: number) => void) {
     this.#call = call
     this.#data = data
@@ -144,7 +144,7 @@ export class Calls {
     else results.failRest(scriptError(error))
   }
 
-  /** Ends a batch; the events that have no result by now fail. */
+  /** Ends a batch; events without a result fail. */
   #finish(batch: Running): void {
     if (batch.isOver) return
     batch.isOver = true
@@ -168,7 +168,7 @@ export class Calls {
   }
 }
 
-/** Sets the result of an event, which fails if that is none. */
+/** Sets the result of an event, which fails if the result is invalid. */
 function set(results: Results, i: number, result: unknown): void {
   try {
     results.set(i, result)

@@ -4,12 +4,15 @@ import type { DoneHead, FromScript, JobDone } from './messages.js'
 import { LONGEST_ERROR, mostTexts } from './results.js'
 import { LONGEST_LINE } from './written-lines.js'
 
-/** Checks what the process of a script says, which is input as any other. Everything here throws at what is wrong. */
+/**
+ * Validates messages from the process of a script, which are untrusted input. Everything here throws if a message is
+ * invalid.
+ */
 
-/** A batch that is waited for. */
+/** A batch whose result is awaited. */
 export interface Expected {
   readonly length: number
-  /** Of its lines. */
+  /** Size of its lines. */
   readonly bytes: number
   readonly isNoted: boolean
   /** The event of the last call that was noted. */
@@ -27,7 +30,7 @@ function demand(holds: boolean, what: string): asserts holds {
 const isIndex = (value: unknown, length: number): value is number =>
   Number.isInteger(value) && (value as number) >= 0 && (value as number) < length
 
-/** The head of a message. `expected`: what is waited for, by id. */
+/** The head of a message. `expected`: awaited batches, by id. */
 export function checkedHead(head: unknown, expected: (id: unknown) => Expected | undefined): FromScript {
   demand(typeof head === 'object' && head !== null, 'a head that is not an object')
   const { type, error, line, id, event, several, errors } = head as Record<string, unknown>
@@ -60,12 +63,12 @@ function isReason(one: unknown, length: number): one is [number, string] {
   return isIndex(i, length) && typeof error === 'string' && error.length <= LONGEST_ERROR
 }
 
-/** How many bytes may be behind the head of an answer. */
+/** Maximum bytes after the head of an answer. */
 export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
-/** Whether each line of [start, last) is a JSON object: who reads the event relies on it. A line feed is at `last`. */
+/** Whether each line of [start, last) is a JSON object: readers of the event rely on it. A line feed is at `last`. */
 function areObjects(bytes: Buffer, start: number, last: number): boolean {
   for (let at = start; at <= last; ) {
     const end = bytes.indexOf(LF, at)

@@ -1,6 +1,6 @@
-/** What the process of a script and its processor say to each other, see lib/frames.ts. */
+/** Messages between the process of a script and its processor, see lib/frames.ts. */
 
-/** What a process is started with. */
+/** The data for starting a process. */
 export interface ScriptData {
   /** The component. */
   readonly id: string
@@ -13,13 +13,13 @@ export interface ScriptData {
   readonly concurrency: number
 }
 
-/** A batch for the script. The bytes behind it have one JSON object a line. */
+/** A batch for the script. The bytes after it have one JSON object per line. */
 export interface JobHead {
   readonly id: number
   readonly length: number
-  /** Whether the process says which event it begins with: a process has ended with the batch before. */
+  /** Whether the process reports each call: an earlier process has ended with this batch. */
   readonly isNoted: boolean
-  /** Events that are not given to the script, because a process ended in their call, and how. */
+  /** Events to skip because a process ended in their call, and how it ended. */
   readonly skip: readonly (readonly [event: number, reason: string])[]
 }
 
@@ -27,11 +27,11 @@ export interface Job extends JobHead {
   readonly lines: Uint8Array
 }
 
-/** What the script made of a batch. The columns are behind it. */
+/** The results of the script for a batch. The columns follow. */
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Events in whose place others come: there, it has the lines of these. */
+  /** Events replaced by others: their places have the lines of these. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
@@ -40,18 +40,18 @@ export interface DoneHead {
 export interface JobDone extends Omit<DoneHead, 'type'> {
   /** The column of the batch (core/processor.ts). */
   readonly to: Uint8Array
-  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, with a line feed behind it. No end: it stays as it is. */
+  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, followed by a line feed. No end: unchanged. */
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly bytes: Uint8Array
 }
 
-/** Each is checked as input, see from-script.ts: a script may write whatever it wants to these descriptors. */
+/** Messages are validated (from-script.ts): a script may write anything to these descriptors. */
 export type FromScript =
   | { readonly type: 'ready' }
-  /** It cannot be loaded, or an error that nothing caught ends it. */
+  /** The script cannot be loaded, or an uncaught error ends it. */
   | { readonly type: 'failed'; readonly error: string }
-  /** What the script wrote to its standard output or error. */
+  /** A line that the script wrote to its standard output or error. */
   | { readonly type: 'wrote'; readonly line: string }
   /** The function is called for this event. */
   | { readonly type: 'at'; readonly id: number; readonly event: number }

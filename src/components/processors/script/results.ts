@@ -26,25 +26,25 @@ const MOST_ERRORS = 1024 * 1024
 const SHORT_ERROR = 40
 const ROOM_MIB = 32
 
-/** The most bytes that a script may make of a batch. */
+/** Maximum bytes that a script may return for a batch. */
 export function mostTexts(events: number, bytes: number): number {
   return new Growth(ROOM_MIB).mostOfBatch(events, bytes)
 }
 
 const LF = 0x0a
 
-/** Texts in UTF-8, with a line feed behind each, in memory that is given to the daemon as it is. */
+/** Texts in UTF-8, each followed by a line feed, in memory that is sent to the daemon unchanged. */
 class Texts {
   #bytes = Buffer.alloc(0)
   #used = 0
   readonly #expected: number
 
-  /** `expected`: how many bytes the texts will probably have. */
+  /** `expected`: estimated bytes of the texts. */
   constructor(expected: number) {
     this.#expected = expected
   }
 
-  /** Returns the position behind the text, where its line feed is. */
+  /** Returns the position after the text, where its line feed is. */
   add(text: string): number {
     const most = text.length * 3 + 1
     if (this.#bytes.length - this.#used < most) this.#grow(most)
@@ -96,7 +96,7 @@ export class Results {
     this.#growth.begin()
   }
 
-  /** Sets the result for event `i`. Throws if it is none. */
+  /** Sets the result for event `i`. Throws if it is invalid. */
   set(i: number, result: unknown): void {
     if (result === null) this.#to[i] = DROPPED
     else if (Array.isArray(result)) this.#replace(i, result)
@@ -128,7 +128,7 @@ export class Results {
   }
 
   #replace(i: number, events: readonly unknown[]): void {
-    // All of them, before anything is written.
+    // All are converted before anything is written.
     const texts = events.map(textOf)
     if (texts.length > 0) {
       refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))

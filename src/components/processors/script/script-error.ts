@@ -3,10 +3,12 @@ import { errorText } from '../../../core/errors.js'
 import { CODE, placeInCode } from './syntax.js'
 
 const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::(\d+))?(?=\)?$)/gm
-/** Of Sluice itself. */
+/** Sluice's own files. */
 const OWN = new URL('../../../', import.meta.url).href
 
-/** What a script threw, with the place in the script as far as it is known: `/etc/sluice/mine.js:3:11: x is not defined`. */
+/**
+ * The error that a script threw, with its place in the script if known: `/etc/sluice/mine.js:3:11: x is not defined`.
+ */
 export function scriptError(error: unknown): string {
   const { stack, name, message } = (error ?? {}) as Partial<Error>
   const thrown = typeof error === 'string' ? error : `it threw ${errorText(error)}`

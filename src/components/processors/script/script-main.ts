@@ -14,7 +14,9 @@ import { WrittenLines } from './written-lines.js'
 
 const end = () => process.kill(process.pid, 'SIGKILL')
 
-/** Waits until the reader has taken all of it, so that nothing of it is lost when the process ends. Throws if it is gone. */
+/**
+ * Waits until the reader has taken everything: it must not be lost when the process ends. Throws if the reader is gone.
+ */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
   let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)
@@ -37,7 +39,7 @@ function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   }
 }
 
-// What it writes would get between the lines of the log, or of a destination that writes to standard output.
+// Its output would mix with the log, or with a destination that writes to standard output.
 const written = new WrittenLines(line => tell({ type: 'wrote', line }))
 for (const stream of [process.stdout, process.stderr]) {
   stream.write = (text: string | Uint8Array) => {
@@ -58,7 +60,7 @@ function fail(error: string): void {
 }
 
 process.on('uncaughtException', error => fail(`it failed: ${scriptError(error)}`))
-// They are meant for the daemon, which ends this process.
+// These signals are meant for the daemon, which ends this process.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
 /** `import()` finds modules of Node.js and absolute paths, since the code has no file. */

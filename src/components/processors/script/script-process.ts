@@ -14,28 +14,28 @@ const LOAD_MS = 10_000
 const MOST_HEAD = 16 * 1024 * 1024
 const MOST_VALUES = 1024 * 1024
 
-/** What a process is started with. */
+/** The data for starting a process. */
 export function scriptData(id: string, options: ScriptOptions): ScriptData {
   const { code, file, per, outputs, timeout: timeoutMs, concurrency } = options
   return { id, code, file, per, outputs, timeoutMs, concurrency }
 }
 
 export interface ProcessEvents {
-  /** The batch with this id, if it is waited for. */
+  /** The batch with this id, if its result is awaited. */
   expected(id: unknown): Expected | undefined
   done(result: JobDone): void
   /** The function is called for this event. */
   at(id: number, event: number): void
   /** The script wrote this to its standard output or error. */
   wrote(line: string): void
-  /** The process ended without being asked to; nothing comes from it any more. */
+  /** The process ended unexpectedly; it does not send anything after that. */
   died(reason: string): void
 }
 
 /** The script itself cannot be loaded, whatever the state of the machine. */
 export class NotLoadable extends Error {}
 
-/** One life of the process that a script runs in. Once the script is loaded, it does not keep the daemon alive. */
+/** One run of the process of a script. Once the script is loaded, it does not keep the daemon alive. */
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents
@@ -43,7 +43,7 @@ export class ScriptProcess {
   #isOver = false
   /** While it loads. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
-  /** Why it ends, as it says itself. */
+  /** Why it ends, as it reports itself. */
   #reason: string | undefined
 
   /** Resolves when the script is loaded. Throws if it cannot be: NotLoadable if the script says so. */
@@ -84,7 +84,7 @@ export class ScriptProcess {
     })
   }
 
-  /** How many bytes have come from it. */
+  /** Bytes received from it. */
   get received(): number {
     return this.#process.received
   }
@@ -127,7 +127,7 @@ function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
 }
 
-/** Loads a script in a process. Returns what is wrong with it. */
+/** Loads a script in a process. Returns its problems. */
 export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
   const path = [options.file === undefined ? 'code' : 'file']
   if (options.file !== undefined && !existsSync(options.file))

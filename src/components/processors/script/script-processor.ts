@@ -13,20 +13,20 @@ import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './sc
 import { WrittenLines } from './written-lines.js'
 
 /**
- * A process that works answers within the timeout. One that did not after this time, twice, is in a call that does not
- * end. Twice, because both processes may have stood still.
+ * A process that works answers within the timeout. If it has not after twice this time, one of its calls does not end.
+ * Twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
-/** How often more time is given to one that writes, perhaps an answer. Such a call may write without an end, too. */
+/** How often to extend the time of a process that writes, perhaps an answer. An endless call may write, too. */
 const MOST_GRACES = 5
-/** Calls of a batch that end the process, each of which is a start. Then all of its events fail. */
+/** Maximum calls of a batch that end the process, each followed by a restart. After these, all of its events fail. */
 const MOST_DEATHS = 10
 
 /** A batch that the process has not answered. */
 interface Unanswered {
   readonly id: number
   readonly length: number
-  /** Of its lines, as far as they were posted. */
+  /** Size of its lines, once they were posted. */
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
@@ -39,9 +39,9 @@ interface Unanswered {
 }
 
 /**
- * Runs a script in a process, and starts the process again when a call does not return from it, uses too much memory, or
- * ends it. The batch is then given to the script again, and each call is noted. When the process ends with it again, the
- * event of the last call fails, and the others are given to the script once more. With `per: batch` all its events fail.
+ * Runs a script in a process, and restarts the process when a call does not return, uses too much memory, or ends it.
+ * The script then gets the batch again, and each call is noted. If the process ends again, the event of the last call
+ * fails, and the script gets the others once more. With `per: batch` all events of the batch fail.
  */
 export class ScriptProcessor implements Processor {
   readonly #options: ScriptOptions
@@ -55,7 +55,7 @@ export class ScriptProcessor implements Processor {
   #process: ScriptProcess | undefined
   #isStarting = false
   #isOver = false
-  /** The batch whose answer is waited for. */
+  /** The batch whose answer is due. */
   #watched: Unanswered | undefined
   #cancel: (() => void) | undefined
 
@@ -82,7 +82,7 @@ export class ScriptProcessor implements Processor {
   }
 
   #open(): Promise<ScriptProcess> {
-    // It limits what it writes by itself, unless it evades that.
+    // The process limits its output itself, but a script may evade that.
     const written = new WrittenLines(output => this.#context.log.info({ output }, 'the script wrote'))
     const events: ProcessEvents = {
       expected: id => this.#unanswered.get(id as number),
@@ -103,7 +103,7 @@ export class ScriptProcessor implements Processor {
     apply(batch, to, scope, result)
   }
 
-  /** What the script makes of a batch. Never rejects. */
+  /** Runs the script for a batch. Never rejects. */
   #run(batch: EventBatch): Promise<JobDone> {
     return new Promise(answer => {
       this.#lastId = (this.#lastId + 1) & 0x3fffffff
@@ -125,7 +125,7 @@ export class ScriptProcessor implements Processor {
     process.post(posted)
   }
 
-  /** Ends the process. What it has not answered by then is read again, since it was not acknowledged. */
+  /** Ends the process. Unanswered batches are read again, since they were not acknowledged. */
   async stop(): Promise<void> {
     this.#isOver = true
     this.#cancel?.()
@@ -186,7 +186,7 @@ export class ScriptProcessor implements Processor {
       if (this.#isOver) return process.end()
       this.#process = process
       for (const job of this.#unanswered.values()) this.#post(process, job)
-      // Its time begins now: whoever watched it so far gave up when there was no process.
+      // Its time begins now: the earlier watch ended without a process.
       this.#watched = undefined
       this.#watch()
     } catch (error) {
@@ -212,7 +212,7 @@ export class ScriptProcessor implements Processor {
   }
 }
 
-/** A batch in the form in which it is given to a script. */
+/** A batch in the form for a script. */
 function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   const { parts, bytes } = encodeLines(JSON_OBJECTS, [batch])
   const lines = Buffer.allocUnsafeSlow(bytes)
@@ -221,7 +221,7 @@ function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   return { ...head, length: batch.length, lines }
 }
 
-/** Carries out what a script made of a batch. */
+/** Applies the results of a script to a batch. */
 function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done: JobDone): void {
   to.set(done.to)
   for (const [i, error] of done.errors) scope.because(i, error)

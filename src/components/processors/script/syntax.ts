@@ -4,7 +4,7 @@ import { markedPlace } from '../../../lib/modules/plugin-place.js'
 /** The file name of the option `code` in stacks. */
 export const CODE = 'code'
 
-/** Compiles an expression, or statements of which the last is one, without running it. Throws SyntaxError. */
+/** Compiles an expression, or statements that end with one, without running it. Throws SyntaxError. */
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
@@ -15,7 +15,7 @@ export function compiled(code: string, more: ScriptOptions = {}): Script {
   }
 }
 
-/** What is wrong with the syntax of code, and in which of its lines; undefined: nothing. */
+/** The syntax problem of code, with its line; undefined: valid. */
 export function syntaxProblem(code: string): string | undefined {
   try {
     compiled(code)

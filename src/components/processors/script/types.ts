@@ -3,22 +3,22 @@
 // biome-ignore lint/suspicious/noExplicitAny: users know the fields of their events
 type AnyEvent = Record<string, any>
 
-/** What `context.to` makes: an event for one of the outputs of the script. */
+/** An event for one of the outputs of the script, as `context.to` returns it. */
 export interface Route {
   readonly event: unknown
 }
 
-/** What a function gets besides the event or events. */
+/** The second argument of a function. */
 export interface ScriptContext {
   /** The id of the component. */
   readonly id: string
   /** Aborts when the time of the batch is over. */
   readonly signal: AbortSignal
-  /** Makes a result of an event: it goes to one of the `outputs`. Throws if there is no such output. */
+  /** Returns a result that sends `event` to one of the `outputs`. Throws an Error if the output does not exist. */
   readonly to: (output: string, event: object) => Route
 }
 
-/** The event that goes on, null to discard it, events that take its place, or a route. */
+/** The event to pass on, null to discard it, an array of events that replace it, or a route. */
 export type ScriptResult = object | null
 
 /** A function of an event. */

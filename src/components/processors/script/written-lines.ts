@@ -4,7 +4,10 @@ const MOST_LINES = 100
 const IN_MS = 60_000
 export const LONGEST_LINE = 4096
 
-/** Passes on the lines that a script writes, as with `console.log`: so many a minute, and the number of the others. */
+/**
+ * Passes on the lines that a script writes, as with `console.log`: at most MOST_LINES a minute, and the number of the
+ * others.
+ */
 export class WrittenLines {
   readonly #pass: (line: string) => void
   #since = Number.NEGATIVE_INFINITY
