@@ -60,7 +60,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   return `{${line.slice(1)}}`
 }
 
-/** Whether the object is a journal entry, rather than an event made from one, which has no such fields. */
+/** Whether the object is a journal entry, rather than an event made from one, which does not have these fields. */
 export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }

@@ -9,7 +9,6 @@ export interface Place {
 /** Version of the saved position. */
 export const VERSION = 1
 
-/** Reads a saved position. */
 export function placeIn(saved: unknown): Place {
   const { version, cursor, at } = (saved ?? {}) as { version?: unknown; cursor?: unknown; at?: unknown }
   refuseNewer(version, VERSION)

@@ -147,7 +147,6 @@ export class OctetSplitter implements Framer {
     return end
   }
 
-  /** Completes the message. */
   #finish(): void {
     const terminated = this.pending > 0 && this.#chunk[this.#end - 1] === LF
     const end = terminated ? this.#textEnd() : this.#end

@@ -175,8 +175,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
 }
 
 /**
- * Decides on the monotonic clock, so that setting the clock has no effect, or in event time. On the clock, aligned windows
- * and quotas follow the wall clock, at most a second late.
+ * Decides in event time, or on the monotonic clock, where setting the clock has no effect. On the clock, aligned
+ * windows and quotas follow the wall clock, at most a second late.
  */
 export class Decider extends KeyedDecider<Limiter> {
   /** The decisions about the events of the last batch. */

@@ -19,7 +19,6 @@ export const WAITS = 7
 export const ASK = 8
 /** The server of a cluster limit could not be asked, with `on_backend_failure: discard`. */
 export const NO_BACKEND = 9
-/** How many decisions there are. */
 export const DECISIONS = 10
 
 /** Whether a decision is a final one about an event that counts. */

@@ -1,7 +1,7 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { type FieldReader, NUMBER } from '../../core/event/field-reader.js'
 
-/** What a limit counts, and how. */
+/** Limits: what they count, and how. */
 
 import type { CalendarUnit } from './windows/periods.js'
 

@@ -10,9 +10,8 @@ const NEGATIVE_HELP = 'Negative numbers that a counter of the processor of type 
 export interface Measure {
   readonly name: string
   readonly at: number
-  /** How many columns it has. */
+  /** Number of columns. */
   readonly width: number
-  /** How many series it has. */
   readonly series: number
   /** Adds event `i`. `row`: the first column of its key. */
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void

@@ -119,7 +119,6 @@ export class KeyedBuckets<W extends BucketColumns> {
     return size === part.size ? 0 : part.size
   }
 
-  /** Drops all buckets. */
   clear(): void {
     for (const part of this.#parts) part?.release()
     this.#parts.fill(undefined)

@@ -19,7 +19,7 @@ const LAST = 4
 const WIDTH = 5
 /** Columns of the newest run that `times` and `counts` do not have. */
 const MORE = 3
-/** What `#delayedBy` returns for an event that does not fit. */
+/** `#delayedBy` returns this for an event that does not fit. */
 const REFUSES = -1
 
 /**

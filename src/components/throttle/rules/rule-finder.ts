@@ -16,7 +16,7 @@ interface Route {
   readonly stop: number
   /** The rules before it that match the key and have a condition, in order. */
   readonly conditional: readonly number[]
-  /** Whether no condition has to be tested, so that `stop` is the rule. */
+  /** Whether conditions do not have to be tested: `stop` is the rule. */
   readonly isFixed: boolean
 }
 

@@ -170,7 +170,7 @@ function isExponent(b: Buffer, p: number, end: number): boolean {
   return to > p && (to === end || b[to]! <= 0x20 || b[to] === COMMA || b[to] === CLOSE_ARRAY || b[to] === CLOSE_OBJECT)
 }
 
-/** Whether a digit is behind a dot that is behind another digit. */
+/** Whether a digit and a dot are before `p`. */
 function isBehindDot(b: Buffer, p: number, start: number): boolean {
   return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT)
 }
