@@ -25,10 +25,10 @@ export type Form = 'object' | 'message' | 'fields'
 /** A line and the event it becomes. Run by the tests. */
 export interface CodecExample {
   readonly title: string
-  /** The options as YAML, without `codec`. Empty: none. */
+  /** The options as YAML, without `codec`. May be empty. */
   readonly yaml: string
   readonly line: string
-  /** Of a codec with framing: the bytes that the line is made of, in hexadecimal. */
+  /** For a codec with framing: the bytes of the record, in hexadecimal. */
   readonly record?: string
   /** The fields that come from the line itself. */
   readonly event: Readonly<Record<string, unknown>>
@@ -37,15 +37,15 @@ export interface CodecExample {
 /** The declaration of a codec: schema, text, examples and code in one place. */
 export interface CodecDefinition {
   readonly name: string
-  /** The plugin that it is of, and its version; undefined: it comes with the program. */
+  /** Plugin and version that define it; undefined for built-in codecs. */
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
-  /** More, for the reference. */
+  /** Further text for the reference. */
   readonly notes?: string
   /**
-   * The options besides `codec`. Parsing returns plain JSON that parses to itself: it is written into records of disk
-   * buffers and dead letters.
+   * The options besides `codec`. The parsed value is plain JSON that parses to itself, since disk buffers and
+   * dead-letter queues store it.
    */
   readonly options: z.ZodObject
   readonly examples: readonly [CodecExample, ...CodecExample[]]
@@ -57,8 +57,9 @@ export interface CodecDefinition {
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
   /**
-   * Joins lines that are parts of one, where a source reads lines: `read` then gets all of them with the line ends in
-   * between, or as many as came together. Each piece of what is too long is decoded if it begins with a line.
+   * Joins the lines that are parts of one event, where a source reads lines. `read` then gets all parts with the line
+   * ends in between, or as many as arrived together. Each piece of an over-long event is decoded if it begins with a
+   * line.
    */
   readonly joiner?: Joiner
   /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
@@ -69,15 +70,15 @@ export interface CodecDefinition {
   readonly endsWithNull?: true
   /** Whether an event without a host gets the address of its sender instead. */
   readonly hostIsSender?: boolean
-  /** It reads one value rather than fields, which the target of `parse` gets as it is. */
+  /** Whether it reads a single value instead of fields. The target of `parse` gets that value unchanged. */
   readonly readsValue?: true
   /** The media type of encoded events. Missing if the codec only decodes. */
   readonly contentType?: string
-  /** Further media types of what it decodes. */
+  /** Further media types that it decodes. */
   readonly mediaTypes?: readonly string[]
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
-  /** Whether `write` leaves values out, and calls `onLeftOut`. */
+  /** Whether `write` can omit values, which it reports by `onLeftOut`. */
   readonly leavesOut?: true
   create(options: never): Codec
 }
@@ -100,11 +101,11 @@ export abstract class Codec {
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
-  /** The format by which the kernel reads most lines as `read` does. */
+  /** The format by which the kernel reads most lines exactly as `read` does. */
   readonly lineFormat?: LineFormat
-  /** How sources make its lines of bytes, if records are not delimited by line ends. */
+  /** Divides bytes into records, for codecs whose records do not end with a line end. */
   readonly framing?: Framing | undefined
-  /** Called with the name of the field for each value that `write` leaves out, since the field cannot hold it. */
+  /** Called with the field name of each value that `write` omits because the field cannot hold it. */
   onLeftOut: ((field: string) => void) | undefined
 
   constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>> = {}) {
@@ -134,21 +135,22 @@ export abstract class Codec {
   abstract scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean
 
   /**
-   * Scans all lines at once, if that is faster: sets the flags SCANNED and DECODED of each, and its slots in `out`. All
-   * are valid UTF-8. Returns how many lines are left: they have no flag SCANNED and no slots, and must be scanned by
-   * `scan`. Undefined: it scanned none.
+   * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
+   * lines are valid UTF-8. Returns the number of lines without SCANNED and slots, which `scan` must scan; undefined if
+   * it scanned no lines.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
-  /** Reads the files that the options name; `reach`: those that it may. Throws if one is missing, or wrong. */
+  /** Reads the files that the options name, within `reach`. Throws if a file is missing or invalid. */
   load?(reach?: Reach): void
 
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
   /**
-   * Gives the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if it cannot be decoded; what
-   * was given by then does not count. By default by way of an object, which takes several times as long.
+   * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if the line cannot be
+   * decoded; the fields written by then do not count. The default implementation builds an object, which takes several
+   * times as long.
    */
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!this.scan(b, start, end, NO_NAMES, NO_SLOTS, 0)) return false
@@ -158,7 +160,7 @@ export abstract class Codec {
     return true
   }
 
-  /** What is wrong with a line that `read` has just refused: `expected "[" at column 12`. Undefined: not known. */
+  /** Why `read` has just rejected a line: `expected "[" at column 12`. Undefined if unknown. */
   problem?(b: Buffer, start: number, end: number): string | undefined
 
   /** The value of a slot marked as `special`, whose bytes are not its text. */
@@ -207,7 +209,7 @@ export abstract class Codec {
     return this.definition.plugin === other.definition.plugin && JSON.stringify(this) === JSON.stringify(other)
   }
 
-  /** As text: `json`, or `csv` followed by its options as JSON. */
+  /** `json`, or `csv` followed by its options as JSON. */
   toString(): string {
     return Object.keys(this.options).length === 0 ? this.name : `${this.name} ${JSON.stringify(this.options)}`
   }

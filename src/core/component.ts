@@ -18,10 +18,13 @@ import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
 
-/** The version of the contract between the program and plugins. It changes when a plugin for the one before might not work. */
+/**
+ * Version of the contract between the program and plugins. It changes when plugins for the previous version might not
+ * work.
+ */
 export const CONTRACT = 1
 
-/** The engine alone calls start and stop. It may call stop twice, and without a start. */
+/** Only the engine calls start and stop. It may call stop twice, and without a start. */
 export interface Lifecycle {
   /** Connects or validates. Throws a DeliveryError (the engine retries) or any other error (the start fails). */
   start?(signal: AbortSignal): Promise<void>
@@ -52,14 +55,14 @@ export interface Output {
 
 export interface Source extends Lifecycle {
   /**
-   * The source cannot read its input twice. On reload, the engine itself resends undelivered events. Without it and
-   * `redelivers`, the source reads on from a position that it has saved.
+   * The source cannot read its input twice. On reload, the engine itself resends undelivered events. Sources without
+   * `once` and `redelivers` resume from a saved position.
    */
   readonly once?: true
   /**
-   * The server that it reads from is told of each event that was delivered, and gives the others again, in any order:
-   * there is no position. When events come back undelivered, the source reads them again by itself, or ends its run with
-   * a GivenBackError.
+   * The source acknowledges each delivered event to its server. The server sends the others again in any order, so
+   * there is no position. For undelivered events the source reads them again by itself, or ends its run with a
+   * GivenBackError.
    */
   readonly redelivers?: true
   /** The source answers its senders, and they resend the events that could not be delivered. */
@@ -76,28 +79,28 @@ export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
   /**
-   * Shows each batch with its decisions until the result is called. Only for processors that decide by key. The same
-   * function is called once, however often it was given.
+   * Shows each batch with its decisions until the returned function is called. Only for processors that decide by key.
+   * A function that was passed several times is called once.
    */
   watchDecisions?(see: SeeDecisions): () => void
   /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
-   * The state of a bucket. Only for processors that decide by key. `rule`: the rule whose bucket it is, as in
-   * BucketState, null if none is; undefined: the one that applies to its events as far as is known.
+   * The state of a bucket. Only for processors that decide by key. `rule`: the rule of the bucket, as in BucketState;
+   * null: no rule; undefined: the rule that applies to its events, as far as is known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** What these events, which are LATER, wait for. Only for processors whose plan `waits`. */
+  /** Why these LATER events wait. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
-  /** It holds events back for good reason, such as a server that its options say to wait for. */
+  /** Whether it delays events on purpose, for example because its options make it wait for a server. */
   readonly isWaiting?: boolean
   /** A server that it needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
 }
 
 /**
- * Sees the decisions about a batch, as the processor numbers them, before its events leave. Must keep neither.
- * `key`: the fields of the key; none: all events share one bucket. `buckets`: of the events, if they are known.
+ * Receives the decisions about a batch, as numbered by the processor, before its events leave. Must not keep either.
+ * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
   batch: EventBatch,
@@ -106,21 +109,23 @@ export type SeeDecisions = (
   buckets?: KnownBuckets,
 ) => void
 
-/** The number of the bucket of each event; negative: unknown. `owner` changes when numbers may be those of other buckets. */
+/**
+ * The bucket number of each event; negative: unknown. When `owner` changes, the same number may mean another bucket.
+ */
 export interface KnownBuckets {
   readonly ids: Int32Array
   readonly owner: number
 }
 
-/** Where an event counts. */
+/** The bucket in which an event counts. */
 export interface EventBucket {
   /** The name of the bucket; null: the default one. */
   readonly bucket: string | null
-  /** The rule that applies to it, as people find it in the configuration; missing: none. */
+  /** The rule that applies to it, as written in the configuration; missing if there is no rule. */
   readonly rule?: string
 }
 
-/** A server that a processor needs does not reply; `isStuck`: it does not finish itself. Times are ISO 8601. */
+/** A server that a processor needs does not reply. `isStuck`: the outage does not end by itself. Times are ISO 8601. */
 export interface ProcessorOutage {
   readonly isStuck?: true
   /** The last error. */
@@ -128,52 +133,54 @@ export interface ProcessorOutage {
   readonly since: string
   /** Failures since then. */
   readonly attempts: number
-  /** Missing while it is tried. */
+  /** Missing during an attempt. */
   readonly next_attempt?: string
-  /** What happens to events. */
+  /** How events are handled during the outage. */
   readonly meanwhile: string
 }
 
 /** The state of a bucket of events, as an operator sees it. */
 export interface BucketState {
-  /** The rule whose bucket it is, as people find it in the configuration. */
+  /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /** The limit that is nearest: what may pass in one window, in its unit. Missing if others share it, or none is known. */
+  /**
+   * The limit closest to being reached: the amount per window, in `unit`. Missing if the limit is shared or unknown.
+   */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
   readonly window_mode?: string
-  /** What has passed in the window. */
+  /** The amount that has passed in the window. */
   readonly used?: number
-  /** Of the open window, ISO 8601; missing if there is none. */
+  /** Start of the open window, ISO 8601; missing if no window is open. */
   readonly since?: string
   readonly until?: string
-  /** The server that counts does not reply: `used` is what it said last. */
+  /** The counting server does not reply; `used` is its last answer. */
   readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
-  /** False: that is an estimate. */
+  /** False: `used` is an estimate. */
   readonly is_exact: boolean
 }
 
 /** The events that wait in a processor, as an operator sees them. */
 export interface WaitState {
-  /** Why they wait: options of the processor, as people write them. */
+  /** The processor options that make them wait, as written in the configuration. */
   readonly options: readonly string[]
-  /** What they wait for, the one with most events first; not necessarily all. */
+  /** The buckets that they wait for, most events first; possibly incomplete. */
   readonly buckets: readonly BucketWait[]
 }
 
-/** The events of a bucket (null: the default one) that wait, and when the first of them was read, ISO 8601. */
+/** Number of waiting events of a bucket (null: the default one), and when the first of them was read, ISO 8601. */
 export interface BucketWait {
   readonly key: string | null
   readonly events: number
   readonly since: string
 }
 
-/** What a daemon answers about a bucket. */
+/** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** Its events that wait for room, and why. Missing if there are none, or many other buckets have more. */
+  /** Its waiting events and the reason. Missing if no events wait, or if many other buckets have more. */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
   /** The components that read discarded events; null: a throttle in shadow discards none. */
   readonly discarded_to: readonly string[] | null
@@ -181,18 +188,18 @@ export interface LiveBucket extends BucketState {
 
 /** The decisions about the events of one key. */
 export interface KeyCount {
-  /** Null for events without a key. A long one is cut, and ends with its digest. */
+  /** Null for events without a key. A long key is cut and ends with its digest. */
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
-  /** Missing for a key that is cut. */
+  /** Missing for a cut key. */
   readonly bucket?: BucketState | undefined
 }
 
 export interface KeyCounts {
-  /** False: only a sample was counted, and scaled up. */
+  /** False: the counts are scaled up from a sample. */
   readonly exact: boolean
-  /** The busiest first. */
+  /** The keys with most events first. */
   readonly keys: readonly KeyCount[]
   /** The components that read discarded events; null: a throttle in shadow discards none. */
   readonly discarded_to?: readonly string[] | null
@@ -203,7 +210,7 @@ export interface KeyWatch {
   end(most: number): KeyCounts
 }
 
-/** Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (engine/flow/delivery). */
+/** Makes single attempts. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
 export interface Destination extends Lifecycle {
   /**
    * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
@@ -214,47 +221,49 @@ export interface Destination extends Lifecycle {
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
   /**
-   * Divides events into partitions, such as tenants, by the name that it returns. All events of a request are of one
-   * partition, and `write` gets its name. A partition has one request at a time. Throws a DeliveryError for an event
-   * that can be in none: the event is rejected.
+   * Returns the name of the event's partition, such as a tenant. All events of a request have the same partition, whose
+   * name `write` receives. A partition has at most one request in flight. Throws a DeliveryError for an event that fits
+   * no partition: the event is rejected.
    */
   partitionOf?(batch: EventBatch, i: number): string
-  /** Partitions that may wait for more events at the same time. If missing, 100. */
+  /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
    * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
    * next, so its encoding may be cached. If missing, the size as read is used.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
-  /** Whether requests of whole batches cost it less than full ones. If missing, batches are divided to fill requests. */
+  /**
+   * Whether it prefers requests of whole batches over full requests. If missing, batches are divided to fill requests.
+   */
   readonly keepsBatches?: boolean
-  /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
+  /** While paused: whether a change (such as a replaced key) makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
   /** Set if `write` only stores events on disk, and objects of them are delivered later. It is usable after `start`. */
   readonly spool?: Spool
 }
 
-/** Events that a destination has taken over, and the objects that they become. */
+/** Events that a destination has stored, and the objects that they become. */
 export interface Spool {
-  /** The events that it holds. They count as sent when their object is delivered, by `sent` of the metrics. */
+  /** The stored events. The metrics count them by `sent` when their object is delivered. */
   readonly held: { readonly events: number; readonly bytes: number }
-  /** Objects that still grow, and those that are sent or wait for that. */
+  /** Number of objects that still grow, and of those that are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
   /** When its oldest object was opened, wall clock in milliseconds; undefined if there is none. */
   readonly oldestAt: number | undefined
-  /** Takes an object that is due. `all`: no more events come, so that all of them are. */
+  /** Takes an object that is due. `all`: no more events follow, so all objects are due. */
   next(all: boolean): SpooledObject | undefined
   /** Called when an object may be due; set by the engine. */
   changed: () => void
 }
 
-/** An object on its way. */
+/** An object to be sent. */
 export interface SpooledObject {
-  /** Makes one attempt at its next request. Resolves with true when the receiver has taken the whole object. */
+  /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
   send(signal: AbortSignal): Promise<boolean>
-  /** It is delivered. */
+  /** Removes the delivered object. */
   delivered(): Promise<void>
-  /** It is not sent any more in this run. */
+  /** Called if the object is no longer sent in this run. */
   release(): void
 }
 
@@ -269,7 +278,7 @@ export interface Exemplar {
 export interface Receipt {
   /** The receiver's identifier of the request. */
   readonly requestId?: string | undefined
-  /** With a spool: events of the request that were in an object already, and count as sent once more. */
+  /** With a spool: events of the request that an object already contained. They count as sent once more. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
@@ -279,11 +288,11 @@ export interface ComponentMetrics {
   took(events: number, bytes: number): void
   /** Counts events passed to the next components or accepted by the receiver. `output` names a side output. */
   sent(events: number, bytes: number, output?: string): void
-  /** Counts events merged into what the component emits. */
+  /** Counts events merged into events that the component will emit. */
   consumed(events: number, bytes: number): void
   /** Counts events that the component created. */
   emitted(events: number, bytes: number): void
-  /** Counts events discarded on purpose; `reason` is a label. */
+  /** Counts intentionally discarded events; `reason` is a label. */
   discarded(reason: string, events: number, bytes: number): void
   /** Counts an error that lost no event; `kind` is a label. */
   failed(kind: string): void
@@ -294,8 +303,8 @@ export interface ComponentMetrics {
   /** Registers a gauge whose series appear and disappear, read at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
   /**
-   * Registers counters that appear and disappear, read at each scrape, in the place of those that a predecessor
-   * registered. What one of them has counted has to be in the counter with the labels `rest` when it is gone.
+   * Registers counters that appear and disappear, read at each scrape. They replace those registered by a predecessor.
+   * When a counter disappears, the counter with the labels `rest` must include its value.
    */
   counters(
     name: string,
@@ -304,7 +313,10 @@ export interface ComponentMetrics {
     read: () => Iterable<{ labels: Record<string, string>; value: number }>,
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
-  /** Takes room for series by key, where it is bounded. False: there is none. All of it is free when the component ends. */
+  /**
+   * Reserves series by key, if their number is limited. Returns false if too few are left. All are freed when the
+   * component ends.
+   */
   takeSeries?(count: number): boolean
   freeSeries?(count: number): void
 }
@@ -319,7 +331,7 @@ export const REPLACED = Symbol('replaced')
 
 /** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
-  /** The last document; undefined: none, null: damaged. Throws StateUnreadable if it cannot be read now. */
+  /** Returns the last document; undefined: missing, null: damaged. Throws StateUnreadable if it cannot be read now. */
   read(): unknown
   /** Sets the function that returns the committed state, called at each write. */
   provide(snapshot: () => unknown): void
@@ -346,17 +358,17 @@ export interface ComponentContext {
   readonly inherited?: unknown
 }
 
-/** The folder of a component in data_dir, which it makes when it has something to keep there. */
+/** The folder of a component in data_dir. The component creates it when it first stores something. */
 export interface StateFolder {
   readonly path: string
-  /** Whether `bytes` more may be written. */
+  /** Whether `bytes` more bytes may be written. */
   hasRoom(bytes: number): boolean
-  /** Says how many bytes are in it; `isLast`: nothing is written to it any more. */
+  /** Reports the size of the folder in bytes; `isLast`: the component writes no more. */
   count(bytes: () => number, isLast?: boolean): void
 }
 
 export interface ProcessorContext extends ComponentContext {
-  /** Where state is kept that a restart shall not lose; undefined: nowhere, as in a test of a configuration. */
+  /** For state that must survive a restart; undefined if there is no place for it, as in a test of a configuration. */
   readonly state?: StateFolder | undefined
   /** Creates an editor of the events that reach this component. Call it in `create` only. */
   editor(): EventEditor
@@ -375,13 +387,13 @@ export interface SourceContext extends ComponentContext {
 }
 
 export interface DestinationContext extends ComponentContext {
-  /** Where a spool is kept; undefined: nowhere, as in a test of a configuration. */
+  /** For the spool; undefined if there is no place for it, as in a test of a configuration. */
   readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
   /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
-  /** Whether nobody else waits when it stops the process: it is the only destination, and has no buffer on disk. */
+  /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
   readonly isAlone?: boolean
   /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
@@ -394,7 +406,7 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
-/** Files that are there before a source starts. */
+/** Files that exist before a source starts. */
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
@@ -409,22 +421,22 @@ export interface Upstream {
   readonly options: unknown
 }
 
-/** What a component finds wrong with its options. */
+/** A problem that a component finds in its options. */
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** It may not exist where the configuration will be used: only a warning. */
+  /** Only a warning, since the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
 }
 
 /**
- * The declaration of a component type: its schema, texts and examples, and how it is created. Code that is not small is
- * imported by the function that needs it, so that a start loads only what runs, and nothing that explains.
+ * The declaration of a component type: its schema, texts and examples, and its constructor. Functions import larger
+ * code when they need it, so a start loads only the code that runs.
  */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
-  /** The plugin that it is of, and its version; undefined: it comes with the program. */
+  /** Plugin and version that define it; undefined for built-in components. */
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
@@ -432,12 +444,12 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** The options that most configurations need. The reference shows them first. Undefined: all. */
   readonly usualOptions?: readonly string[]
 
-  // What runs it, and what the daemon has to know before.
+  // Running the component, and facts that the daemon needs before.
   /** Makes a component that runs with these options. */
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan
-  /** Destinations only: its defaults of the delivery options, if they differ. */
+  /** Destinations only: its defaults of the delivery options, if they differ from REMOTE. */
   readonly delivery?: DeliveryDefaults
   /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
   readonly single?: string
@@ -445,48 +457,52 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly writes?: string
   /** Destinations only: whether it has a `spool` below `data_dir`. */
   readonly spools?: true
-  /** Processors and destinations: whether it uses the ids or the places of events (core/event/event-id.ts). */
+  /** Processors and destinations: whether it uses the ids or places of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
-  /** The file that is used when the options name none, and the option that names another. */
+  /** The file used if the options do not name one, and the option that can name another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
-  /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
+  /**
+   * Processors only: the option that names a user's module, relative to the configuration file. `reload: watch` watches
+   * the module.
+   */
   readonly module?: string
-  /** Sources only: the inputs that it would read again after another source with these saved positions. */
+  /** Sources only: the inputs that it would read again, given the saved positions of another source. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Sources only: whether it reads what was written before it started (EventBatch.isBacklog). */
+  /** Sources only: whether it reads input that existed before it started (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Sources only: the files that a first start would read now; undefined: none, or it is not known. */
+  /** Sources only: the files that a first start would read now; undefined if there are none, or unknown. */
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
   /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
-  /** Processors only: how it finds the time of events by itself; undefined: it does not. */
+  /** Processors only: how it detects the time of events; undefined if it does not. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
   /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
-  /** Processors and destinations: whether they use nothing of events but the lines as read, and these fields. */
+  /** Processors and destinations: whether they use only the lines as read, and the fields of `usesFields`. */
   copiesLines?(options: z.output<S>): boolean
 
-  // Checks of a configuration, beside those of the schema.
+  // Checks of a configuration that the schema does not make.
   /**
    * Warnings about options that are valid but rarely intended, given the components whose events reach this one. May
    * stat files but not open them.
    */
   warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
-  /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */
+  /** Problems in the files and modules that the options name, found only by reading these. For `sluice validate`. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 
   /**
-   * For `sluice validate --online`: connects as it would run, and checks keys and rights as far as that needs no event.
-   * Resolves with what was checked; undefined: there is nothing to check. Throws what is wrong.
+   * For `sluice validate --online`: connects as it would when running, and checks keys and permissions as far as
+   * possible without sending an event. Resolves with a description of the checks; undefined if there is nothing to
+   * check. Throws the problem.
    */
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 
   // For the reference.
-  /** More than the summary. Describes rules across options, which the schema checks but cannot express. */
+  /** Text beyond the summary, about rules across options, which the schema checks but cannot express. */
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>
@@ -499,23 +515,25 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Processors only: the reasons for its decision about an event. */
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
-  /** Sources only, if their input is not their events yet: the lines made of it. Undefined: it is events. */
+  /**
+   * Sources only, if they derive lines from their input: returns these lines. Undefined: the input consists of events.
+   */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }
 
-/** What a destination over the network promises. Each is a short text for a cell of a table. */
+/** The promises of a destination over the network, each as a short text for a table cell. */
 export interface Promises {
   /** When an event counts as delivered. */
   readonly guarantee: string
   readonly order: string
-  /** What can arrive twice, and what the receiver does with it. */
+  /** Which events can arrive twice, and how the receiver treats them. */
   readonly duplicates: string
   readonly limits: string
-  /** The receivers, with their versions, that tests use. */
+  /** The receivers and versions used in tests. */
   readonly tested: string
 }
 
-/** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */
+/** A definition without its option type. Its own schema parses the options before `create`. */
 // biome-ignore lint/suspicious/noExplicitAny: the one place where option types are erased
 export type AnyDefinition<K extends Kind = Kind> = K extends Kind ? Definition<K, any> : never
 

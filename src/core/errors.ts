@@ -1,6 +1,6 @@
 /** Errors with stable codes. */
 
-/** What is wrong with an option. */
+/** A problem with an option. */
 export interface Fault {
   /** Path of the option, such as `processors.limit.window`; empty for the document. */
   readonly path: string
@@ -20,16 +20,16 @@ export function formatProblem(problem: Problem): string {
   return problem.path ? `${place}: ${problem.path}: ${problem.message}` : `${place}: ${problem.message}`
 }
 
-/** What is wrong with a file that an option names. */
+/** A problem in a file that an option names. */
 export interface FileProblem {
   readonly option: string
   readonly file: string
   /** From 1. */
   readonly line: number
-  /** Where in the file, as far as it has such places. */
+  /** The place in the file, if the format has named places. */
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** It could not be read. It may exist where the configuration will be used. */
+  /** The file could not be read. It may exist where the configuration will be used. */
   readonly isMissing?: boolean
   /** It can be used, but is rarely intended. */
   readonly isWarning?: boolean
@@ -48,7 +48,10 @@ export class ConfigError extends Error {
   }
 }
 
-/** An option of a component names something that cannot be used. The engine makes a ConfigError with its place of it. */
+/**
+ * An option of a component names something unusable. The engine converts this to a ConfigError with the option's
+ * position.
+ */
 export class OptionError extends Error {
   readonly option: string
   constructor(option: string, message: string, cause?: unknown) {
@@ -58,8 +61,8 @@ export class OptionError extends Error {
 }
 
 /**
- * What a failed attempt means for its events. `retry`: try again later. `hold`: pause until an operator intervenes
- * (401, 403). `too_large`: split the request. `reject`: never acceptable.
+ * The consequence of a failed attempt for its events. `retry`: try again later. `hold`: pause until an operator
+ * intervenes (401, 403). `too_large`: split the request. `reject`: never acceptable.
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
@@ -75,7 +78,7 @@ export class DeliveryError extends Error {
   readonly messages: readonly string[] | undefined
   /** The reasons of the events in `rejected`, if they differ. */
   readonly reasons: readonly string[] | undefined
-  /** The status of each of them. */
+  /** The statuses of the events in `rejected`, if they differ. */
   readonly statuses: readonly number[] | undefined
   /**
    * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
@@ -84,13 +87,13 @@ export class DeliveryError extends Error {
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
   /**
-   * The response does not say which events it refuses: the group of each, from 0. Every group is sent again in a request
-   * of its own, unless there is only one.
+   * If the response does not say which events it rejects: the group number of each event, from 0. Each group is sent
+   * again in its own request, unless there is only one.
    */
   readonly groups: readonly number[] | undefined
-  /** How many events are refused, if the response does not say which, and has accepted the others. */
+  /** Number of rejected events, if the response does not identify them and has accepted the others. */
   readonly refused: number | undefined
-  /** Whether it is about the partition of these events alone, as a limit of a stream is. */
+  /** Whether the error concerns only the partition of these events, such as a limit of a stream. */
   readonly ofPartition: boolean
   constructor(
     message: string,
@@ -127,7 +130,7 @@ export class DeliveryError extends Error {
     this.ofPartition = options.ofPartition ?? false
   }
 
-  /** An error for each reason of the events in `rejected`, with the indices and messages of those. */
+  /** One error per reason in `reasons`, with the matching indices and messages. */
   byReason(): DeliveryError[] {
     const { rejected = [], reasons, messages, statuses } = this
     if (!reasons) return rejected.length > 0 ? [this] : []
@@ -153,7 +156,7 @@ export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Whether no more files can be opened: by this process, or on this machine. */
+/** Whether this process or the machine cannot open more files. */
 export function lacksDescriptor(error: unknown): boolean {
   const code = errorCode(error)
   return code === 'EMFILE' || code === 'ENFILE'

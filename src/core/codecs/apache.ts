@@ -57,7 +57,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   if (stop >= end || b[p - 1] !== SPACE || b[p] !== OPEN)
     return fail(p - 1, 'a severity such as [error] or [core:error]')
   const colon = indexOfByte(b, COLON, p, stop)
-  // Versions that name the module give each client its port, also after an IPv6 address without brackets.
+  // Versions that log the module also log the port of each client, after an IPv6 address without brackets, too.
   const hasPorts = colon < stop
   if (colon < stop && colon > p + 1) to.text(MODULE, b, p + 1, colon)
   to.text(SEVERITY, b, colon < stop ? colon + 1 : p + 1, stop)
@@ -72,7 +72,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   return true
 }
 
-/** Gives what is in brackets before the message. False if that is none of what Apache puts there. */
+/** Writes the content of brackets before the message. False if Apache does not write such content. */
 function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPorts: boolean): boolean {
   if (isAt(b, start, end, CLIENT_WORD)) {
     const from = start + CLIENT_WORD.length

@@ -15,17 +15,17 @@ const TIME_MARK = 0x54
 const STREAM = 6
 const STREAMS = [Buffer.from('stdout'), Buffer.from('stderr')]
 
-/** What the kernel reads: lines that are whole. */
+/** The kernel reads only whole lines. */
 const CRI_LINES: LineFormat = { number: 2, names: ['message', 'timestamp', 'stream'] }
 
 const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-// As of lines that are divided because of their length.
+// The same mark as for lines that are divided because of their length.
 const FIRST = Buffer.from('first')
 
-/** The number of the stream that `p` begins with, and a space after it: 1 or 2; 0 for none. */
+/** The stream at `p`, with a space after it: 1 or 2; 0 if there is no stream. */
 function streamAt(b: Buffer, p: number, end: number): number {
   if (p + STREAM >= end || b[p + STREAM] !== SPACE) return 0
   const number = b[p + 3] === STREAMS[0]![3] ? 1 : 2
@@ -34,7 +34,7 @@ function streamAt(b: Buffer, p: number, end: number): number {
   return number
 }
 
-/** Of the line that was read last: where its tag and its text begin. */
+/** Where the tag and the text of the last line begin. */
 let tagStart = 0
 let textStart = 0
 
@@ -100,7 +100,7 @@ class Cri extends FieldsCodec {
   }
 }
 
-/** Like `headOf`, for a line that must be whole and right. */
+/** Like `headOf`, for a whole and valid line. */
 function readHead(b: Buffer, start: number, end: number): number {
   const stream = headOf(b, start, end)
   const time = tagStart - STREAM - 2

@@ -12,9 +12,9 @@ import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 import { fail, whatFailed } from './web-log.js'
 
-/** Unnamed values of a line that `parse` finds at most: each becomes a field with a name of its own. */
+/** Maximum number of unnamed values that `parse` reads from a line. Each becomes a field with its own name. */
 const MOST_UNNAMED = 65_536
-/** Unnamed columns whose names are kept. */
+/** Maximum number of cached names of unnamed columns. */
 const MOST_NAMES = 1000
 const UNNAMED = 'column_'
 const EMPTY = Buffer.from('""')
@@ -77,7 +77,7 @@ class Csv extends FieldsCodec {
   readonly #names: FieldName[]
   override readonly encode?: (fields: Fields) => string
   readonly #encoder: MembersEncoder
-  /** The names of the columns, and of an event the member of each; -1: there is none. */
+  /** The names of the columns, and for each the index of the event's member; -1: missing. */
   readonly #known = new WantedNames()
   readonly #members: Int32Array
 

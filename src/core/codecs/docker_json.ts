@@ -13,7 +13,7 @@ const N = 0x6e
 const R = 0x72
 const STREAM_KEY = Buffer.from('"stream"')
 const STD = Buffer.from('"std')
-/** Docker divides lines after 16 KiB, each byte of which takes up to six as JSON. */
+/** Docker divides lines after 16 KiB; JSON takes up to six bytes for each of these bytes. */
 const MOST_PART_BYTES = 128 * 1024
 
 const MESSAGE = new FieldName('message')
@@ -21,13 +21,13 @@ const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
-// As of lines that are divided because of their length.
+// The same mark as for lines that are divided because of their length.
 const FIRST = Buffer.from('first')
 
-/** The first letter of the stream that `streamMark` found: that of `out` or `err`. */
+/** The first letter of the stream found by `streamMark`, without `std`. */
 let letter = 0
 
-/** Where the name of the stream is in a line, behind the text; -1 if it is nowhere. */
+/** The position of the stream's key, searched from the end of the line; -1 if missing. */
 function streamMark(b: Buffer, start: number, end: number): number {
   for (let p = end - STREAM_KEY.length; p >= start; p--) {
     if (!isAt(b, p, end, STREAM_KEY)) continue
@@ -51,7 +51,7 @@ function afterBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The index behind what is before the blanks that end at `p`. */
+/** The start of the blanks that end at `p`. */
 function beforeBlanks(b: Buffer, start: number, p: number): number {
   while (p > start && b[p - 1]! <= SPACE) p--
   return p
@@ -83,10 +83,10 @@ const joiner: Joiner = {
 /** Finds the members of one line. */
 class Line implements FieldSink {
   b: Buffer = Buffer.alloc(0)
-  /** Where the JSON of the members is; -1: there is none. */
+  /** Start of each member's JSON; -1: missing. */
   readonly starts = new Int32Array(4)
   readonly ends = new Int32Array(4)
-  /** Where the text has its first escape; its end, if there is none. */
+  /** The first escape in the text, or the end of the text. */
   escapeAt = 0
   /** Whether the other members are strings without escapes. */
   isUsual = false
@@ -121,7 +121,7 @@ class Line implements FieldSink {
     return this.isUsual
   }
 
-  /** Reads a string behind what Docker writes before it. Returns where its closing quote is, or -1. */
+  /** Reads a string that follows one of HEADS. Returns the position of its closing quote, or -1. */
   #string(b: Buffer, which: number, head: number, at: number): number {
     const bytes = HEADS[head]!
     for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
@@ -143,23 +143,23 @@ class Line implements FieldSink {
   }
 }
 
-/** A JSON object is given as JSON alone. */
+/** JSON_OBJECTS passes an object as JSON only. */
 function unused(): void {}
 
 const NAMES = new WantedNames()
 for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
 const [LOG, STREAM, TIME] = [0, 1, 2]
-/** What is before the usual members. */
+/** The bytes before each of the usual members. */
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
-/** What the kernel reads: usual lines that are whole. */
+/** The kernel reads only usual lines that are whole. */
 const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
-/** By the number of the member. */
+/** By index of the member. */
 const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
 
 class DockerJson extends FieldsCodec {
   override readonly lineFormat = DOCKER_LINES
   readonly #line = new Line()
-  /** The text of several lines, as within the quotes of a JSON string. */
+  /** The joined text of several lines, escaped as in a JSON string. */
   readonly #log = new GrowingBytes()
 
   constructor() {
@@ -193,7 +193,7 @@ class DockerJson extends FieldsCodec {
     return true
   }
 
-  /** What is given as a string has a place that begins with its opening quote. */
+  /** A value passed to `string` is stored from its opening quote on. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -210,7 +210,7 @@ class DockerJson extends FieldsCodec {
     }
   }
 
-  /** Gives the text of the line without its line end. Returns whether it has none. */
+  /** Writes the text without its line end. Returns whether the text has no line end. */
   #putText(to: FieldSink): boolean {
     const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
@@ -219,7 +219,7 @@ class DockerJson extends FieldsCodec {
     return end === ends[LOG]! - 1
   }
 
-  /** Adds it to that of the lines before. */
+  /** Appends the text to `#log`. Returns whether the text has no line end. */
   #addPart(): boolean {
     const { b, starts, ends } = this.#line
     const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)
@@ -228,7 +228,7 @@ class DockerJson extends FieldsCodec {
   }
 }
 
-/** The end of what is in the quotes of a JSON string, without a line end. */
+/** The end of a JSON string's content without a line end. */
 function withoutLineEnd(b: Buffer, start: number, end: number): number {
   if (!endsWithEscape(b, start, end, N)) return end
   return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2

@@ -11,7 +11,7 @@ import { JSON_OBJECTS } from './json.js'
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number
-  /** Lets its memory be used again. To be called when nobody reads the parts any more; it may be left out. */
+  /** Allows its memory to be reused. Call it when nobody reads the parts any more; the call is optional. */
   release?(): void
 }
 
@@ -19,7 +19,7 @@ export interface Encoded {
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 
-/** Memory for copies, and how much of it is kept. */
+/** Memory for copies, and the maximum size that is kept. */
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
@@ -152,15 +152,15 @@ export function eventText(encoding: Encoding, batch: EventBatch, i: number): str
   return bytes.toString('utf8', start, end)
 }
 
-/** How many bytes the events of a request will have, with `more` for each of them. */
+/** Size in bytes of the events of a request, with `more` bytes added for each. */
 export function roomFor(request: readonly EventBatch[], more: number): number {
   return request.reduce((sum, { bytes, length }) => sum + bytes + more * length, 0)
 }
 
-/** The bytes of an event that were made last. */
+/** The encoded bytes of the last event. */
 const made = new GrowingBytes()
 
-/** The bytes of the same, valid until the next call. */
+/** The encoded bytes of event `i`, valid until the next call. */
 export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): Bytes {
   const found = writtenAt(encoding, batch, i)
   if (found) return found
@@ -172,7 +172,7 @@ export function encodedEvent(encoding: Encoding, batch: EventBatch, i: number): 
   return whole(Buffer.from(encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))))
 }
 
-/** Adds the same as within the quotes of a JSON string. */
+/** Adds the encoded event, escaped as in a JSON string. */
 export function addEventText(encoding: Encoding, batch: EventBatch, i: number, to: ByteSink): void {
   const { bytes, start, end } = encodedEvent(encoding, batch, i)
   addEscaped(to, bytes, start, end)
@@ -188,7 +188,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** Where the bytes of event `i` are already, encoded and valid; undefined: nowhere. */
+/** The place where event `i` is already encoded and valid; undefined if there is none. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

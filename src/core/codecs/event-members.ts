@@ -8,15 +8,15 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { EventJson } from '../event/event-json.js'
 
-/** With more members than these, names are not compared with one another. */
+/** Maximum number of members whose names are compared with one another. */
 const MOST_COMPARED = 64
-/** A number with as many digits, and as many behind the point, is written as JavaScript writes it. */
+/** JavaScript writes a number unchanged that has at most this many digits, and this many after the point. */
 const MOST_DIGITS = 15
 const MOST_FRACTION = 6
-/** Encoded lines are passed on when there are as many bytes of them. */
+/** Encoded lines are passed on in portions of at least this many bytes. */
 const AT_ONCE = 8 * 1024
 
-/** The fields of one event, as its object has them: in its order, each once. */
+/** The fields of one event in the order of its object, without duplicates. */
 export class EventMembers {
   readonly #places = new MemberPlaces()
   readonly #json = new EventJson()
@@ -56,7 +56,7 @@ export class EventMembers {
     this.#source = ordered.bytes
   }
 
-  /** Whether an object has the same members in the same order. */
+  /** Whether parsing to an object would keep the members and their order. */
   #isAsObject(): boolean {
     const { count, nameStarts, nameEnds, escapes } = this.#places
     const b = this.#source
@@ -65,7 +65,7 @@ export class EventMembers {
     for (let n = 0; n < count; n++) {
       const start = nameStarts[n]!
       const length = nameEnds[n]! - start
-      // An object has members with a number as their name before all others.
+      // An object orders members with numeric names before all others.
       if ((escapes[n]! & NAME) !== 0 || isDigit(b[start]!)) return false
       if ((lengths >> length) & 1) for (let m = 0; m < n; m++) if (this.#areSame(m, n)) return false
       lengths |= 1 << length
@@ -107,7 +107,7 @@ export class EventMembers {
     return this.#source[this.#places.valueStarts[n]!]!
   }
 
-  /** Moves to the text of the value of member `n`: that of a string, or its JSON. */
+  /** Moves to the text of member `n`: the content of a string, or the JSON of another value. */
   text(n: number): this {
     const { valueStarts, valueEnds, escapes } = this.#places
     const b = this.#source
@@ -124,7 +124,7 @@ export class EventMembers {
     return this
   }
 
-  /** Moves to what is between the quotes of the value of member `n`, a string, with its escapes. */
+  /** Moves to the content of the string of member `n`, with its escapes. */
   inside(n: number): this {
     this.#useBytes(this.#places.valueStarts[n]! + 1, this.#places.valueEnds[n]! - 1)
     return this
@@ -147,7 +147,7 @@ function isDigit(byte: number): boolean {
   return byte >= ZERO && byte <= ZERO + 9
 }
 
-/** Whether the JSON number is as JavaScript writes it; false for one that may be, too. */
+/** Whether JavaScript would write the number unchanged. May return false for a number that it would. */
 function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   let p = b[start] === MINUS ? start + 1 : start
   if (end - p > MOST_DIGITS || (b[p] === ZERO && end - p === 1 && p > start)) return false
@@ -158,7 +158,7 @@ function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   return true
 }
 
-/** Encodes events, of each of which a codec writes the line. */
+/** Encodes events with a function that writes the line of each. */
 export class MembersEncoder {
   readonly #write: (members: EventMembers, out: GrowingBytes) => void
   readonly #members = new EventMembers()

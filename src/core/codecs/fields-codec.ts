@@ -17,14 +17,14 @@ const OPEN = Buffer.from('{')
 const NOTHING = Buffer.alloc(0)
 const NO_SLOTS = new Int32Array(0)
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
-/** The flags of a line that decide whether the kernel may write its event; it needs DECODED alone. */
+/** The flags that decide whether the kernel may write the event of a line: exactly DECODED must be set. */
 const STATE = PIECE | CONTINUES | DECODED | INVALID | MODIFIED
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /**
- * Makes slots of fields. A value that is no text of the line has all of the line as its place, unless the codec makes it
- * of another one, such as that of a JSON string with its opening quote.
+ * Makes slots of fields. The slot of a value that is not a text of the line covers the whole line. A codec may choose
+ * another range, such as a JSON string from its opening quote on.
  */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()
@@ -104,14 +104,14 @@ const slots = new SlotSink()
 const members = new Members()
 
 /**
- * A codec of the form `fields` that consists of its `read`: that gives slots, an object, JSON, and what `parse` merges.
- * If a name occurs twice, the last value counts.
+ * A codec of the form `fields` that implements only `read`, from which slots, objects, JSON and the input of `parse`
+ * are derived. If a name occurs twice, the last value counts.
  */
 export abstract class FieldsCodec extends Codec {
   readonly #fields: EventFields | undefined
   readonly #tail = new OriginTail()
 
-  /** `fields`: those that a line can have; undefined: any. */
+  /** `fields`: the fields that a line can have; undefined: any. */
   constructor(
     definition: CodecDefinition,
     fields: EventFields | undefined,
@@ -146,7 +146,7 @@ export abstract class FieldsCodec extends Codec {
     return Object.fromEntries(sink.entries)
   }
 
-  /** Reads the line again. A codec that gives `string` or `made` for ranges of the line reads these ranges. */
+  /** Reads the line again. A codec that passes ranges to `string` or `made` reads only these ranges. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     const fields = this.fields(b, start, end, receivedAt)
     return Object.hasOwn(fields, name) ? fields[name] : undefined
@@ -165,7 +165,7 @@ export abstract class FieldsCodec extends Codec {
   }
 
   #writeLines(batch: EventBatch, to: ByteSink, kernel: FieldLines, format: LineFormat): void {
-    // The flags of all are known before the kernel writes, since it may be needed to find them.
+    // The scan may need the kernel, so all flags must be known before the kernel writes.
     for (let i = 0; i < batch.length; i++) batch.look(i)
     const tail = this.#tail.of(batch, DECODED, ownBits(format.names))
     const end = Buffer.concat([tail, NEWLINE])
@@ -180,7 +180,7 @@ export abstract class FieldsCodec extends Codec {
     }
   }
 
-  /** Adds events [from, until), which the kernel has written, or has left. */
+  /** Adds events [from, until): those written by the kernel, and the others by `writeEvent`. */
   #addGroup(batch: EventBatch, from: number, until: number, { output, starts, ends }: FieldLines, to: ByteSink): void {
     for (let i = from; i < until; ) {
       const start = starts[i - from]!
@@ -198,7 +198,7 @@ export abstract class FieldsCodec extends Codec {
     const isRead = (flags & (DECODED | INVALID | MODIFIED)) === DECODED
     members.clear()
     if (isRead) this.read(batch.chunk, batch.starts[i]!, batch.ends[i]!, members, batch.receivedAt)
-    // Members that are not known by name may have names that the origin has too.
+    // Members with unknown names may have the names of origin fields.
     if (!isRead || members.isUnclear || members.count === 0) {
       super.writeEvent(batch, i, to)
       return
@@ -206,7 +206,7 @@ export abstract class FieldsCodec extends Codec {
     const { out, count, nameStarts, nameEnds } = members
     let own = 0
     for (let n = 0; n < count; n++) {
-      // An object has members with a number as their name before all others.
+      // An object orders members with numeric names before all others.
       if (isDigit(out.bytes[nameStarts[n]!]!)) {
         super.writeEvent(batch, i, to)
         return

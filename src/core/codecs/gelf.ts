@@ -17,10 +17,10 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
-/** The time that was read last, which is at most a sign, six digits of the year and nine of a fraction long. */
+/** The last time read: at most a sign, six digits of the year and nine of the fraction. */
 const time = Buffer.alloc(40)
 
-/** The members of a message that are not additional ones, and the names of their fields. */
+/** The standard members of a message, and the names of their fields. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
 const MESSAGE = 0
 const TIMESTAMP = 2
@@ -33,7 +33,7 @@ function wanted(...names: string[]): WantedNames {
   return all
 }
 
-/** The severities of syslog by the names that programs use. */
+/** The syslog severities by the names that programs use. */
 const LEVELS = new Map(
   [
     ['emerg', 'emergency', 'panic'],
@@ -49,7 +49,7 @@ const LEVELS = new Map(
 
 class Gelf extends FieldsCodec {
   readonly #places = new MemberPlaces()
-  /** The number of the member for each name of `OWN`, or -1. */
+  /** Index of the member for each name of `OWN`, or -1. */
   readonly #own = new Int32Array(OWN.names.length)
   readonly #name = new FieldName()
 
@@ -96,7 +96,7 @@ class Gelf extends FieldsCodec {
     else to.json(name, b, start, end)
   }
 
-  /** Gives what is none of `OWN`, without its underscore where no other field has the name. */
+  /** Writes an additional field, without its underscore unless another field has that name. */
   #putAdditional(b: Buffer, n: number, to: FieldSink): void {
     const name = this.#nameOf(b, n)
     const { bytes, start, end } = name
@@ -109,7 +109,7 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** What is given as a string has a place that begins with its opening quote. */
+  /** A value passed to `string` is stored from its opening quote on. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -125,7 +125,7 @@ class Gelf extends FieldsCodec {
   }
 }
 
-/** Seconds since the epoch, a number or its text, as ISO 8601; undefined: it is none. */
+/** Converts seconds since the epoch, a number or its text, to ISO 8601; undefined if invalid. */
 function isoAt(b: Buffer, start: number, end: number): string | undefined {
   if (end - start > LONGEST_NUMBER) return undefined
   const inside = b[start] === QUOTE ? 1 : 0
@@ -140,11 +140,11 @@ const SHORT_MESSAGE = Buffer.from('","short_message":"')
 const UNKNOWN = Buffer.from('unknown')
 const NONE = Buffer.from('-')
 const NAMED_ID = Buffer.from('__id')
-/** The fields that have a place of their own. */
+/** The fields that become standard members. */
 const PLACED = wanted('message', 'host', 'level', 'timestamp', 'full_message')
 const [PLACED_MESSAGE, PLACED_HOST, LEVEL, TIMESTAMP_PLACE] = [0, 1, 2, 3]
 const SEVERITIES = [...'01234567']
-/** 1 for bytes that a name may have. */
+/** 1 for bytes that are allowed in a name. */
 const IN_NAME = new Uint8Array(256)
 for (let byte = 0; byte < 0x80; byte++) if (/[\w.-]/.test(String.fromCharCode(byte))) IN_NAME[byte] = 1
 
@@ -193,7 +193,7 @@ function placeOf({ bytes, start, end }: EventMembers): number {
   return slotOf(bytes, start, end, PLACED)
 }
 
-/** Writes the text of member `n`, as between the quotes of a JSON string. */
+/** Writes the text of member `n`, escaped as in a JSON string. */
 function addText(members: EventMembers, n: number): void {
   const isString = members.isString(n)
   const { bytes, start, end } = isString ? members.inside(n) : members.text(n)
@@ -201,14 +201,14 @@ function addText(members: EventMembers, n: number): void {
   else line.addEscaped(bytes, start, end)
 }
 
-/** The same, or another text in the place of none. */
+/** Like `addText`, but writes `other` if the text is missing or empty. */
 function addTextOr(other: Buffer, members: EventMembers, n: number): void {
   const before = line.length
   if (n >= 0 && !members.isNull(n)) addText(members, n)
   if (line.length === before) line.add(other, 0, other.length)
 }
 
-/** The JSON of a field that GELF has a member for; undefined if it cannot have this value. */
+/** The JSON of a standard member; undefined if the member cannot have this value. */
 function ownValue(placed: number, members: EventMembers, n: number): string | undefined {
   const { bytes, start, end, string } = members.text(n)
   if (placed === LEVEL && members.isNumber(n)) return end === start + 1 ? SEVERITIES[bytes[start]! - ZERO] : undefined
@@ -222,10 +222,10 @@ function ownValue(placed: number, members: EventMembers, n: number): string | un
   return placed === LEVEL ? LEVELS.get(text.toLowerCase())?.toString() : JSON.stringify(text)
 }
 
-/** Writes the name of an additional field. Returns whether another one may have become the same. */
+/** Writes the name of an additional field. Returns whether another name may have become the same. */
 function addName({ bytes, start, end }: EventMembers): boolean {
   if (end - start === 2 && bytes[start] === 0x69 && bytes[start + 1] === 0x64) {
-    // Receivers refuse `_id`.
+    // Receivers reject `_id`.
     line.add(NAMED_ID, 0, NAMED_ID.length)
     return true
   }

@@ -7,7 +7,7 @@ import { reaches } from '../options/reach.js'
 import { GROK_PATTERNS } from './grok/patterns.js'
 import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
-/** Nested deeper than this, patterns refer to each other in a circle. */
+/** Maximum nesting of patterns; a deeper one refers to itself. */
 const DEEPEST = 32
 const LONGEST = 64 * 1024
 const MOST_OWN = 1000
@@ -28,9 +28,9 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** A reference, a group with the name of a field, an atomic group, or an escape, which is stepped over. */
+/** Matches a reference, a group with a field name, an atomic group, or an escape, which is skipped. */
 const PART = /\\[\s\S]|\(\?>|%\{(\w+)(?::([^}:]*)(?::(\w+))?)?\}|\(\?P?<(?![=!])([^>]*)>/g
-/** Classes of characters that JavaScript does not know, and for expressions with the flag `u` and without it. */
+/** Character classes that JavaScript lacks, for expressions with and without the flag `u`. */
 const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]>> = {
   alnum: ['\\p{L}\\p{M}\\p{Nd}', 'A-Za-z0-9'],
   alpha: ['\\p{L}\\p{M}', 'A-Za-z'],
@@ -45,7 +45,7 @@ const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]
   xdigit: ['0-9A-Fa-f', '0-9A-Fa-f'],
 }
 
-/** Makes a regular expression of a pattern. Its groups with a field have made-up names, since a field may come twice. */
+/** Expands a pattern to a regular expression. Groups of fields get generated names, since a field may occur twice. */
 class Expansion {
   readonly fields: Omit<PatternField, 'group'>[] = []
   readonly #own: Readonly<Record<string, string>>
@@ -98,7 +98,7 @@ function compiledGrok(source: string): Pattern {
   }
 }
 
-/** Nobody has written the counts in the usual patterns, so an error about them says what to do instead. */
+/** The usual patterns contain repetition counts that users did not write, so the error advises them what to do. */
 function advised(error: unknown): unknown {
   if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
   const small = "patterns: { IPORHOST: '[\\w.:-]+' }"

@@ -11,9 +11,9 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
 
-/** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
+/** Smaller inputs are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
-/** Longer texts are not read again to find out what is wrong with them. */
+/** Longer texts are not read again to find their error. */
 const LONGEST_EXPLAINED = 64 * 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
@@ -147,5 +147,5 @@ export const json = defineCodec({
   create: () => new JsonLines(),
 })
 
-/** For events that are JSON objects by nature, such as journal entries. */
+/** For events that are always JSON objects, such as journal entries. */
 export const JSON_OBJECTS: Codec = json.create({} as never)

@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Bits of bytes that a delimiter of pairs begins with, and one between a key and its value. */
+/** Bits of bytes that can begin a delimiter of pairs, or one between key and value. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -36,7 +36,7 @@ function skipBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** What was read last: a text, and whether it was in quotes and has a backslash. */
+/** The last text read, and whether it had quotes and contains a backslash. */
 let textStart = 0
 let textEnd = 0
 let escaped = false
@@ -46,9 +46,9 @@ class KeyValue extends FieldsCodec {
   readonly #after: Buffer
   /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
-  /** By byte: what may begin there. */
+  /** By byte: the delimiters that it can begin. */
   readonly #stops = new Uint8Array(256)
-  /** Whether that begins there for certain. */
+  /** Whether such a byte always begins a delimiter. */
   readonly #isCertain: boolean
   readonly #name = new FieldName()
 
@@ -95,7 +95,7 @@ class KeyValue extends FieldsCodec {
     return 'a pair without a key, or no pair at all'
   }
 
-  /** Reads a key or value with quotes or without. Returns the end of it. */
+  /** Reads a key or value, with or without quotes. Returns its end. */
   #textEnd(b: Buffer, p: number, end: number, isKey: boolean): number {
     escaped = false
     if (p < end && (b[p] === QUOTE || b[p] === APOSTROPHE)) {
@@ -119,7 +119,7 @@ class KeyValue extends FieldsCodec {
     return p
   }
 
-  /** Whether what is in quotes ends here: text that only begins with quotes is taken as it is. */
+  /** Whether a quoted text ends here. Otherwise its quotes are part of the text. */
   #endsAt(b: Buffer, p: number, end: number, isKey: boolean): boolean {
     if (p === end || this.#isAfter(b, p, end)) return true
     const next = skipBlanks(b, p, end)
@@ -130,7 +130,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** Where the pair behind the one that ends at `p` begins. */
+  /** The start of the pair after the one that ends at `p`. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)

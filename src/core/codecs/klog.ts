@@ -22,22 +22,22 @@ const FILE = new FieldName('file')
 const LINE = new FieldName('line')
 const MESSAGE = new FieldName('message')
 const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
-/** A leap year. */
+/** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The second that was read last, as it was written. */
+/** The second that was read last, as written. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
-/** Its time, with room for the fraction; and when the line was received whose year it has. */
+/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
 const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false
 
-/** Whether `0505 17:59:40.692994` is at `p`, on a day that some years have. */
+/** Whether `0505 17:59:40.692994` is at `p`, with a date that exists in a leap year. */
 function isTime(b: Buffer, p: number): boolean {
   if (b[p + SECOND] !== POINT) return false
   for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
-  // The seconds at the end differ first.
+  // Consecutive times differ first at the end.
   for (let i = SECOND - 1; i >= 0; i--) {
     if (b[p + i] === lastSecond[i]) continue
     b.copy(lastSecond, 0, p, p + SECOND)
@@ -48,7 +48,7 @@ function isTime(b: Buffer, p: number): boolean {
   return isSecond
 }
 
-/** The last second in this year; NaN if it has no such day. */
+/** `lastSecond` in this year; NaN if the date does not exist in it. */
 function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN
@@ -59,7 +59,7 @@ function timeIn(year: number): number {
   return date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000
 }
 
-/** Sets `iso` to the time at `p`. It is UTC, in the year that brings it nearest to `wall`; false if none near has the day. */
+/** Sets `iso` to the time at `p`, UTC, in the year nearest to `wall`; false if no near year has the date. */
 function setIso(b: Buffer, p: number, wall: number): boolean {
   if (wall !== isoWall) {
     const time = nearest(timeIn, wall)
@@ -84,7 +84,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // A scan, which does not know when the line was received, needs no value.
+    // A scan passes 0: it needs no value.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME

@@ -19,7 +19,7 @@ import { regex } from './regex.js'
 import { syslog } from './syslog.js'
 import { text } from './text.js'
 
-/** All codecs that come with the program. A new one needs one file and one line here. */
+/** All built-in codecs. A new codec needs one file and one line here. */
 export const codecs: readonly CodecDefinition[] = [
   json,
   text,

@@ -3,34 +3,34 @@ import { json } from './json.js'
 import { text } from './text.js'
 
 /**
- * The codecs that are loaded, by name. Loading all of them takes a tenth of the start of a daemon, which needs those
- * that its configuration names (named.ts). What reads records that may name any codec imports list.ts, with all.
+ * The loaded codecs, by name. Loading all of them takes a tenth of the start of a daemon, so it loads only those that
+ * its configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads all.
  */
 
 let builtIn: readonly CodecDefinition[] = [json, text]
 
-/** Those that come with the program. */
+/** The built-in codecs that are loaded. */
 export const loadedCodecs = (): readonly CodecDefinition[] => builtIn
 
-/** Replaces those that come with the program, by the same ones and more. */
+/** Replaces the loaded built-in codecs. `definitions` must include these. */
 export function setLoaded(definitions: readonly CodecDefinition[]): void {
   builtIn = definitions
 }
 
-/** Those of plugins, by name. They stay, since records on the disk may name them. */
+/** Codecs of plugins, by name. They stay, since records on disk may name them. */
 const added = new Map<string, CodecDefinition>()
 
-/** Makes codecs of plugins known by their names, in place of earlier versions. */
+/** Registers codecs of plugins by name, replacing earlier versions. */
 export function addCodecs(definitions: readonly CodecDefinition[]): void {
   for (const definition of definitions) added.set(definition.name, definition)
 }
 
-/** The definition of a codec; undefined: there is none of this name. */
+/** The definition of a codec; undefined if the name is unknown. */
 export function codecDefinition(name: unknown): CodecDefinition | undefined {
   return builtIn.find(codec => codec.name === name) ?? added.get(name as string)
 }
 
-/** Creates the codec with this name. Throws if there is none, or if it cannot have these options. */
+/** Creates the codec with this name. Throws if the name is unknown or the options are invalid. */
 export function createCodec(name: string, options: unknown): Codec {
   const definition = codecDefinition(name)
   if (!definition) throw new Error(`there is no codec ${name}`)
@@ -48,7 +48,7 @@ export function createCodec(name: string, options: unknown): Codec {
   return definition.create(parsed.data as never)
 }
 
-/** Like `createCodec`; undefined where that throws. */
+/** Like `createCodec`, but returns undefined instead of throwing. */
 export function codecOf(name: string, options: unknown = {}): Codec | undefined {
   try {
     return createCodec(name, options)

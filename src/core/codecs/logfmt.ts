@@ -112,7 +112,7 @@ class Logfmt extends FieldsCodec {
   }
 }
 
-/** Characters that cannot be part of a key, and those for which a value needs quotes. */
+/** Bytes that cannot be part of a key, and bytes that require quotes around a value. */
 const NO_KEY = 1
 const NEEDS_QUOTES = 2
 const KINDS = new Uint8Array(256)

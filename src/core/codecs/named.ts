@@ -7,15 +7,15 @@ import { offerCodecs } from './options.js'
 const NAME = /\b(?:codec|decode|encoding)["']?\s*:\s*["']?(\w+)/g
 
 /**
- * Loads the codecs whose names are written in the texts of a configuration. A name that is written in another way is
- * not found: a configuration that turns out wrong with these codecs has to be read with all of them (list.ts).
+ * Loads the codecs whose names occur in the texts of a configuration. It does not find a name that is written in
+ * another way, so a configuration that is invalid with these codecs must be read again with all of them (list.ts).
  */
 export async function loadCodecsNamed(texts: readonly string[]): Promise<void> {
   const files = new Set(readdirSync(fileURLToPath(new URL('.', import.meta.url))))
   const names = new Set(texts.flatMap(text => [...text.matchAll(NAME)].map(([, name]) => name!)))
   const missing = [...names].filter(name => files.has(`${name}.js`) && !codecDefinition(name))
   const found = (await Promise.all(missing.map(definitionOf))).filter(definition => definition !== undefined)
-  // What was loaded meanwhile stays.
+  // Keeps codecs that were loaded meanwhile.
   const more = found.filter(definition => !loadedCodecs().includes(definition))
   if (more.length > 0) offerCodecs([...loadedCodecs(), ...more])
 }

@@ -75,13 +75,13 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
 
 const CLIENT = Buffer.from(', client: ')
 
-/** Where what nginx appends to a message begins, or the end. */
+/** The start of the text that nginx appends to a message, or `end`. */
 function appendedAt(b: Buffer, start: number, end: number): number {
   const at = b.subarray(start, end).indexOf(CLIENT)
   return at < 0 ? end : start + at
 }
 
-/** Gives what follows a message, as in `, client: 192.0.2.7, request: "GET / HTTP/1.1"`. */
+/** Writes the fields after a message, as in `, client: 192.0.2.7, request: "GET / HTTP/1.1"`. */
 function putAppended(b: Buffer, start: number, end: number, to: FieldSink): void {
   for (let p = start; p < end; ) {
     const nameStart = p + 2

@@ -9,7 +9,7 @@ import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
 
 let inUse: readonly CodecDefinition[] = loadedCodecs()
 
-/** Of each choice: makes it one among these codecs. */
+/** For each choice: a function that updates the codecs it offers. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** The name of one of the codecs that fit, or of `others`. */
+/** The name of a codec that satisfies `fits`, or one of `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)
@@ -49,7 +49,7 @@ export function codecName(fits: (definition: CodecDefinition) => boolean, others
 /** The codecs that can be chosen. */
 export const codecsInUse = (): readonly CodecDefinition[] => inUse
 
-/** Makes these the codecs that come with the program and can be chosen. */
+/** Replaces the built-in codecs that can be chosen. */
 export function offerCodecs(definitions: readonly CodecDefinition[]): void {
   const ofPlugins = inUse.filter(({ plugin }) => plugin !== undefined)
   setLoaded(definitions)
@@ -57,15 +57,14 @@ export function offerCodecs(definitions: readonly CodecDefinition[]): void {
 }
 
 /**
- * Adds codecs of plugins to those that can be chosen, in place of the ones that were added before. Schemas that have
- * been made change with it: what they parse later is a choice among these codecs.
+ * Replaces the codecs of plugins that can be chosen. Existing schemas change too: they offer these codecs from now on.
  */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while these codecs of plugins can be chosen; undefined: those that can be anyway. */
+/** Calls `work` while these codecs of plugins can be chosen; undefined: the current ones. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse
@@ -83,7 +82,7 @@ function choose(all: readonly CodecDefinition[]): void {
   for (const change of choices) change(all)
 }
 
-/** Creates the chosen codec. The schema has validated its options, as far as each can be without the others. */
+/** Creates the chosen codec. The schema has already validated each option by itself. */
 function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx): Codec {
   const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
   try {

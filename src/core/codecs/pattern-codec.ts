@@ -5,7 +5,7 @@ import { behindMark, type CodecDefinition } from '../codec.js'
 import { reaches } from '../options/reach.js'
 import { FieldsCodec } from './fields-codec.js'
 
-/** The option of codecs that are described by a pattern. The codec compiles it, and throws if it cannot. */
+/** The option for the pattern of a codec. The codec compiles it, and throws if it is invalid. */
 export const patternOption = reaches('nothing', z.string().min(1)).describe(
   'The pattern: a regular expression with named groups for regex, one with %{NAME:field} for grok.',
 )
@@ -22,8 +22,8 @@ interface NamedGroup extends PatternField {
 }
 
 /**
- * Compiles a pattern of users, for whom escapes that JavaScript does not know mean the character itself, as in other
- * languages: that is so without the flag `u`, where `lenient` takes the place of the pattern. Throws PatternError.
+ * Compiles a pattern of a user. Escapes that JavaScript does not know mean the character itself, as in other languages;
+ * for these the flag `u` is omitted and `lenient` replaces the pattern. Throws PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {
@@ -37,7 +37,7 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
   }
 }
 
-/** A codec whose fields are the groups of a pattern. Of several groups for one field, the first that took part counts. */
+/** A codec whose fields are the groups of a pattern. Of several groups for one field, the first that matched counts. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
   /** By field. */
@@ -101,7 +101,7 @@ export abstract class PatternCodec extends FieldsCodec {
   }
 }
 
-/** The text, if it is no number. */
+/** Returns the text if it is not a number. */
 function converted(text: string, type: 'int' | 'float'): unknown {
   const number = Number(text)
   if (text.trim() === '' || !Number.isFinite(number)) return text

@@ -15,7 +15,7 @@ import { errorText } from '../errors.js'
 import { filePath, type Reach, reaches } from '../options/reach.js'
 import { RecordCodec } from './record-codec.js'
 
-/** Bytes of a length that is no varint. */
+/** Size of a length prefix that is not a varint. */
 const LENGTH_BYTES = 4
 const LARGEST_DESCRIPTOR = 64 * 1024 * 1024
 const STRUCT = 'google.protobuf.Struct'
@@ -112,7 +112,7 @@ class Protobuf extends RecordCodec {
     return this.#loaded
   }
 
-  /** Also whether the file is as it was, so that a reload takes up another one. Read within the reach of either. */
+  /** Also compares the files, within the reach of either codec, to let a reload apply a changed one. */
   override isSame(other: Codec): boolean {
     if (!super.isSame(other) || !(other instanceof Protobuf)) return false
     const known = this.#loaded ?? other.#loaded
@@ -168,7 +168,10 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
   throw new Error(`${name} has no message ${wanted}; did you mean ${nearOf(wanted, [...messages.keys()])}?`)
 }
 
-/** The name that was probably meant. The well-known types are in every definition, and are rarely what records are. */
+/**
+ * The name that was probably meant. Well-known types come last: every definition contains them, and records rarely have
+ * them.
+ */
 function nearOf(wanted: string, names: readonly string[]): string {
   const own = names.filter(name => !name.startsWith('google.protobuf.'))
   const near = new NearestName()

@@ -39,7 +39,7 @@ const PARTS = new Map([
 ])
 const NAMES = new Map([...PARTS.keys()].map(name => [name, new FieldName(name)]))
 const names = (...all: string[]) => all.map(name => NAMES.get(name)!)
-/** The fields that are parts of the line as they are, in the order of the parts. */
+/** The fields that are copied from parts of the line, in the order of the parts. */
 const TEXTS = names('timestamp', 'host', 'app', 'pid', 'msgid')
 const [MESSAGE_NAME, DATA_NAME] = names('message', 'structured_data') as [FieldName, FieldName]
 const [FACILITY, SEVERITY, CODE] = names('facility', 'severity', 'severity_code') as [FieldName, FieldName, FieldName]
@@ -47,13 +47,13 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the bytes of a part of the line that was scanned last are not its text. */
+/** Whether the bytes of a part of the last scanned line differ from its text. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }
 
 class Syslog extends FieldsCodec {
-  /** The parts of the wanted names, and the names that they were found for. */
+  /** The parts for the wanted names, and the names they were determined for. */
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
@@ -122,7 +122,7 @@ class Syslog extends FieldsCodec {
 
 const USER = 1
 const INFO = 6
-/** What programs call severities, besides their names. */
+/** Further names that programs use for severities. */
 const ALIASES: Readonly<Record<string, number>> = {
   emergency: 0,
   panic: 0,
@@ -148,7 +148,7 @@ function severityOf(value: unknown): number | undefined {
   return code < 0 && Object.hasOwn(ALIASES, name) ? ALIASES[name] : code < 0 ? undefined : code
 }
 
-/** A timestamp of RFC 3339; any other is left out. */
+/** A timestamp of RFC 3339; any other value becomes the nil value. */
 function timeOf(value: unknown): string {
   if (typeof value !== 'string' || value.length > MOST_TIME) return NIL
   const bytes = Buffer.from(value)
@@ -171,7 +171,7 @@ function word(value: unknown, most: number): string {
 /** A name of structured data. */
 const nameOf = (name: string): string => word(name, 32).replace(/[=\]"]/g, '_')
 
-/** Names that become the same are one. */
+/** Merges names that become the same. */
 function dataOf(data: unknown): string {
   if (typeof data !== 'object' || data === null || Array.isArray(data)) return NIL
   const elements = new Map<string, Map<string, string[]>>()
@@ -191,7 +191,7 @@ function dataOf(data: unknown): string {
 
 const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
 
-/** The message; of an event without one, the JSON of all fields that are not elsewhere in the line. */
+/** The message. For an event without one, the JSON of all fields that are not elsewhere in the line. */
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)

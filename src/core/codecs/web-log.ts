@@ -5,14 +5,14 @@ import { commonLogTime, LastTime } from '../../lib/formats/log-times.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
 
 /**
- * Access logs in the common and the combined format, as nginx and Apache write them, by hand: they are read more often
- * than anything else. Positions are those of the line that was read last.
+ * Hand-written reader of access logs in the common and combined format of nginx and Apache, the most frequent of all
+ * formats. Positions refer to the last line read.
  */
 
 const OPEN = 0x5b
 const CLOSE = 0x5d
 const HTTP = Buffer.from('HTTP/')
-/** More digits are no status and no number of bytes. */
+/** A status or a number of bytes has at most this many digits. */
 const MOST_DIGITS = 15
 
 const names = (...texts: string[]) => texts.map(text => new FieldName(text))
@@ -27,13 +27,13 @@ export const ACCESS_FIELDS =
     ' ',
   )
 
-/** What the kernel reads. */
+/** The line formats that the kernel reads. */
 export const ACCESS_LINES: LineFormat = { number: 0, names: ACCESS_FIELDS }
 export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCESS_FIELDS, 'vhost', 'port'] }
 
 const accessTime = new LastTime(commonLogTime)
 
-/** Where the line stopped being one of the format, and what should be there. */
+/** The position where the line left the format, and the text expected there. */
 let failedAt = 0
 let expected = ''
 
@@ -43,7 +43,7 @@ export function fail(at: number, what: string): false {
   return false
 }
 
-/** Says what `readAccessLog` and others expected where in the line that begins at `start`. */
+/** Reports the expectation and its column in the line that begins at `start`. */
 export function whatFailed(start: number): string {
   return `expected ${expected} at column ${failedAt - start + 1}`
 }
@@ -68,7 +68,7 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
   if (stop <= p || stop >= end) return fail(p, '"-" and a space')
   putUnlessDash(to, IDENTITY!, b, p, stop)
   p = stop + 1
-  // The name of a user may have spaces.
+  // A user name may contain spaces.
   stop = p
   while (stop < end && !(b[stop] === SPACE && b[stop + 1] === OPEN)) stop++
   if (stop <= p || stop >= end) return fail(p, 'the name of a user or "-", a space and "["')
@@ -90,7 +90,7 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
   return readNumbers(b, p + 1, end, to)
 }
 
-/** Reads what follows the request. */
+/** Reads the rest of the line after the request. */
 function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean {
   let stop = tokenEnd(b, p, end)
   if (!putNumber(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')
@@ -117,7 +117,7 @@ function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean 
 
 const QUOTED = [REFERER!, USER_AGENT!, FORWARDED_FOR!]
 
-/** Gives the parts of `GET /path HTTP/1.1`, or all of it if it is none. */
+/** Writes the parts of `GET /path HTTP/1.1`, or the whole text if it has another form. */
 export function putRequest(to: FieldSink, b: Buffer, start: number, end: number): void {
   let method = start
   while (method < end && b[method] !== SPACE) method++
@@ -143,7 +143,7 @@ function isMethod(b: Buffer, start: number, end: number): boolean {
   return end > start
 }
 
-/** The next such byte, or the end. */
+/** The position of the next such byte, or `end`. */
 export function indexOfByte(b: Buffer, byte: number, p: number, end: number): number {
   while (p < end && b[p] !== byte) p++
   return p
@@ -157,7 +157,7 @@ function tokenEnd(b: Buffer, p: number, end: number): number {
 /** Whether the text that `quotedEnd` found last has a backslash. */
 let hasBackslash = false
 
-/** The closing quote of what begins at `p`, or -1. */
+/** The closing quote of the text that begins at `p`, or -1. */
 export function quotedEnd(b: Buffer, p: number, end: number): number {
   hasBackslash = false
   for (; p < end; p++) {
@@ -178,7 +178,9 @@ export function putUnlessDash(to: FieldSink, name: FieldName, b: Buffer, start: 
   if (!isDash(b, start, end)) to.text(name, b, start, end)
 }
 
-/** Gives what `quotedEnd` found last or a part of it, with its escapes resolved. `-` and nothing at all are nothing. */
+/**
+ * Writes the text that `quotedEnd` found last, or a part of it, with its escapes resolved. Omits `-` and empty text.
+ */
 export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
   if (start === end || isDash(b, start, end)) return
   if (!hasBackslash) to.text(name, b, start, end)
@@ -188,7 +190,10 @@ export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: numb
 const ESCAPE = /\\(?:x([0-9a-fA-F]{2})|(.))/gs
 const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' }
 
-/** `\x22` is a byte; bytes together may be a character of UTF-8. Undefined if they are no text, as in binary requests. */
+/**
+ * Resolves escapes. `\x22` is a byte, and several may form a UTF-8 character. Undefined if the result is not UTF-8, as
+ * in binary requests.
+ */
 function unescaped(b: Buffer, start: number, end: number): string | undefined {
   const text = b
     .toString('latin1', start, end)
@@ -200,7 +205,7 @@ function unescaped(b: Buffer, start: number, end: number): string | undefined {
   return isUtf8(bytes) ? bytes.toString() : undefined
 }
 
-/** Gives a number without leading zeros; nothing for `-`. False if it is neither. */
+/** Writes a number without leading zeros, and nothing for `-`. Returns false for any other text. */
 export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): boolean {
   if (isDash(b, start, end)) return true
   if (end <= start || end - start > MOST_DIGITS) return false

@@ -3,15 +3,15 @@ import type { FieldReader } from '../event/field-reader.js'
 import { narrowStrings, UNKNOWN } from '../event/plain-strings.js'
 import type { ValueTest } from './operators.js'
 
-/** Tests of all events of a batch at once, which take a fraction of the time of as many calls. */
+/** Tests all events of a batch at once, in a fraction of the time of single calls. */
 
 /**
- * Sets to 0 the first numbers of `among` for events that do not satisfy a condition. Those that are 0 stay so, without a
- * look at their events; the others are 1.
+ * Sets numbers of `among` to 0 for events that do not satisfy a condition. It skips events whose number is 0; the other
+ * numbers are 1.
  */
 export type Narrow = (batch: EventBatch, among: Uint8Array) => void
 
-/** Texts of numbers and booleans. */
+/** Texts that can also be numbers or booleans. */
 const OF_OTHER_KINDS = /^(?:true|false|-?(?:\d|Infinity))/
 
 /** Whether event `i` satisfies a condition. */
@@ -29,7 +29,7 @@ export function narrowValues(reader: FieldReader, holds: ValueTest): Narrow {
   return (batch, among) => reader.narrow(batch, among, holds)
 }
 
-/** The same, for a test whether a value has this text (`same`), or another one. */
+/** Tests whether a value equals a text (`same`) or differs from it. */
 export function narrowTexts(reader: FieldReader, value: string, same: boolean, holds: ValueTest): Narrow {
   const wanted = { text: Buffer.from(value), same, isString: !OF_OTHER_KINDS.test(value) }
   const values = narrowValues(reader, holds)
@@ -63,7 +63,7 @@ export function narrowByNot(term: Narrow): Narrow {
   }
 }
 
-/** Those that no term holds for are those that all of them leave when each is negated. */
+/** By De Morgan: an event satisfies a term unless it satisfies the negation of every term. */
 export function narrowByAny(terms: readonly Narrow[]): Narrow {
   return narrowByNot(narrowByAll(terms.map(narrowByNot)))
 }

@@ -25,7 +25,7 @@ export type EventTest = (batch: EventBatch, i: number) => boolean
 /** For each event of a batch, sets the number in `to` to 1 if it satisfies a condition, or else to 0. */
 export type BatchTest = (batch: EventBatch, to: Uint8Array) => void
 
-/** In batches with fewer events, each of them is tested alone. */
+/** In smaller batches, each event is tested alone. */
 const FEW = 8
 
 /** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
@@ -150,7 +150,7 @@ function narrowing(condition: Condition, readerOf: ReaderOf): Narrow {
   }
 }
 
-/** One test of several, in order: V8 makes a call of each in a loop, and calls none of two that are named. */
+/** Joins tests in pairs, in order. V8 inlines the calls of two named tests, but not those of a loop over tests. */
 function inPairs<T>(tests: readonly T[], join: (a: T, b: T) => T): T {
   if (tests.length === 1) return tests[0]!
   const half = tests.length >> 1

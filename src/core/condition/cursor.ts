@@ -11,7 +11,7 @@ export class ConditionError extends Error {
 export const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
 const SPACE = /\s*/y
 
-/** A position in the text of a condition. White space after what is taken is skipped. */
+/** A position in the text of a condition. It skips white space after each token. */
 export class Cursor {
   readonly text: string
   at = 0
@@ -65,7 +65,7 @@ export class Cursor {
     return true
   }
 
-  /** Takes a text in quotes. In it \', \" and \\ stand for the character; any other backslash is literal. */
+  /** Takes a quoted text. In it \', \" and \\ stand for the character; any other backslash is literal. */
   takeQuoted(quote: string): string {
     const start = this.at++
     let value = ''

@@ -4,9 +4,12 @@ import type { FieldPath } from '../event/field-path.js'
 import { ARRAY, FieldReader, OBJECT_VALUE, STRING, type ValueKind } from '../event/field-reader.js'
 import { hasText } from './texts.js'
 
-/** The functions of conditions. Their results are read as a field is; a value that they do not apply to is missing. */
+/**
+ * The functions of conditions. Their results are read like fields. The result for a value of an unsupported type is
+ * missing.
+ */
 
-/** A field, or functions of it: what a condition compares. */
+/** The left side of a comparison: a field, or functions applied to it. */
 export interface Operand {
   readonly path: FieldPath
   /** Names, the outermost first. */
@@ -14,12 +17,12 @@ export interface Operand {
 }
 
 interface ConditionFunction {
-  /** What it gives, for the reference. */
+  /** Description of the result, for the reference. */
   readonly text: string
   reader(path: FieldPath, inner: FieldReader): FieldReader
 }
 
-/** Texts up to this size are written to memory that is kept. */
+/** Maximum size of a text that is written to reused memory. */
 const MOST_KEPT = 64 * 1024
 
 class LengthReader extends FieldReader {
@@ -82,7 +85,7 @@ class CaseReader extends FieldReader {
     return STRING
   }
 
-  /** Writes a text of ASCII. Returns false for any other one. */
+  /** Writes an ASCII text. Returns false for any other text. */
   #write(bytes: Uint8Array, start: number, length: number): boolean {
     if (this.#kept.length < length) this.#kept = Buffer.allocUnsafeSlow(Math.min(length * 2, MOST_KEPT))
     const kept = this.#kept
@@ -119,12 +122,12 @@ export function operandText({ path, functions }: Operand): string {
   return functions.reduceRight((inner, name) => `${name}(${inner})`, path.text)
 }
 
-/** The same for operands that read the same. */
+/** The same text for operands that yield the same values. */
 export function operandKey({ path, functions }: Operand): string {
   return `${functions.join()}${JSON.stringify(path.segments)}`
 }
 
-/** The reader of an operand; `field` makes those of fields. */
+/** Creates the reader of an operand; `field` creates the readers of fields. */
 export function operandReader({ path, functions }: Operand, field: (path: FieldPath) => FieldReader): FieldReader {
   return functions.reduceRight((inner, name) => FUNCTIONS.get(name)!.reader(path, inner), field(path))
 }

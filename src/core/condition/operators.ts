@@ -29,11 +29,11 @@ import { compareText, hasText, isIn, standsAt } from './texts.js'
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
-  /** What follows it: a value, a list of values, or nothing. */
+  /** The operand that follows: a value, a list of values, or nothing. */
   readonly takes: 'value' | 'list' | 'nothing'
-  /** What it holds for, for the reference. */
+  /** Describes which values satisfy it, for the reference. */
   readonly text: string
-  /** Compiles the test for what follows it. Throws ValueError for an invalid value. */
+  /** Compiles the test for its operand. Throws ValueError for an invalid value. */
   compile(values: readonly string[]): ValueTest
 }
 

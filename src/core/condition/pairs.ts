@@ -2,8 +2,8 @@ import type { FieldReader } from '../event/field-reader.js'
 import { compareText, hasText } from './texts.js'
 
 /**
- * Comparisons of a field with another field. Both need a text. Two numbers, or texts of numbers, are ordered as numbers,
- * two other texts by code points; a number and another text have no order.
+ * Comparisons of two fields. Both values need a text. Two numbers, or texts of numbers, are ordered as numbers. Two
+ * other texts are ordered by code points. A number and another text are not ordered.
  */
 
 /** Whether the current values of two readers satisfy a comparison. */
@@ -33,7 +33,7 @@ const ordering =
     return holds(compareText(left, Buffer.from(right.text())))
   }
 
-/** Up to this size of the part, the simplest search is fast however often it begins again. */
+/** Up to this size of the part, a simple search is fast even if it restarts often. */
 const SHORT = 64
 
 const contains: PairTest = (left, right) => {
@@ -45,7 +45,7 @@ const contains: PairTest = (left, right) => {
   return containsLong(Buffer.from(left.text()), Buffer.from(right.text()))
 }
 
-/** Finds a long part in linear time (Knuth, Morris and Pratt): both texts come from outside. */
+/** Finds a long part in linear time (Knuth, Morris and Pratt), since both texts are untrusted. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
   /** For each length of a match, the longest shorter one that ends at the same byte. */

@@ -25,7 +25,7 @@ export type Condition =
   | Comparison
   | FieldComparison
 
-/** With a value, a list of values, or nothing. */
+/** A comparison with a value, a list of values, or nothing. */
 export interface Comparison {
   readonly kind: 'comparison'
   readonly operand: Operand
@@ -35,7 +35,7 @@ export interface Comparison {
   readonly holds: ValueTest
 }
 
-/** With another field. */
+/** A comparison with another field. */
 export interface FieldComparison {
   readonly kind: 'fields'
   readonly operand: Operand
@@ -115,7 +115,7 @@ class Parser extends Cursor {
     return part
   }
 
-  /** Parses the closing parenthesis of the one at `opened`. */
+  /** Parses the closing parenthesis for the one at `opened`. */
   #close(opened: number): void {
     if (this.takeChar(')')) return
     if (this.isAtEnd) {
@@ -219,7 +219,7 @@ class Parser extends Cursor {
     return bare !== undefined && (bare === 'true' || bare === 'false' || NUMBER.test(bare))
   }
 
-  /** `isAlone`: it is not in a list. `bareValue`: one without quotes. */
+  /** `isAlone`: the value is not in a list. `bareValue` matches a value without quotes. */
   #value(operator: string, isAlone: boolean, bareValue: RegExp): string {
     const quote = this.char
     if (quote === "'" || quote === '"') return this.takeQuoted(quote)

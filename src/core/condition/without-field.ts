@@ -1,20 +1,22 @@
 import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
- * The field for lack of which an event does not satisfy a condition that is meant to hold for it: a comparison such as
- * `.path not_equal '/healthz'` holds for no event without the field, and nothing else in the condition asks for one.
+ * Finds a field whose absence makes a condition fail unintentionally: `.path not_equal '/healthz'` holds for no event
+ * without the field. Undefined if the rest of the condition requires the field anyway.
  */
 export function lostWithout(condition: Condition): string | undefined {
   if (holds(condition, false) || !holds(condition, true)) return undefined
   return negative(condition)?.operand.path.text
 }
 
-/** What to write so that events without the field are not lost. */
+/** Advice on how to include events without the field. */
 export function lostText(field: string, where: string): string {
   return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for such events, too, or ${field} exists AND … if that is meant`
 }
 
-/** Whether it holds for an event without any field; `meant`: if `not_equal` and `not_in` held for it. */
+/**
+ * Whether the condition holds for an event without fields. `meant`: assumes that `not_equal` and `not_in` hold for it.
+ */
 function holds(condition: Condition, meant: boolean): boolean {
   switch (condition.kind) {
     case 'and':

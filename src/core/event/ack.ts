@@ -7,18 +7,21 @@
 export type ByteRange = readonly [from: number, to: number]
 
 /**
- * If it is errored, `before` is how many bytes at the beginning of the batch need not be read again. `again`: the ranges
- * that its holders gave back, in any order.
+ * If the status is `errored`, `before` is the number of bytes at the beginning of the batch that need not be read
+ * again. `again`: the ranges that its holders gave back, in any order.
  */
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
 
-/** `errored`: not accepted, to be read again. `rejected`: permanently refused and accounted for. Later ones win. */
+/**
+ * `errored`: not accepted, to be read again. `rejected`: permanently rejected and counted. A later one in the list
+ * wins.
+ */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /** Releases the original chunk. Whoever may read it after the batch has settled holds it separately. */
+  /** Releases the original chunk. Code that may read it after the batch has settled needs its own hold on it. */
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
@@ -47,7 +50,7 @@ export class Ack {
     return this.#status === 'errored'
   }
 
-  /** Whether there are exactly so many holders. */
+  /** Whether there are exactly `holders` holders. */
   isHeldBy(holders: number): boolean {
     return this.#holders === holders
   }
@@ -58,7 +61,7 @@ export class Ack {
     this.#holders++
   }
 
-  /** `from`, `to`: if it is errored, the range of the batch as it was sent that contains the events to be read again. */
+  /** `from`, `to`: for `errored`, the range of the batch as it was sent that contains the events to be read again. */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (status === 'errored') {
@@ -69,7 +72,7 @@ export class Ack {
     if (--this.#holders > 0) return
     this.#release()
     const again = this.#again
-    // Not a number where that is unknown: then the result is none, either.
+    // An unknown range is NaN; then `before` is 0.
     const before = again ? again.reduce((least, [first]) => Math.min(least, first), Number.POSITIVE_INFINITY) : 0
     this.#onSettled(this.#status, before > 0 ? before : 0, again)
   }

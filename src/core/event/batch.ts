@@ -15,23 +15,29 @@ const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. There is no object for an
- * event: `fields(i)` decodes one for whoever asks. The bytes stay valid until the batch is settled.
- * Its holder passes it on or settles its ack. The size of an event is that of its line and line end, also when modified.
+ * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. Events are not objects;
+ * `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. Its holder passes it on or
+ * settles its ack. The size of an event is the size of its line and line end, even after modification.
  */
 export class EventBatch {
   readonly origin: Origin
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether its source read it while catching up: the events were there before its start or a stall, and arrive all at once. */
+  /**
+   * Whether its source read it while catching up with events from before its start or a stall, which arrive all at
+   * once.
+   */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Undefined: unknown. */
   sentOffsets: SentOffsets | undefined
-  /** Where its events come from, if that is not what `sentOffsets` says. */
+  /** The places of its events, if these differ from `sentOffsets`. */
   places: SentOffsets | undefined
-  /** Set by a source before it sends the batch: where that begins in what was read, if its lines lie there as they do here. */
+  /**
+   * Set by a source before it sends the batch: the batch's position in the input, if its lines have the same distances
+   * there.
+   */
   readFrom: ReadFrom | undefined
   chunk: Buffer
   length: number
@@ -40,7 +46,7 @@ export class EventBatch {
   starts: Int32Array
   ends: Int32Array
   flags: Uint8Array
-  /** Whether the events are consecutive lines as they were read, each with a line end: one range of the chunk. */
+  /** Whether the events are consecutive lines as read, each with a line end: one range of the chunk. */
   isRun: boolean
   #slots: Int32Array | undefined
   /** Numbers per event in `#slots`. */
@@ -50,7 +56,7 @@ export class EventBatch {
   #isUtf8: boolean | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
-  /** Whether somebody else may have the columns of starts and ends, so that they must not change. */
+  /** Whether other batches may share the columns of starts and ends, which then must not change. */
   #isShared = true
   /** The state of all events before the first change of their texts. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
@@ -76,18 +82,18 @@ export class EventBatch {
     return memoryOf(this.chunk) + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
   }
 
-  /** Size of the part of the chunk that its events are in. */
+  /** Size of the part of the chunk that contains its events. */
   get span(): number {
     const last = this.length - 1
     return this.starts[last]! + this.size(last) - this.starts[0]!
   }
 
-  /** What its events were read from: 16 hexadecimal digits that nothing else has. */
+  /** Unique id of the input that its events were read from: 16 hexadecimal digits. */
   get reading(): string {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
 
-  /** A number that no other event of its reading has. It stays when the event is sent again. */
+  /** A number that is unique within the reading. It stays the same when the event is sent again. */
   place(i: number): number {
     return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
@@ -102,7 +108,7 @@ export class EventBatch {
     return this.chunk.subarray(this.starts[i], this.ends[i])
   }
 
-  /** The fields of event `i`, decoded anew. */
+  /** Decodes the fields of event `i` on each call. */
   fields(i: number): Fields {
     if (this.#texts?.has(i)) return JSON.parse(this.#texts.text(i).toString()) as Fields
     return lineFields(this.origin, this.receivedAt, this.look(i), this.chunk, this.starts[i]!, this.ends[i]!)
@@ -118,7 +124,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** `texts`, to write the JSON of an event into, for `setText`. */
+  /** `texts`, for writing the JSON of an event before `setText`. */
   textsToChange(): ChangedTexts {
     this.isRun = false
     if (this.#remembers) {
@@ -128,7 +134,7 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** Replaces event `i` by the JSON object at [start, end) of `texts`. `slots`: those of the text, if known. */
+  /** Replaces event `i` by the JSON object at [start, end) of `texts`. `slots`: its slots, if known. */
   setText(i: number, start: number, end: number, slots?: Int32Array): void {
     this.textsToChange().set(i, start, end, slots)
     this.flags[i]! |= MODIFIED
@@ -169,12 +175,12 @@ export class EventBatch {
     return flags
   }
 
-  /** Scans every event, if anybody wants to know. Returns how many lines are known not to be decoded. */
+  /** Scans every event if a processor reads fields. Returns the number of lines known to be undecodable. */
   scan(): number {
     const { codec, wanted } = this.origin
     if (codec.form === 'message' || wanted.isUnused) return this.unreadable
     const { flags, length } = this
-    // V8 would look a number of another file up for each event.
+    // Local constants: V8 would look up a number of another module for each event.
     const [scanned, decoded] = [SCANNED | 0, DECODED | 0]
     let undecoded = 0
     for (let i = 0; i < length; i++) if (((flags[i]! & scanned ? flags[i]! : this.look(i)) & decoded) === 0) undecoded++
@@ -210,7 +216,7 @@ export class EventBatch {
     return this.#slots ? this.#stride : this.origin.wanted.names.length * SLOT
   }
 
-  /** Whether there are slots for the names that are wanted now. */
+  /** Whether there are slots for the current wanted names. */
   get #hasSlots(): boolean {
     return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }
@@ -221,7 +227,10 @@ export class EventBatch {
     this.#texts?.renew()
   }
 
-  /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
+  /**
+   * Allocates the slots. Scans all lines at once if possible. Otherwise it scans the lines that were decoded before the
+   * bytes moved.
+   */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
     this.#stride = wanted.names.length * SLOT
@@ -241,7 +250,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Removes, in place, the events whose index `keep` does not accept. Returns how many. */
+  /** Removes, in place, the events that `keep` does not accept. Returns the number of removed events. */
   retain(keep: (i: number) => boolean): number {
     const column = new Uint8Array(this.length)
     let count = this.length
@@ -273,7 +282,7 @@ export class EventBatch {
     this.#texts?.truncate(count)
   }
 
-  /** `starts` and `ends`: the columns as they were. */
+  /** `starts` and `ends`: the columns before any move. */
   #move(from: number, to: number, starts: Int32Array, ends: Int32Array): void {
     if (from === to) return
     this.starts[to] = starts[from]!
@@ -306,7 +315,7 @@ export class EventBatch {
     for (let i = 0; i < this.length; i++) this.restoreEvent(i)
   }
 
-  /** Undoes those of event `i`. */
+  /** Undoes the modifications of event `i`. */
   restoreEvent(i: number): void {
     const before = this.#before
     if (before?.texts?.has(i)) this.changeTo(i, before.texts.text(i))
@@ -343,7 +352,7 @@ export class EventBatch {
     return copy
   }
 
-  /** A batch of the events whose index `pick` accepts; undefined if there are none. This batch stays unchanged. */
+  /** A batch of the events that `pick` accepts; undefined if there are none. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const indices: number[] = []
     for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)
@@ -351,7 +360,7 @@ export class EventBatch {
     return indices.length === this.length ? this.fork() : this.select(indices)
   }
 
-  /** Copies the events at these indices, which ascend, for another holder. It takes memory for these alone. */
+  /** Copies the events at these ascending indices for another holder. The copy needs memory only for these events. */
   select(indices: readonly number[]): EventBatch {
     this.ack.fork()
     const { chunk } = this
@@ -378,7 +387,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Settles the events from `from` on as not accepted, to be read again. */
+  /** Settles the events from `from` on as `errored`, to be read again. */
   giveBack(from = 0): void {
     const { sentOffsets, starts, length } = this
     const last = length - 1
@@ -387,7 +396,7 @@ export class EventBatch {
     else this.ack.settle('errored')
   }
 
-  /** If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk. */
+  /** If the events use a small part of a chunk without other holders, copies their bytes and releases the chunk. */
   compact(): void {
     const memory = memoryOf(this.chunk)
     if (memory < 4096 || this.bytes * 4 > memory || !this.ack.sole) return
@@ -397,7 +406,7 @@ export class EventBatch {
     this.ack.shrink(memory - chunk.length)
   }
 
-  /** Takes the lines from another chunk, where those with a 1 in `changed` are others, as if these had been read. */
+  /** Moves the lines to another chunk. Lines with a 1 in `changed` are treated as if the new bytes had been read. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
     this.flags = this.flags.slice(0, this.length)

@@ -3,12 +3,12 @@ import type { ByteSink } from '../../lib/formats/json-string.js'
 import { selectedRows } from './columns.js'
 
 /**
- * The JSON of the changed events of a batch, as columns beside those of their lines. It lies in an arena: bytes that are
- * only appended to, so that copies of a batch share it and never see what others write.
+ * The JSON of the changed events of a batch, as columns beside those of their lines. The bytes lie in an append-only
+ * arena. Copies of a batch share it and never see texts that others write.
  */
 
 const LF = 0x0a
-/** The first slot of a text that was not scanned since it was written. */
+/** The first slot of a text that was not scanned since its last change. */
 const UNSCANNED = -1
 const LEAST_ARENA = 4096
 
@@ -17,7 +17,7 @@ class Arena {
   used = 0
 
   constructor(size: number) {
-    // Without touching the memory, which is used from the beginning.
+    // Does not touch the memory, which is used from the beginning.
     this.bytes = Buffer.allocUnsafeSlow(size)
   }
 }
@@ -44,7 +44,7 @@ export class ChangedTexts {
     this.#arena = arena
   }
 
-  /** Room for the texts of `length` events. */
+  /** Allocates texts for `length` events. */
   static of(length: number, wanted: WantedNames): ChangedTexts {
     const slots = new Int32Array(length * wanted.names.length * SLOT)
     return new ChangedTexts(wanted, new Int32Array(length), new Int32Array(length), slots, new Arena(0))
@@ -63,9 +63,9 @@ export class ChangedTexts {
   }
 
   /**
-   * Returns the position in `bytes` of `size` free bytes and one for a line feed. If the arena is full, the texts move
-   * to another one, which has room for `more` bytes; 0: it is not known how many follow. It has twice the room at least:
-   * texts may be many times as long as their lines, and each would be moved as often.
+   * Returns the position in `bytes` of `size` free bytes, followed by one for a line feed. If the arena is full, the
+   * texts move to a new one with room for `more` bytes (0: unknown) and at least twice the size: texts may be many
+   * times as long as their lines, and would otherwise move as often.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
@@ -73,7 +73,7 @@ export class ChangedTexts {
     return this.#arena.used
   }
 
-  /** Sets the text of event `i` to the bytes [start, end), which were reserved. `slots`: those of the text, if known. */
+  /** Sets the text of event `i` to the reserved bytes [start, end). `slots`: its slots, if known. */
   set(i: number, start: number, end: number, slots?: Int32Array): void {
     this.starts[i] = start
     this.ends[i] = end
@@ -91,7 +91,7 @@ export class ChangedTexts {
     return true
   }
 
-  /** Ends what was written at the position that `reserve` returned. */
+  /** Marks the end of the bytes written at the position that `reserve` returned. */
   end(end: number): void {
     this.bytes[end] = LF
     this.#arena.used = end + 1
@@ -107,14 +107,14 @@ export class ChangedTexts {
     this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** Those of events [from, to), to be changed independently. */
+  /** A copy of the texts of events [from, to) that can be changed independently. */
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
     return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
   }
 
-  /** As `slice`, those of the events at these indices. */
+  /** Like `slice`, for the events at these indices. */
   select(indices: readonly number[]): ChangedTexts {
     this.renew()
     const [starts, ends] = [selectedRows(this.starts, 1, indices), selectedRows(this.ends, 1, indices)]
@@ -122,12 +122,12 @@ export class ChangedTexts {
     return new ChangedTexts(this.#wanted, starts, ends, slots, this.#arena)
   }
 
-  /** Drops those of events from `length` on. */
+  /** Removes the texts of events from `length` on. */
   truncate(length: number): void {
     this.ends.fill(0, length)
   }
 
-  /** If they are a small part of the arena, moves them to one of their size. */
+  /** If the texts use a small part of the arena, moves them to one of their size. */
   compact(): void {
     const arena = this.bytes.length
     if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
@@ -164,7 +164,10 @@ export class ChangedTexts {
     }
   }
 
-  /** Writes text `i` and those that follow it in the arena, each with its line feed. Returns the index behind them. */
+  /**
+   * Writes text `i` and those that follow it in the arena, each with its line feed. Returns the index of the next
+   * event.
+   */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!
     let end = start
@@ -180,7 +183,7 @@ export class ChangedTexts {
     return this.#slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number, once `slotStart` was asked. */
+  /** The second number. Requires a call of `slotStart`. */
   slotEnd(i: number, slot: number): number {
     return this.#slots[i * this.#stride + slot * SLOT + 1]!
   }
@@ -190,7 +193,7 @@ export class ChangedTexts {
     return this.#scan(i)
   }
 
-  /** Prepares them for readers that were created since they were scanned. */
+  /** Prepares the texts for readers that were created since their last scan. */
   renew(): void {
     const { names, version } = this.#wanted
     if (version === this.#version) return

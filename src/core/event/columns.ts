@@ -15,7 +15,7 @@ export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Line
   return bytes
 }
 
-/** A copy of a column of lines of the chunk. */
+/** A copy of a column of `length` numbers. */
 export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int32Array {
   const copy = numbersFor(chunk, length)
   copy.set(column.subarray(0, length))
@@ -32,12 +32,12 @@ export function selectedRows(rows: Int32Array, stride: number, indices: readonly
   return selected
 }
 
-/** Whether the lines are UTF-8, all of them. */
+/** Whether all lines are valid UTF-8. */
 export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
   return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))
 }
 
-/** Copies the lines with their line ends, one after the other, into memory of their size. */
+/** Copies the lines with their line ends, one after the other, into memory of their total size. */
 export function compacted({ chunk: from, length, bytes, starts: begins, ends: stops, flags }: Lines) {
   const chunk = Buffer.allocUnsafeSlow(bytes)
   const [starts, ends] = [new Int32Array(length), new Int32Array(length)]

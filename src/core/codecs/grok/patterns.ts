@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** What stands for patterns that are large, where what is around them says where they end. */
+/** Smaller patterns for places where the surrounding pattern determines the end. */
 const SMALL: Readonly<Record<string, string>> = {
   IP: '[0-9A-Fa-f:.]+',
   IPORHOST: '[\\w.:-]+',
@@ -9,9 +9,9 @@ const SMALL: Readonly<Record<string, string>> = {
 }
 
 /**
- * The patterns by the usual names, of the files `*.grok` beside this one. They have the form of Logstash: a name, a blank
- * and the pattern, or `#` and a comment. They refer to one another as %{NAME}, or as %{NAME:field}. They are written for
- * linear matching: without atomic groups.
+ * The standard patterns, from the files `*.grok` in this folder. These have the format of Logstash: a name, a blank and
+ * the pattern, or `#` and a comment. A pattern refers to another as %{NAME} or %{NAME:field}. The patterns contain no
+ * atomic groups, so they can be matched in linear time.
  */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
   readdirSync(new URL('.', import.meta.url))
@@ -26,7 +26,10 @@ function patternsOf(text: string): [name: string, pattern: string][] {
   return [...text.matchAll(/^(\w+) (.+)$/gm)].map(([, name, pattern]) => [name!, pattern!])
 }
 
-/** The sets of programs name so many addresses that they would not stay within what matches in linear time. */
+/**
+ * The pattern sets of programs contain many addresses. With the full patterns they would exceed the limit of linear
+ * matching.
+ */
 function withSmallAddresses(text: string): string {
   return text.replace(/%\{(IP|IPORHOST|SYSLOGHOST|HOSTNAME)(?::([\w-]+))?\}/g, (_, name: string, field?: string) =>
     field ? `(?<${field}>${SMALL[name]})` : SMALL[name]!,
