@@ -261,7 +261,7 @@ export interface Spool {
 export interface SpooledObject {
   /** Makes one attempt at its next request. Resolves with true when the receiver has accepted the whole object. */
   send(signal: AbortSignal): Promise<boolean>
-  /** Removes the delivered object. */
+  /** Called when the whole object is delivered. */
   delivered(): Promise<void>
   /** Called if the object is no longer sent in this run. */
   release(): void

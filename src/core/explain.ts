@@ -11,7 +11,7 @@ export interface Example {
   /** NDJSON lines in and out, run by the tests. Processors only. */
   readonly input?: readonly string[]
   readonly output?: readonly string[]
-  /** NDJSON lines that side outputs get, by name. */
+  /** NDJSON lines of the side outputs, by name. */
   readonly outputs?: Readonly<Record<string, readonly string[]>>
 }
 
@@ -19,7 +19,7 @@ export interface Example {
 export interface MadeLines {
   /** One line per event, in the form in which the source processes them. */
   readonly lines: Buffer
-  /** What the input was, in words: `an entry of the journal`. */
+  /** Describes the input: `an entry of the journal`. */
   readonly of: string
 }
 
@@ -31,9 +31,9 @@ export interface Finding {
   /** The event's value, as JSON or in words. */
   readonly value?: string
   readonly parts?: readonly Finding[]
-  /** The text of the bucket that the event counts in; null: the default one. */
+  /** The name of the bucket in which the event counts; null: the default one. */
   readonly bucket?: string | null
-  /** The rule that applies to the event in that bucket; null: none. */
+  /** The rule that applies to the event in that bucket; null if there is none. */
   readonly rule?: string | null
 }
 
@@ -42,9 +42,9 @@ export interface Explanation {
   readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** The discard reason, as in the metric label. */
   readonly reason?: string
-  /** The side output, if it leaves by one. */
+  /** The side output that receives it, if any. */
   readonly output?: string
-  /** The outputs, if it leaves by several; '' is the main one. */
+  /** The outputs that receive it, if there are several; '' is the main one. */
   readonly outputs?: readonly string[]
   readonly findings: readonly Finding[]
   /** The bytes written for it; destinations only. */

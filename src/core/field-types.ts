@@ -3,7 +3,7 @@ import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { numberOf } from './event/field-reader.js'
 
-/** What the text of a field can be converted to. */
+/** Types to which the text of a field can be converted. */
 export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
 export type FieldType = (typeof TYPES)[number]
 
@@ -43,14 +43,17 @@ const converters: Readonly<Record<FieldType, (text: string, wall: number) => unk
 }
 
 /**
- * The value of `text` as this type; undefined if it is none. An integer is a bigint, which keeps all its digits. `wall`:
- * when the event was received, in milliseconds, which gives the year of a time without one; NaN: it is not known.
+ * Converts `text` to this type; undefined if impossible. An integer is a bigint, which keeps all its digits. `wall`:
+ * when the event was received, in milliseconds, or NaN if unknown; it determines the year of a time without one.
  */
 export function convertText(type: FieldType, text: string, wall = Number.NaN): unknown {
   return converters[type](text, wall)
 }
 
-/** Says that `value` is none of this type, without quoting it: the text goes to the log, and values may be secrets. */
+/**
+ * The message that `value` does not have this type. It does not quote the value, which may be a secret, since the log
+ * contains the message.
+ */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
   return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`
 }

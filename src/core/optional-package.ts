@@ -1,19 +1,19 @@
 import { lacksDescriptor, OptionError } from './errors.js'
 
-/** A package that npm may leave out: only the configurations that use it need it. */
+/** A package that npm may omit. Only configurations that use it need it. */
 export class OptionalPackage<T> {
   readonly #name: string
   readonly #version: string
   readonly #import: () => Promise<unknown>
 
-  /** `version`: to be installed. `load`: imports it. */
+  /** `version`: the version to install. `load`: imports the package. */
   constructor(name: string, version: string, load: () => Promise<unknown>) {
     this.#name = name
     this.#version = version
     this.#import = load
   }
 
-  /** Throws OptionError, of `option`, if it is missing. */
+  /** Loads the package. Throws OptionError for `option` if it is missing. */
   async load(option: string): Promise<T> {
     try {
       return (await this.#import()) as T
@@ -23,7 +23,7 @@ export class OptionalPackage<T> {
     }
   }
 
-  /** Why it cannot be used here; undefined: it can. Nothing is loaded. */
+  /** Why the package cannot be used; undefined if it can. Loads nothing. */
   problem(): string | undefined {
     try {
       import.meta.resolve(this.#name)
@@ -35,7 +35,7 @@ export class OptionalPackage<T> {
 
   #missing(error: unknown): string {
     const { code, message } = error as NodeJS.ErrnoException
-    // One that it needs may be missing.
+    // A dependency of the package may be missing instead.
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && message.includes(`'${this.#name}'`)
     if (!isMissing) return `cannot load ${this.#name}: ${message}`
     return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`

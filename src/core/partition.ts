@@ -6,17 +6,17 @@ import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import { compileTemplate, TEMPLATE, type Template } from './template.js'
 
-/** The longest value of a field in the name of a partition. Longer ones are rarely names. */
+/** Maximum size of a field value in a partition name. Longer values are rarely names. */
 export const LONGEST_VALUE_BYTES = 256
 
 /** A text of a destination that is the same for all events of a request, such as its URL or a header. */
 export interface RequestText {
-  /** The option, for messages. */
+  /** The name of the option, for messages. */
   readonly option: string
   readonly template: Template
   /** Encodes the value of a field for its place in the text. */
   encode?(value: string): string
-  /** Why a text cannot be used; undefined: it can. */
+  /** Why a text cannot be used; undefined if it can. */
   problem?(text: string): string | undefined
 }
 
@@ -26,16 +26,18 @@ type PartReader = string | ((batch: EventBatch, i: number) => string)
 interface PreparedText {
   readonly text: RequestText
   readonly parts: readonly PartReader[]
-  /** The text of the last event: it is not checked again where it is that of the next one. */
+  /** The last text that was checked. An equal text is not checked again. */
   usable?: string
 }
 
-/** The texts of a destination with values of fields: the events of a request have the same texts, and are a partition. */
+/**
+ * The texts of a destination that contain field values. Events with the same texts form a partition and share requests.
+ */
 export class RequestTexts {
   readonly #texts: readonly PreparedText[]
   readonly #value = new GrowingBytes()
 
-  /** `field`: that of the context of the destination. */
+  /** `field`: creates readers, as in the destination's context. */
   constructor(texts: readonly RequestText[], field: (path: FieldPath) => FieldReader) {
     this.#texts = texts.map(text => ({ text, parts: text.template.parts.map(part => this.#reader(part, field)) }))
   }
@@ -67,7 +69,7 @@ export class RequestTexts {
     )
   }
 
-  /** The texts in the order given to the constructor; `name`: that of a partition, undefined if they are constant. */
+  /** The texts in constructor order. `name`: the name of the partition; undefined if the texts are constant. */
   of(name: string | undefined): string[] {
     if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))
     return this.#texts.length === 1 ? [name] : (JSON.parse(name) as string[])
@@ -107,5 +109,5 @@ function refusal(message: string): DeliveryError {
   return new DeliveryError(message, { failure: 'reject', reason: 'partition' })
 }
 
-/** Marks an option of text as a template that stays the text it is written as. */
+/** Marks a text option as a template whose parsed value stays the text as written. */
 export const templateText = <S extends z.ZodType>(schema: S): S => schema.meta({ title: TEMPLATE }) as S

@@ -3,8 +3,8 @@ import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 
 /**
- * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts, moves
- * events, keeps their order, waits, settles acknowledgements and handles failures.
+ * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts,
+ * moves events, keeps their order, waits, settles acknowledgements and handles failures.
  */
 
 /** Values of the column that `process` fills, one per event. The column is initialized with MAIN. */
@@ -15,7 +15,7 @@ export const output = (n: number): number => 1 + n
 export const discard = (n: number): number => FIRST_REASON + n
 /** The event stays in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
 export const LATER = 253
-/** The processor has merged the event into what it will return from `emit`. */
+/** The processor has merged the event into an event that `emit` will return. */
 export const CONSUMED = 254
 /** The event could not be processed; `on_error` decides what happens to it. */
 export const FAILED = 255
@@ -26,14 +26,14 @@ export const FIRST_REASON = 128
 /** The output that carries discarded events. */
 export const DISCARDED = 'discarded'
 
-/** The discard reason of events whose output nobody reads. */
+/** The discard reason of events whose output has no reader. */
 export const UNROUTED = 'unrouted'
 
 /** What a processor with certain options can do with events, known before it runs. */
 export interface Plan {
-  /** Names of its side outputs, such as those of a route. Events sent there count as sent, or as UNROUTED. */
+  /** Names of its side outputs, such as the outputs of a route. Events sent there count as sent, or as UNROUTED. */
   readonly outputs?: readonly string[]
-  /** A further side output, which takes the place of the main one: events that are MAIN go there. */
+  /** A further side output that replaces the main one: MAIN events go there. */
   readonly main?: string
   /** Whether an event may go to several outputs: see `BatchScope.copy`. */
   readonly copies?: boolean
@@ -41,18 +41,18 @@ export interface Plan {
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them there. */
   readonly option?: string
-  /** It only observes events, so it is of use even if nobody reads what it passes on. */
+  /** It only observes events, so it is useful even if no component reads its output. */
   readonly observes?: boolean
-  /** Options without effect unless somebody reads an output. `what`: the events that would be there. */
+  /** Options without effect unless a component reads an output. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * At a reload, a successor with the same options takes what it keeps between batches, with its shares, by `handOver`.
-   * It then emits nothing. Where there is no such successor, it has to emit all of it, as when no more events arrive.
+   * On reload, `handOver` passes the events it keeps between batches, with their shares, to a successor with the same
+   * options. It then emits nothing. Without a successor it must emit all of them, as when no more events arrive.
    */
   readonly keeps?: boolean
-  /** Whether events may be decided LATER. */
+  /** Whether it may decide LATER. */
   readonly waits?: boolean
   /** Number of batches that may be processed at the same time; default 1. */
   readonly concurrency?: number
@@ -62,7 +62,7 @@ export interface Plan {
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
-/** Describes what is wrong with a plan and how to fix it; undefined if it is valid. */
+/** Describes the problem with a plan and how to fix it; undefined if the plan is valid. */
 export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
   const outputs = main === undefined ? sides : [...sides, main]
   for (const [what, names, count, most] of [
@@ -81,32 +81,33 @@ export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): 
   return undefined
 }
 
-/** What `process` may do besides filling the column. */
+/** The further actions of `process`, besides filling the column. */
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
-  /** How long ago the events of the batch became LATER, in milliseconds; 0: they are asked about for the first time. */
+  /** Milliseconds since the events of the batch became LATER; 0 when the processor is first asked about them. */
   readonly keptMs: number
   /** Whether the events became LATER before a reload, and this processor has not been asked about them yet. */
   readonly isInherited: boolean
-  /** False while the stage ends: an event that is LATER could not be read again, so it should be decided now. */
+  /** False while the stage ends. An event that is LATER then could not be read again, so it should be decided now. */
   readonly mayWait: boolean
   /**
-   * When to ask again about the events that are LATER: in `ms` milliseconds, or somewhat later. The least of all calls
-   * counts. Events of one source are asked about in the order of their arrival. Then the batch has these events alone.
+   * Asks again about the LATER events in `ms` milliseconds or slightly later. The smallest value of all calls counts.
+   * The stage asks about events of one source in their order of arrival. The batch then contains only these events.
    */
   later(ms: number): void
   /** Replaces event `i` by any number of events. They are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
-  /** Like `replace`, by the JSON objects in [start, end) of `lines`, each with its line end. They are copied. */
+  /** Like `replace`, by the JSON objects in [start, end) of `lines`, each with its line end. Copies them. */
   replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void
   /**
-   * Sends a copy of event `i` to output `n` of the plan too, for a plan with `copies`. The event itself goes where the
-   * column says. Copies count as emitted. There are none of an event that fails, waits or is replaced.
+   * For a plan with `copies`: also sends a copy of event `i` to output `n` of the plan. The event itself goes where the
+   * column says. Copies count as emitted. Events that fail, wait or are replaced are not copied.
    */
   copy(i: number, n: number): void
   /**
-   * Whether the source of the batch cannot read it again. A share would hold its memory, and not save it from a kill.
+   * Whether the source of the batch cannot read it again. A share would hold its memory without protecting it from a
+   * kill.
    */
   readonly isOnce: boolean
   /**
@@ -114,22 +115,29 @@ export interface BatchScope {
    * only when all shares are settled. Return it with the emitted event.
    */
   share(): Share
-  /** Records why event `i` is FAILED, for the log and the dead letter. */
+  /** Records why event `i` is FAILED, for the log and the dead-letter queue. */
   because(i: number, error: unknown): void
 }
 
 /** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
-  /** The side output that it goes to, where it is discarded as UNROUTED if nobody reads it; default: the main output. */
+  /**
+   * The side output for it; the event is discarded as UNROUTED if the output has no reader. Default: the main output.
+   */
   readonly to?: string
-  /** The shares of the events it was made from. They are settled together with it. All such events go to one output. */
+  /**
+   * The shares of the events that it was made from, settled together with it. Events with shares all go to one output.
+   */
   readonly shares?: readonly Share[]
-  /** Something that it has again when it is made again of the same events, and no other event has: for its id. */
+  /** A unique name for its id, which stays the same when the event is made again from the same events. */
   readonly name?: string
 }
 
-/** time: `every` has passed. drain: no more events arrive. reload: a successor takes over; only one of a plan that `keeps` can take shares. */
+/**
+ * time: `every` has passed. drain: no more events arrive. reload: a successor may take over; only a processor whose
+ * plan `keeps` can pass shares to it.
+ */
 export type EmitReason = 'time' | 'drain' | 'reload'
 
 /** What happens to an event that a processor could not process. */
@@ -143,8 +151,8 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 export interface Decides {
   /**
    * Decides on every event of a non-empty batch by filling `to`, synchronously or not. It may change events with an
-   * EventEditor or `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one. An event with
-   * a value outside the plan is FAILED.
+   * EventEditor or `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one.
+   * An event with a value outside the plan is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

@@ -1,6 +1,6 @@
-/** The sends of a source that does not wait for each of them before it takes more. */
+/** The pending sends of a source that continues reading before they complete. */
 export class Sends {
-  /** Resolves when all sends so far have found room; undefined: they have. */
+  /** Resolves when all sends so far have found room; undefined if they have. */
   room: Promise<void> | undefined
   readonly #failed: (error: unknown) => void
 

@@ -6,13 +6,14 @@ import { type FieldReader, MISSING, NULL, NUMBER, STRING } from './event/field-r
 import { once } from './options/options.js'
 
 /**
- * Texts with values of fields: `${.host}-${.app}`. A missing field is the empty string; a value that is no string is its
- * JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` stands for `${`.
+ * Texts with field values: `${.host}-${.app}`. A missing field is the empty string. A value that is not a string is
+ * formatted as JSON. `${.app:-none}` has a fallback for a field that is missing, null or an empty string. `$${` stands
+ * for `${`.
  */
 
 export interface Template {
   readonly text: string
-  /** In order. None is an empty text. */
+  /** The parts in order. An empty list is an empty text. */
   readonly parts: readonly TemplatePart[]
 }
 
@@ -20,9 +21,9 @@ export type TemplatePart = string | TemplateField
 
 export interface TemplateField {
   readonly path: FieldPath
-  /** The text for a field without a value; empty if none is given. */
+  /** The text for a field without a value; empty by default. */
   readonly fallback: string
-  /** Whether it also stands for null and the empty string. */
+  /** Whether the fallback also replaces null and the empty string. */
   readonly hasFallback: boolean
 }
 
@@ -36,7 +37,7 @@ export class TemplateError extends Error {
   }
 }
 
-/** The title of the schema, by which templates are known among the options of a component. */
+/** The title of the schema, which identifies templates among the options of a component. */
 export const TEMPLATE = 'template'
 
 const LONGEST_TEXT = 16 * 1024
@@ -61,7 +62,7 @@ export const template = once(() => {
     })
 })
 
-/** Whether it has a text for every event: one of its own, or a field with another one for a missing value. */
+/** Whether the text is never empty: it has literal text, or a field with a non-empty fallback. */
 export function isNeverEmpty({ parts }: Template): boolean {
   return parts.some(part => typeof part === 'string' || (part.hasFallback && part.fallback !== ''))
 }
@@ -127,7 +128,9 @@ export function templatePaths({ parts }: Template): FieldPath[] {
 
 /** Writes the text of a template for events. */
 export interface CompiledTemplate {
-  /** Appends the UTF-8 text for event `i` of a batch. It ends behind the first part that makes it longer than `most`. */
+  /**
+   * Appends the UTF-8 text for event `i` of a batch. Stops after the first part that makes it longer than `most` bytes.
+   */
   append(batch: EventBatch, i: number, sink: GrowingBytes, most?: number): void
 }
 
@@ -163,19 +166,19 @@ function isBlank(reader: FieldReader): boolean {
   return reader.plain ? reader.start === reader.end : reader.text() === ''
 }
 
-/** Appends a string as it is, another value as its JSON. */
+/** Appends a string unchanged, and any other value as JSON. */
 function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
   else if (reader.kind === NULL) sink.addText('null')
   else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
 }
 
-/** Between two values: no text in UTF-8 has it. */
+/** Separates values; UTF-8 text never contains it. */
 const SEPARATOR = Buffer.from([0xff])
 
 /** Members of a JSON object whose values are texts of templates. Empty values are left out. */
 export class TemplateMembers {
-  /** Those that are the same for all events, as JSON. */
+  /** The constant members as JSON. */
   readonly #constant: string
   readonly #variable: readonly { readonly name: string; readonly compiled: CompiledTemplate }[]
   readonly #text = new GrowingBytes()
@@ -189,7 +192,7 @@ export class TemplateMembers {
       .map(([name, template]) => ({ name, compiled: compileTemplate(template, field) }))
   }
 
-  /** As `"app":"cart","level":"info"`. */
+  /** Returns `"app":"cart","level":"info"`. */
   of(batch: EventBatch, i: number): string {
     let json = this.#constant
     for (const { name, compiled } of this.#variable) {
@@ -200,7 +203,7 @@ export class TemplateMembers {
     return json
   }
 
-  /** What distinguishes them from those of other events. */
+  /** A key that differs for events with different texts. */
   key(batch: EventBatch, i: number): string {
     this.#text.clear()
     for (const { compiled } of this.#variable) {
@@ -211,7 +214,7 @@ export class TemplateMembers {
   }
 }
 
-/** A member with a comma before it, unless it is the first one; empty if its text is. */
+/** A member, with a comma unless it is the first one; empty if its text is empty. */
 function member(before: string, name: string, text: string): string {
   return text === '' ? '' : `${before === '' ? '' : ','}"${name}":${JSON.stringify(text)}`
 }

@@ -6,20 +6,20 @@ import { errorCode } from './errors.js'
 const LOOK_EVERY_MS = 1000
 
 /**
- * A file of a component that is read again when it changes. A change is read when the file stayed the same from one
- * look to the next, so that one that is being written is not read half.
+ * A file of a component that is read again when it changes. The change is applied once two observations in a row see
+ * the same file, which avoids reading a file that is still being written.
  */
 export class WatchedFile<T> {
   readonly path: string
   readonly #clock: TimerClock
   readonly #read: () => Promise<T>
-  /** What was read last, and what was there at the last look. */
+  /** The version that was read last, and the version observed last. */
   #version = ''
   #seen = ''
   #isStopped = false
   #cancel: (() => void) | undefined
 
-  /** `read` reads the file. If it fails, it returns what says so. */
+  /** `read` reads the file. On failure it returns a value that describes the error. */
   constructor(path: string, clock: TimerClock, read: () => Promise<T>) {
     this.path = path
     this.#clock = clock
@@ -32,7 +32,7 @@ export class WatchedFile<T> {
     return this.#read()
   }
 
-  /** Looks at the file every second until `stop`. `use` gets what was read when it had changed. */
+  /** Observes the file every second until `stop`. `use` receives the new content after a change. */
   watch(use: (read: T) => void): void {
     this.#cancel = this.#clock.after(LOOK_EVERY_MS, () => {
       void this.#check(use).finally(() => {

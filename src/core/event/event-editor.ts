@@ -29,45 +29,48 @@ const NOTHING = Buffer.alloc(0)
 /** A field that an editor can change. */
 export interface EditedField {
   readonly path: FieldPath
-  /** The slot of its first name; -1 while nobody reads it. */
+  /** The slot of its first name; -1 while there is no reader for it. */
   slot: number
   readonly segments: readonly (MemberName | number)[]
-  /** The path of the object or array that it is in. */
+  /** The path of the object or array that contains it. */
   readonly parent: string
 }
 
 /**
- * Changes fields of events. An event stays bytes: its JSON is written once when it is closed, with the changed ranges
- * replaced. The results are those of the same changes of the decoded object. One editor serves all events of a processor.
- *
- * `open` begins with an event and `close` writes it; nothing may be awaited in between, and readers see the event as it
- * was before `open`.
+ * Changes fields of events. An event stays bytes: `close` writes its JSON once, with the changed ranges replaced. The
+ * results equal those of the same changes to the decoded object. One editor serves all events of a processor.
+ * 
+ * `open` begins with an event and `close` writes it. Do not await anything in between. Readers see the event as it was
+ * before `open`.
  */
 export class EventEditor {
   readonly #wanted: WantedNames
   readonly #splices = new Splices()
   readonly #json = new EventJson()
-  /** Slots of the first names of fields that pending changes concern. */
+  /** Slots of the first names of fields with pending changes. */
   readonly #touched: number[] = []
   #batch: EventBatch | undefined
   #i = 0
-  /** The event's JSON, without the pending changes, is bytes[start, end). Without an end it was not looked up yet. */
+  /** The event's JSON without the pending changes is bytes[start, end). `end` is 0 until it is looked up. */
   #bytes: Buffer = NOTHING
   #start = 0
   #end = 0
-  /** Its slots, without those of fields that pending changes remove. */
+  /** Its slots, without fields that pending changes remove. */
   #slots = new Int32Array(0)
-  /** Whether that JSON was written since `open`. */
+  /** Whether `#bytes` was written since `open`. */
   #isWritten = false
   /** Whether the event has no fields, after the pending changes. */
   #isEmpty = false
-  /** The size of that JSON when the event was opened; 0 if it was not looked up. */
+  /** The size of the JSON when the event was opened; 0 until it is looked up. */
   #size = 0
-  /** The object or array in which `#find` ended, and how many segments of the path led to it. */
+  /** The object or array in which `#find` ended, and the number of path segments that led to it. */
   #parentStart = 0
   #parentEnd = 0
   #depth = 0
-  /** What `#begin` found: the range to replace, where the new bytes begin, and how many braces end them. */
+  /**
+   * The result of `#begin`: the range to replace, the start of the new bytes and of the value, and the number of
+   * closing braces.
+   */
   #from = 0
   #to = 0
   #textFrom = 0
@@ -79,7 +82,7 @@ export class EventEditor {
   }
 
   /**
-   * A field to change. Call it in `create` only. `isWanted`: it is found when lines are scanned, which is faster; false
+   * A field to change. Call it in `create` only. `isWanted`: finds it when lines are scanned, which is faster; false
    * for a field that is rarely changed.
    */
   field(path: FieldPath, isWanted = true): EditedField {
@@ -88,17 +91,17 @@ export class EventEditor {
     return { path, slot, segments, parent: JSON.stringify(path.segments.slice(0, -1)) }
   }
 
-  /** What merges many fields into events at once. Call it in `create` only. */
+  /** Creates a merger of many fields at once. Call it in `create` only. */
   merger(): EventMerger {
     return new EventMerger(this.#wanted)
   }
 
-  /** What merges lines of a format into their events. Call it in `create` only. */
+  /** Creates a merger of lines of a format into their events. Call it in `create` only. */
   lineMerger(format: LineFormat, keepsMessage: boolean): LineMerger {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }
 
-  /** Begins to change event `i`. What was not closed before is dropped. */
+  /** Begins to change event `i`. Drops changes that were not closed. */
   open(batch: EventBatch, i: number): void {
     this.#batch = batch
     this.#i = i
@@ -109,12 +112,12 @@ export class EventEditor {
     this.#touched.length = 0
   }
 
-  /** The bytes of the event's JSON when it was opened; 0 if nothing has needed it yet. */
+  /** Size in bytes of the event's JSON when it was opened; 0 if it was not needed yet. */
   get size(): number {
     return this.#size
   }
 
-  /** The same, with the changes so far. */
+  /** Size in bytes of the event's JSON with the changes so far. */
   get grown(): number {
     return this.#end === 0 ? 0 : this.#end - this.#start + this.#splices.growth
   }
@@ -128,8 +131,8 @@ export class EventEditor {
   }
 
   /**
-   * Sets a field to the JSON value [start, end). Objects on the way that are missing are made. Returns false, and changes
-   * nothing, where the path leads into something that is no object, or to an item that is not there.
+   * Sets a field to the JSON value [start, end). Creates missing objects on the path. Returns false, and changes
+   * nothing, if the path leads through a value that is not an object, or to a missing array item.
    */
   setJson(field: EditedField, json: Buffer, start = 0, end = json.length): boolean {
     if (!this.#begin(field)) return false
@@ -176,8 +179,8 @@ export class EventEditor {
   }
 
   /**
-   * Gives a field another path, where it replaces what is there. Within the same object it keeps its place. Returns false,
-   * and changes nothing, if it is missing or cannot be set there (see `setJson`).
+   * Moves a field to another path and replaces the value there. Within the same object it keeps its position. Returns
+   * false, and changes nothing, if it is missing or cannot be set there (see `setJson`).
    */
   rename(field: EditedField, to: EditedField): boolean {
     const last = field.segments.length - 1
@@ -189,7 +192,7 @@ export class EventEditor {
     this.#touch(field, to)
     if (!this.#find(field, true)) return false
     const { count, nameStart, nameEnd, start } = found
-    // Without a slot it is not known whether it has escapes: it may have.
+    // Without a slot, the value may contain escapes.
     const end = field.slot >= 0 ? this.#slots[field.slot * SLOT + 1]! : (found.end << 1) | 1
     const isReplaced = this.#findIn(name, this.#depth === 0 ? to.slot : -1)
     if (count > 1 || found.count > 1) {
@@ -238,12 +241,12 @@ export class EventEditor {
     this.#use(bytes, start, end)
     this.#slots.set(slots)
     this.#isWritten = isWritten
-    // The texts of the batch may have moved since it was written.
+    // Writing may have moved the texts of the batch.
     if (isWritten) this.#write()
     return false
   }
 
-  /** Prepares a change of fields. If it concerns what a pending change concerns, that is applied before. */
+  /** Prepares a change of fields. If it overlaps a pending change, that one is applied first. */
   #touch(field: EditedField, other = field): void {
     if (this.#end === 0) this.#read()
     if (field.slot < 0) field.slot = this.#wanted.names.indexOf(field.path.segments[0])
@@ -252,7 +255,7 @@ export class EventEditor {
     this.#touched.push(field.slot, other.slot)
   }
 
-  /** Finds a field in the JSON. `found` describes it: the value alone, or, if `isWhole`, all of it. */
+  /** Finds a field in the JSON. `found` describes the value or, if `isWhole`, the whole member. */
   #find({ segments, slot }: EditedField, isWhole = false): boolean {
     this.#depth = 0
     this.#parentStart = this.#start
@@ -274,7 +277,10 @@ export class EventEditor {
     return true
   }
 
-  /** Finds a member or item of the object or array in which `#find` ended. `slot`: that of a field of the event. */
+  /**
+   * Finds a member or item of the object or array in which `#find` ended. `slot`: the slot of a field at the top of the
+   * event.
+   */
   #findIn(segment: MemberName | number, slot = -1): boolean {
     const bytes = this.#bytes
     const start = this.#parentStart
@@ -291,7 +297,7 @@ export class EventEditor {
     return findMember(bytes, start, end, segment)
   }
 
-  /** Finds where a value goes, and puts what comes before it. */
+  /** Finds the position for a value, and adds the bytes before it. */
   #begin(field: EditedField): boolean {
     this.#touch(field)
     this.#braces = 0
@@ -323,7 +329,7 @@ export class EventEditor {
   #finish({ slot }: EditedField): true {
     const { text } = this.#splices
     for (let n = 0; n < this.#braces; n++) text.addByte(CLOSE_OBJECT)
-    // Within a field of the event, its slot moves with it.
+    // A change within a top-level field has no slot of its own.
     const isField = this.#depth === 0
     const special = isField && slot >= 0 ? this.#slots[slot * SLOT + 1]! & 1 : 0
     const valueTo = isField ? (text.length << 1) | special | (text.hasEscape(this.#valueFrom) ? 1 : 0) : 0
@@ -331,7 +337,7 @@ export class EventEditor {
     return true
   }
 
-  /** Looks the JSON of the event up. */
+  /** Looks up the JSON of the event. */
   #read(): void {
     const json = this.#json
     json.read(this.#batch!, this.#i)
@@ -352,7 +358,7 @@ export class EventEditor {
     if (this.#splices.count > 0) this.#write()
   }
 
-  /** Writes the event's JSON, with the pending changes, behind the texts of its batch. */
+  /** Appends the event's JSON with the pending changes to the texts of its batch. */
   #write(): void {
     const batch = this.#batch!
     const texts = batch.textsToChange()
@@ -365,7 +371,7 @@ export class EventEditor {
     this.#isWritten = true
   }
 
-  /** Applies the pending changes, and writes the object that a field is in with each name once. */
+  /** Applies the pending changes, and removes duplicate names from the object that contains a field. */
   #unify(field: EditedField): void {
     this.#apply()
     this.#find(field, true)

@@ -3,9 +3,9 @@ import type { FieldPath } from './field-path.js'
 
 /** The fields that the events of a source can have. */
 export interface EventFields {
-  /** At the top of the event. */
+  /** Top-level fields. */
   readonly names: readonly string[]
-  /** Further fields that are not known by name: a test for one, and their description. */
+  /** Further fields, whose names are not known in advance: a test and a description. */
   readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
 }
 
@@ -17,16 +17,16 @@ export interface UsedField {
   readonly without?: string
 }
 
-/** An option with which a processor finds the time of events by itself, in the first of these fields that has one. */
+/** An option by which a processor detects the time of events, in the first of these fields that contains one. */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]
 }
 
-/** Fields that every line can have, because it may be kept as text or divided (core/event/event.ts). */
+/** Fields that every line can have, since it may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
-/** The fields of lines that `codec` reads, with the fields `own` added by their source. Undefined: any. */
+/** The fields of lines that `codec` reads, plus the fields `own` of their source. Undefined: any. */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

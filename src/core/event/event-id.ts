@@ -3,18 +3,20 @@ import { crc32 } from 'node:zlib'
 import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
-/** Bytes of a reading, of a place in it, and of a checksum of the event. */
+/** Sizes in bytes of the id's parts: the reading, the place in it, and a checksum of the event. */
 export const [READING, PLACE, SUM] = [8, 6, 4]
 const id = Buffer.alloc(READING + PLACE + SUM)
-/** That of the id. */
+/** The reading that `id` contains. */
 let readingOfId = ''
 
-/** For what is read from now on, such as a file after a truncation: 16 hexadecimal digits. */
+/** A random id for a new input, such as a file after a truncation: 16 hexadecimal digits. */
 export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
 
-/** The places of events that are named where they are read, as by the cursor of a journal. `reading`: its own name. */
+/**
+ * Places of events that their input identifies by name, such as by a journal cursor. `reading`: the name of the input.
+ */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>
     createHash('sha256')
@@ -26,14 +28,14 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
 }
 
 /**
- * The id of event `i`, 24 characters: the same whenever the same bytes are read from the same place again, and no other
- * event has it.
+ * The id of event `i`, 24 characters. It stays the same when the same bytes are read from the same place again. No
+ * other event has it.
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
 }
 
-/** Its bytes, valid until the next call: those of the reading, of the place in it, and of a checksum of the event. */
+/** The bytes of the id, valid until the next call. */
 export function eventIdBytes(batch: EventBatch, i: number): Buffer {
   const { reading } = batch
   if (reading !== readingOfId) {
@@ -54,7 +56,7 @@ export function eventSum(batch: EventBatch, i: number): number {
 let lastReading = ''
 let ofReading = 0
 
-/** A number of event `i`: in one reading it grows with the place, and in each it begins elsewhere. */
+/** A number of event `i`. It grows with the place in a reading, and starts at a different value in each reading. */
 export function eventNumber(batch: EventBatch, i: number): number {
   const { reading } = batch
   if (reading !== lastReading) {

@@ -7,16 +7,16 @@ import { DECODED, INVALID } from './flags.js'
 const LF = 0x0a
 const CLOSE_OBJECT = 0x7d
 
-/** The JSON of one event, as bytes: those of its line or of its changed text, where they are its JSON. */
+/** The JSON of one event as bytes, which are not copied if its line or changed text is already that JSON. */
 export class EventJson {
   bytes: Buffer = Buffer.alloc(0)
-  /** The opening brace, and the position behind the closing one. */
+  /** The range of the object with its braces. */
   start = 0
   end = 0
   readonly #made = new GrowingBytes()
   #isMade = false
 
-  /** Looks the JSON of event `i` up, or writes it. It is valid until the next call. */
+  /** Looks up the JSON of event `i`, or writes it. It is valid until the next call. */
   read(batch: EventBatch, i: number): void {
     const { texts } = batch
     const { codec } = batch.origin
@@ -34,7 +34,10 @@ export class EventJson {
     }
   }
 
-  /** Copies the slots of event `i`, which was read last. Returns false if it has none of the length of `to`. */
+  /**
+   * Copies the slots of event `i`, the last one read. Returns false without slots, or if their number differs from
+   * `to`.
+   */
   copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
     if (this.#isMade) return false
     if (batch.texts?.has(i)) return batch.texts.copySlots(i, to)
@@ -44,7 +47,7 @@ export class EventJson {
     return true
   }
 
-  /** The JSON is the object in [start, end), with white space around it. */
+  /** Uses the object in [start, end), without the white space around it. */
   use(bytes: Buffer, start: number, end: number): void {
     this.bytes = bytes
     this.start = skipSpace(bytes, start, end)

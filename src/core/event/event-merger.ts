@@ -32,8 +32,9 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 
 /**
- * Merges many fields into events at once, whatever their names are. A field that the event has gets the new value: in its
- * place, unless it came from the origin of a line. The others follow. The event stays bytes; readers find the new values.
+ * Merges any number of fields with any names into events. If the event already has a field, the new value replaces it
+ * in its position, unless it came from the origin of a line. Other fields are appended. The event stays bytes, and
+ * readers find the new values.
  */
 export class EventMerger {
   readonly #wanted: WantedNames
@@ -42,22 +43,22 @@ export class EventMerger {
   readonly #scratch = new GrowingBytes()
   readonly #unique = new GrowingBytes()
   #slots = new Int32Array(0)
-  /** Where the next byte is written, and to what. */
+  /** The buffer being written, and the position of the next byte. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isFirst = true
-  /** Members of the event that follow one another and stay as they are: [start, end), and what moves their slots. */
+  /** Consecutive members of the event that stay unchanged: [start, end), and the offset that their slots move by. */
   #runStart = -1
   #runEnd = 0
   #runBy = 0
-  /** 1 for each of the new members that was written. */
+  /** 1 for each new member that is already written. */
   readonly #written = new Uint8Array(64)
 
   constructor(wanted: WantedNames) {
     this.#wanted = wanted
   }
 
-  /** Merges `members` into event `i`. `without`: a field at the top of the event that is removed before. */
+  /** Merges `members` into event `i`. `without`: a top-level field that is removed before. */
   merge(batch: EventBatch, i: number, members: Members, without?: MemberName): void {
     const texts = batch.textsToChange()
     const isLine = batch.origin.codec.form === 'message' && (batch.look(i) & (INVALID | MODIFIED)) === 0
@@ -83,7 +84,7 @@ export class EventMerger {
     batch.setText(i, start, start + unique.length)
   }
 
-  /** Writes an event whose line is its message: what else it has comes from its origin. */
+  /** Writes an event whose line is its message; its other fields come from its origin. */
   #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
     const texts = batch.textsToChange()
     const line = batch.starts[i]!
@@ -127,7 +128,7 @@ export class EventMerger {
     batch.setText(i, start, this.#at, slots)
   }
 
-  /** Puts the slots of the fields of the origin, from the comma before the first of them on. All are strings. */
+  /** Writes the slots of the origin's fields, which are all strings, from the comma before the first of them on. */
   #findInTail(from: number): void {
     const to = this.#to
     for (let p = from; p < this.#at - 1; ) {
@@ -188,7 +189,7 @@ export class EventMerger {
     return true
   }
 
-  /** Notes that the member [start, end) of the event stays. */
+  /** Keeps the member [start, end) of the event. */
   #keep(start: number, end: number): void {
     if (this.#runStart < 0) {
       this.#comma()
@@ -229,7 +230,7 @@ export class EventMerger {
     slots[slot * SLOT + 1] = (end << 1) | (isAgain ? 1 : special)
   }
 
-  /** Writes the event with any members, each name once. */
+  /** Writes the event with any members, without duplicate names. */
   #mergeAny({ out }: Members, without: MemberName | undefined): GrowingBytes {
     const { bytes, start, end } = this.#json
     const all = this.#scratch

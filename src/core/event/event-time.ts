@@ -3,12 +3,12 @@ import type { EventBatch } from './batch.js'
 import { eventNumber } from './event-id.js'
 import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
-/** Seconds and digits of `2026-01-31T23:59:59.123456789Z`. */
+/** Captures the seconds, the fraction and the zone of `2026-01-31T23:59:59.123456789Z`. */
 const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/i
-/** A number of seconds has at most 11 digits before its point, of milliseconds 14, of microseconds 17. */
+/** A Unix time has at most 11 digits before the point in seconds, 14 in milliseconds, 17 in microseconds. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
-/** Of the year 9999. */
+/** The end of the year 9999. */
 const MOST_SECONDS = 253_402_300_799
 /** The largest prime by its number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
@@ -25,9 +25,8 @@ export class EventTime {
   }
 
   /**
-   * Nanoseconds since the epoch. The digits that the time does not have are filled by the place of the event: equal lines
-   * with equal times get different ones as long as no million of bytes is between them, and the same ones whenever they
-   * are sent again.
+   * Nanoseconds since the epoch. The event's place fills the missing digits. Equal lines with equal times get different
+   * values if less than a million bytes lie between them, and the same values whenever they are sent again.
    */
   nanosOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -42,7 +41,10 @@ export class EventTime {
     return `${Math.floor(receivedAt)}${fill}`
   }
 
-  /** As `2026-01-31T23:59:59.123456789Z`, with as many digits as its time has. Without one, when it was read. */
+  /**
+   * As `2026-01-31T23:59:59.123456789Z`, with the digits of the event's time. Without a time, returns the time of
+   * receipt.
+   */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
     if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return this.#iso(batch.receivedAt)
@@ -50,7 +52,7 @@ export class EventTime {
     return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
   }
 
-  /** Milliseconds since the epoch. Without a time, or before the epoch, when it was read. */
+  /** Milliseconds since the epoch. Returns the time of receipt if the event has no time, or one before the epoch. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
@@ -65,7 +67,7 @@ export class EventTime {
     return this.#lastIso
   }
 
-  /** Whole seconds since the epoch, and the digits behind them; undefined: it has no time. */
+  /** The event's time; undefined if it has none. */
   partsOf(batch: EventBatch, i: number): TimeParts | undefined {
     const kind = this.#field.load(batch, i)
     if (kind !== STRING && kind !== NUMBER) return undefined
@@ -74,21 +76,21 @@ export class EventTime {
 }
 
 export interface TimeParts {
-  /** Since the epoch. */
+  /** Whole seconds since the epoch. */
   readonly seconds: number
-  /** Those behind the seconds, as many as there are. */
+  /** The digits of the fraction, as many as given. */
   readonly digits: string
 }
 
-/** Reads the text of a time: of RFC 3339 and similar ones, or a number since the epoch. */
+/** Parses the text of a time: RFC 3339 and similar formats, or a number since the epoch. */
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** Consecutive times are mostly of the same second. */
+  /** Consecutive times are mostly in the same second. */
   #last = ''
   #seconds = 0
 
-  /** Undefined: it is no time. */
+  /** Returns undefined if the text is not a time. */
   partsOf(text: string): TimeParts | undefined {
     if (text !== this.#lastText) {
       this.#lastText = text

@@ -46,7 +46,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
     case 'peer':
       return origin.peer
     case 'host':
-      // A sender without a name is identified by its address.
+      // The address identifies a sender without a name.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
       return receivedText(receivedAt)
@@ -69,7 +69,7 @@ function receivedText(receivedAt: number): string {
   return lastText
 }
 
-/** Which piece of a line an event is; undefined for a whole line. */
+/** The position of a piece in its line; undefined for a whole line. */
 export function partialMark(flags: number): 'first' | 'middle' | 'last' | undefined {
   if (flags & PIECE) return flags & CONTINUES ? 'middle' : 'first'
   return flags & CONTINUES ? 'last' : undefined

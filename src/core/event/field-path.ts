@@ -65,10 +65,10 @@ export function parseFieldPath(text: string): FieldPath {
   return path
 }
 
-/** As a template of another program: `{{ .app }}`, `%{app}`. */
+/** A field in the template syntax of another program: `{{ .app }}`, `%{app}`. */
 const TEMPLATE = /^(?:\{\{ *\.?(.+?) *\}\}|%\{\.?(.+?)\})$/
 
-/** The path that was probably meant by `client`, `client.ip`, `$.client` or a template. */
+/** The path that was probably meant, for `client`, `client.ip`, `$.client` or a template. */
 function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
   const [, braced, named = braced] = TEMPLATE.exec(text) ?? []
@@ -89,7 +89,7 @@ export function fieldPathText(name: string): string {
   return NAME.exec(name)?.[0] === name ? `.${name}` : `."${name.replace(/[\\"]/g, '\\$&')}"`
 }
 
-/** The value at `segments` within `value`, or undefined. Follows only own properties of objects and array items. */
+/** The value at `segments` within `value`, or undefined. Follows only own properties and array items. */
 export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   for (const segment of segments) {
     if (typeof value !== 'object' || value === null) return undefined
@@ -100,7 +100,7 @@ export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   return value
 }
 
-/** Says that a field cannot be set. */
+/** The message that a field cannot be set. */
 export function cannotBeSet({ text }: FieldPath): string {
   return `${text} cannot be set: what contains it is not an object`
 }

@@ -41,7 +41,7 @@ export class FieldReader {
   readonly #slot: number
   readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
-  /** The same, to be found in JSON. */
+  /** `#rest` or the whole path, prepared for a search in JSON. */
   readonly #steps: readonly (MemberName | number)[]
   /** The name of the second segment, found by scanning the object at the first segment. */
   readonly #inner: WantedNames | undefined
@@ -77,14 +77,14 @@ export class FieldReader {
     return this.#loadOrigin(batch, flags)
   }
 
-  /** The slot with what it reads from lines of JSON, one of which is DECODED; -1: there is none, or no such line. */
+  /** The slot that it reads from lines of JSON. -1 if there is no slot, or if the first line is not DECODED. */
   slotIn(batch: EventBatch): number {
     const { codec, wanted } = batch.origin
     const hasSlot = wanted === this.#wanted && this.#rest.length === 0 && codec.form === 'object'
     return hasSlot && (batch.look(0) & DECODED) !== 0 ? this.#slot : -1
   }
 
-  /** Sets the numbers in `among` that are 1 to 0 for events whose value does not satisfy a test. */
+  /** Sets numbers in `among` from 1 to 0 for events whose value does not satisfy a test. */
   narrow(batch: EventBatch, among: Uint8Array, holds: (reader: FieldReader) => boolean): void {
     const slot = this.slotIn(batch)
     const { length, chunk, flags, stride } = batch
@@ -111,7 +111,7 @@ export class FieldReader {
     return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
   }
 
-  /** Loads a field that the line does not have. */
+  /** Loads a field that the line itself does not contain. */
   #loadOrigin(batch: EventBatch, flags: number): ValueKind {
     const [name] = this.#path.segments
     const value = this.#rest.length === 0 ? originField(batch.origin, batch.receivedAt, flags, name) : undefined
@@ -120,7 +120,7 @@ export class FieldReader {
 
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
-    // A line with bytes that are not UTF-8 is decoded as a whole.
+    // A line that is not valid UTF-8 is decoded as a whole.
     if (!texts?.has(i)) return this.setValue(valueAt(batch.fields(i), this.#path.segments))
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
   }
@@ -214,12 +214,12 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** The text, with all digits of an integer, so that two ids have the same one only if they are the same. */
+  /** The text with all digits of an integer, which keeps different large ids different. */
   exactText(): string {
     return this.kind === NUMBER ? this.json() : this.text()
   }
 
-  /** The JSON of a number, object or array, compact. What a double cannot hold is as it was written. */
+  /** The compact JSON of a number, object or array. Numbers that a double cannot hold keep their digits. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
@@ -236,8 +236,8 @@ export class FieldReader {
 }
 
 /**
- * Reads a field that was not known when lines were first scanned, by decoding the whole event. It takes much longer, and
- * finds the same.
+ * Reads a field that was unknown when lines were first scanned. It decodes the whole event, which takes much longer but
+ * yields the same value.
  */
 export class LateFieldReader extends FieldReader {
   readonly #segments: FieldPath['segments']

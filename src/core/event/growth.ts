@@ -1,6 +1,6 @@
-/** An event may become twice as long, or so much longer. */
+/** Maximum growth of an event in bytes, unless it at most doubles. */
 const MOST_GROWTH = 1024 * 1024
-/** Events that grow to more than so many times their size, and by more than this, share the room of a batch. */
+/** Events that grow by more than this factor, and by more than LITTLE_GROWTH bytes, share the room of a batch. */
 const MUCH_GROWTH = 16
 const LITTLE_GROWTH = 1024
 
@@ -9,38 +9,38 @@ export function mostOf(size: number): number {
   return size + Math.max(MOST_GROWTH, size)
 }
 
-/** What the events that take the place of one may take together, since each may repeat fields of it. */
+/** Maximum total size of the events that replace one event, since each may repeat its fields. */
 const MOST_TOGETHER = 16 * 1024 * 1024
 
-/** Bounds what a processor makes of events, so that a few lines cannot fill the memory. */
+/** Limits the size of a processor's output, since a few lines could otherwise fill the memory. */
 export class Growth {
   readonly #roomMiB: number
   #room = 0
 
-  /** `roomMiB`: what the events of a batch that grow much may take together. */
+  /** `roomMiB`: maximum total size of the events of a batch that grow much. */
   constructor(roomMiB: number) {
     this.#roomMiB = roomMiB
   }
 
-  /** Begins with a batch. */
+  /** Starts a batch. */
   begin(): void {
     this.#room = this.#roomMiB * 1024 * 1024
   }
 
-  /** Why an event of `size` bytes cannot become one of `grown`; undefined: it can. */
+  /** Why an event of `size` bytes cannot become one of `grown` bytes; undefined if it can. */
   refuse(size: number, grown: number): string | undefined {
     if (grown <= size + LITTLE_GROWTH) return undefined
     if (grown > mostOf(size)) return 'it would be more than 1 MiB longer, and more than twice as long'
     return this.#take(size, grown)
   }
 
-  /** Why events of `grown` bytes together cannot take the place of one of `size` bytes; undefined: they can. */
+  /** Why events of `grown` bytes in total cannot replace one of `size` bytes; undefined if they can. */
   refuseSeveral(size: number, grown: number): string | undefined {
     if (grown > MOST_TOGETHER) return 'it would become events of more than 16 MiB together'
     return grown <= size + LITTLE_GROWTH ? undefined : this.#take(size, grown)
   }
 
-  /** What a batch of `events` of `bytes` may become at most. */
+  /** Maximum output size for a batch of `events` events with `bytes` bytes. */
   mostOfBatch(events: number, bytes: number): number {
     return bytes * MUCH_GROWTH + events * LITTLE_GROWTH + this.#roomMiB * 1024 * 1024
   }

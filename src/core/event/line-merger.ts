@@ -10,14 +10,14 @@ const OPEN = Buffer.from('{')
 const QUOTE = Buffer.from('"')
 const OPEN_MESSAGE = Buffer.from('{"message":"')
 const END = Buffer.from('}\n')
-/** Bytes for a few events that are merged one by one. */
+/** Spare bytes for events that are merged one by one. */
 const ROOM = 16 * 1024
-/** The flags of a line that is not its message as it stands, whole and as text. */
+/** Flags of lines whose text is not their unchanged, whole message. */
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
 /**
- * Merges the fields of lines that are the messages of their events, many at a time, as EventMerger does one by one. It
- * leaves lines that are rare in their format.
+ * Merges the fields of lines that are the messages of their events, with the result of EventMerger, but many at a time.
+ * It skips lines that are rare in their format.
  */
 export class LineMerger {
   readonly #wanted: WantedNames
@@ -33,7 +33,7 @@ export class LineMerger {
     this.#keepsMessage = keepsMessage
   }
 
-  /** Returns a column that has 1 for each event that was merged, valid until the next call; undefined: there are none. */
+  /** Returns a column with 1 for each merged event, valid until the next call; undefined if it merged no event. */
   merge(batch: EventBatch): Uint8Array | undefined {
     const kernel = theKernel()?.fields
     if (batch.origin.codec.form !== 'message' || !kernel?.isWorthwhile(batch)) return undefined
@@ -52,7 +52,7 @@ export class LineMerger {
     return this.#merged
   }
 
-  /** Makes texts of events [from, until), except for those that were left. */
+  /** Makes texts of events [from, until), except for skipped ones. */
   #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines): void {
     const { output, starts, ends } = kernel
     const count = until - from
@@ -70,7 +70,7 @@ export class LineMerger {
     }
   }
 
-  /** The slots of event `n` of a group, for events that begin at `by`. */
+  /** The slots of event `n` of a group whose output begins at `by`. */
   #slotsOf(all: Int32Array, n: number, by: number): Int32Array {
     const slots = this.#slots
     for (let k = 0, first = n * slots.length; k < slots.length; k += SLOT) {
@@ -84,7 +84,7 @@ export class LineMerger {
   #frame(batch: EventBatch): EventFrame {
     const { names } = this.#format
     const hasLine = this.#keepsMessage && !names.includes('message')
-    // Without the brace at its end, and without its comma if nothing comes before it.
+    // Removes the closing brace, and the comma if nothing precedes it.
     const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
@@ -92,7 +92,7 @@ export class LineMerger {
     return { head, hasLine, middle, end: END, middleSlots }
   }
 
-  /** The slots of the members, which are strings, from the comma at `p` on. */
+  /** The slots of the string members that begin at the comma at `p`. */
   #slotsIn(middle: Buffer, p: number): Int32Array {
     const found: number[] = []
     while (p < middle.length - 1) {

@@ -7,12 +7,12 @@ import type { Origin } from './origin.js'
 const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
 
-/** The bit of a field that comes from the origin unless the line has it; 0 for another one. */
+/** The bit of a field that comes from the origin unless the line has it; 0 for other fields. */
 export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }
 
-/** Those of the fields among `names`. */
+/** The bits of the fields in `names`. */
 export function ownBits(names: readonly string[]): number {
   return names.reduce((bits, name) => bits | originBit(name), 0)
 }
@@ -21,10 +21,10 @@ export function ownBits(names: readonly string[]): number {
 export class OriginTail {
   #origin: Origin | undefined
   #receivedAt = 0
-  /** By the bits of fields that the line has, and by which piece of a line it is. */
+  /** By the bits of the line's own fields and the position of the piece in its line. */
   readonly #tails: (Buffer | undefined)[] = []
 
-  /** What follows the last field of the line. `own`: the bits of the fields that it has itself. */
+  /** The end of the JSON after the last field of the line. `own`: the bits of the fields that the line itself has. */
   of({ origin, receivedAt }: EventBatch, flags: number, own = 0): Buffer {
     if (this.#origin !== origin || this.#receivedAt !== receivedAt) {
       this.#tails.length = 0

@@ -9,7 +9,7 @@ export interface Origin {
   /** The address of the sender, for lines received over a connection. */
   readonly peer?: string
   readonly host: string
-  /** When a dead letter was rejected first, wall clock in milliseconds. */
+  /** For an event from a dead-letter queue: when it was first rejected, wall clock in milliseconds. */
   readonly rejectedAt?: number
   /** The codec that decodes the lines. A line that it cannot decode is kept as text and counted. */
   readonly codec: Codec

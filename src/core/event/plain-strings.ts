@@ -5,18 +5,18 @@ import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 /**
- * The values of a field in all lines of a batch at once, as far as they are strings without escapes. Others are left to
- * a FieldReader.
+ * Tests the values of a field in all lines of a batch at once, if they are strings without escapes. A FieldReader must
+ * read the others.
  */
 
-/** The flags of lines that may have them. */
+/** The flags of lines that may have these values. */
 export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
-/** What `narrowStrings` writes for a value that is left to a reader. */
+/** Marks a value that a reader must test. */
 export const UNKNOWN = 2
 
 /**
- * Where a number in `among` is 1, sets it to 0 if the value in `slot` is not what is wanted, or to UNKNOWN. Returns how
- * many are UNKNOWN; undefined: it cannot.
+ * Where a number in `among` is 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN. Returns the number
+ * of UNKNOWN values; undefined if the kernel is unavailable.
  */
 export function narrowStrings(
   batch: EventBatch,

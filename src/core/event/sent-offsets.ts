@@ -1,12 +1,12 @@
 /**
- * Where the events of a batch were in the batch that was sent, for a source that reads only the last of them again; and
- * where they were in what was read: so each event can have an id of its own, which it keeps when it is read or sent again.
+ * Positions of the events of a batch. Within the batch as sent, they allow a source to read only the last events again.
+ * Within the input, they give each event an id that stays the same when it is read or sent again.
  */
 export class SentOffsets {
-  /** Where the batch that was sent began in its chunk. */
+  /** Start of the sent batch in its chunk. */
   readonly #from: number
   readonly #read: ReadFrom
-  /** Where each line was in that chunk, once they are in another one. */
+  /** Position of each line in that chunk, once the lines are in another one. */
   readonly #lines: Lines | undefined
 
   constructor(from: number, read: ReadFrom = UNKNOWN, lines?: Lines) {
@@ -15,17 +15,20 @@ export class SentOffsets {
     this.#lines = lines
   }
 
-  /** What nothing else that was read has: 16 hexadecimal digits. */
+  /** Unique id of the input: 16 hexadecimal digits. */
   get reading(): string {
     return this.#read.reading
   }
 
-  /** How many bytes come before event `i`; NaN if it was not sent. `starts`: where lines are now. */
+  /**
+   * Number of bytes before event `i` in the sent batch; NaN if the event was made. `starts`: the current positions of
+   * the lines.
+   */
   before(starts: Int32Array, i = 0): number {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)
   }
 
-  /** The place of event `i` in what was read. */
+  /** The place of event `i` in the input. */
   place(starts: Int32Array, i: number): number {
     return this.#read.at + this.#within(starts, i)
   }
@@ -34,7 +37,7 @@ export class SentOffsets {
     return (this.#lines ?? starts)[i]! - this.#from
   }
 
-  /** The offsets of `length` lines whose bytes move elsewhere now. */
+  /** Keeps the offsets of `length` lines before their bytes move. */
   kept(starts: Int32Array, length: number): SentOffsets {
     return new SentOffsets(this.#from, this.#read, (this.#lines ?? starts).slice(0, length))
   }
@@ -55,11 +58,11 @@ export class SentOffsets {
 
 type Lines = Int32Array | Float64Array
 
-/** Where a batch begins in what was read. */
+/** Position of a batch in its input. */
 export interface ReadFrom {
   readonly reading: string
   readonly at: number
-  /** Its events were made, not read. */
+  /** A component made its events instead of reading them. */
   readonly isMade?: true
 }
 

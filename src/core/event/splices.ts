@@ -2,15 +2,15 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { SLOT } from '../../lib/formats/json-scan.js'
 import { writeBytes } from '../../lib/formats/json-string.js'
 
-/** Changes of a text that are not applied yet: each puts bytes in the place of a range. Ranges do not overlap. */
+/** Pending changes of a text: each replaces a range by bytes. Ranges do not overlap. */
 export class Splices {
   count = 0
-  /** The bytes that are put. */
+  /** The replacement bytes. */
   readonly text = new GrowingBytes()
   /** The ranges, in order. */
   readonly #from: number[] = []
   readonly #to: number[] = []
-  /** What comes in their places, as ranges of `text`. */
+  /** The replacements, as ranges of `text`. */
   readonly #textFrom: number[] = []
   readonly #textTo: number[] = []
   /** The slot whose value is in the replacement, or -1; where the value begins, and the second number of the slot. */
@@ -26,8 +26,8 @@ export class Splices {
   }
 
   /**
-   * Puts the bytes of `text` from `textFrom` on in the place of [from, to). Insertions at one place keep their order. If
-   * the value of a slot is in them, it begins at `valueFrom`, and `valueTo` is as in a slot.
+   * Replaces [from, to) by the bytes of `text` from `textFrom` on. Insertions at one place keep their order. If these
+   * contain the value of a slot, it begins at `valueFrom`, and `valueTo` is as in a slot.
    */
   add(from: number, to: number, textFrom = this.text.length, slot = -1, valueFrom = 0, valueTo = 0): void {
     let at = this.count++
@@ -55,18 +55,18 @@ export class Splices {
     return false
   }
 
-  /** How many bytes longer the text becomes. */
+  /** Number of bytes by which the text grows. */
   get growth(): number {
     return this.#growth
   }
 
   /**
-   * Writes the text [start, end), changed, to `to` at `at`, and moves the slots of the text with it. There is room for
-   * the longer of both texts.
+   * Writes the changed text of [start, end) to `to` at `at`, and moves the slots of the text. `to` needs room for the
+   * longer of both texts.
    */
   apply(b: Buffer, start: number, end: number, to: Buffer, at: number, slots: Int32Array): void {
     for (let n = 0; n < slots.length; n += SLOT) if (slots[n] !== 0) this.#move(slots, n, at - start)
-    // Moving bytes within a buffer takes half the time of copying them from another one.
+    // Moving bytes within a buffer takes half the time of copying them from another buffer.
     writeBytes(b, start, end, to, at)
     const by = at - start
     let growth = this.#growth
@@ -91,7 +91,7 @@ export class Splices {
     return n + 1 < this.count ? this.#from[n + 1]! : end
   }
 
-  /** Moves the slot at `at` by the growth of what is before its value, and its end by that of what is in it, too. */
+  /** Moves the slot at `at` by the growth before its value, and its end also by the growth within it. */
   #move(slots: Int32Array, at: number, by: number): void {
     const start = slots[at]!
     const end = slots[at + 1]! >> 1

@@ -32,16 +32,16 @@ export const LOCAL: DeliveryDefaults = {
 /** The side output of a destination for events that it rejects permanently. */
 export const REJECTED = 'rejected'
 
-/** A smaller buffer could not be divided into segment files. */
+/** Minimum size of a buffer in bytes. A smaller one could not be divided into segment files. */
 const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
   'memory: events are acknowledged when they are delivered; until then their sources wait. disk: in files under data_dir. Events are acknowledged as soon as they are safe there and survive the end of the process. While the destination is unavailable, the others continue.'
 
-/** What `max_in_flight: auto` may reach. */
+/** Maximum of `max_in_flight: auto`. */
 const AUTO_AT_MOST = 64
 
-/** A number, or for `auto` the number that it may reach. */
+/** A number, or for `auto` the maximum. */
 const maxInFlight = once(() =>
   z.union(
     [
@@ -52,7 +52,7 @@ const maxInFlight = once(() =>
   ),
 )
 
-/** The most requests that this option allows. */
+/** The maximum number of requests in flight for this option. */
 export const mostInFlight = (max: number | { readonly atMost: number }): number =>
   typeof max === 'number' ? max : max.atMost
 

@@ -60,7 +60,7 @@ export const multilineOption = once(() => {
 
 export type MultilineOptions = NonNullable<z.output<ReturnType<typeof multilineOption>>>
 
-/** The counter of all sources that read lines. */
+/** The counter that all sources of lines share. */
 export const PIECES = [
   'sluice_line_pieces_total',
   'Pieces of over-long lines, not counting the last piece of each line.',
@@ -71,7 +71,7 @@ const SKIPPED = [
   'Records of more than `max_line_bytes`, which are skipped. Only codecs have them whose records are not lines.',
 ] as const
 
-/** Divides a stream into the records of a codec; those that are too long are counted. */
+/** Divides a stream into the records of a codec, and counts records that are too long. */
 export function recordSplitter(framing: Framing, maxBytes: number, metrics?: ComponentMetrics, offset = 0) {
   const skipped = metrics?.counter(...SKIPPED) ?? { value: 0 }
   return new FramedSplitter(framing, maxBytes, () => skipped.value++, offset)
@@ -91,7 +91,7 @@ export interface SplitOptions {
   readonly multiline?: MultilineOptions | undefined
 }
 
-/** Refuses a codec whose records nothing delimits, where bytes come without end. */
+/** Rejects a codec whose records have no delimiter, for endless streams. */
 export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): void {
   if (framing?.isWhole) refuseAt(context, ['decode'], 'needs a framing: only a body of the source http is one record')
 }
@@ -105,7 +105,7 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
   }
 }
 
-/** For parts of a line, which a codec joins. They are written together. */
+/** Maximum number of parts of a line. Programs write them together. */
 const MOST_PARTS = 1000
 const PARTS_TIMEOUT_MS = 1000
 
@@ -123,8 +123,8 @@ export class Splitting {
   }
 
   /**
-   * Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. `offset`: the
-   * place of the first byte. Only at 0 may a byte order mark follow.
+   * Creates a splitter that resumes where another one with this `continues` and `carry` stopped. `offset`: the position
+   * of the first byte. A byte order mark may only follow at 0.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
@@ -132,7 +132,7 @@ export class Splitting {
     return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
   }
 
-  /** Creates a splitter for text, which has a line for each record of a codec with framing. */
+  /** Creates a splitter for text that contains one line per record of a codec with framing. */
   lineSplitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const splitter = this.#lineSplitter(continues, carry)
     splitter.mayBeMarked = offset === 0
@@ -147,7 +147,7 @@ export class Splitting {
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
-  /** How long an unfinished event waits for more, in milliseconds, before it is delivered as it is. */
+  /** How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (this.#options.decode.framing) return Number.POSITIVE_INFINITY

@@ -7,8 +7,8 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 /** Option schemas shared by several components. The reference shows their input types. */
 
 /**
- * Returns the same schema for the same arguments. Schemas are immutable, and building one takes so long that building
- * these for every option would be felt at every start.
+ * Returns the same schema for the same arguments. Schemas are immutable. Building these for every option would
+ * noticeably slow each start.
  */
 export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {
   const built = new Map<string, S>()

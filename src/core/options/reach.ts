@@ -3,14 +3,14 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 
 /**
- * What a component can access outside its configuration. A managed configuration is limited in this: every option that
- * accepts text declares what the text names, and an option without a declaration is refused
- * (engine/config/published/permissions.ts).
+ * The resources that a component can access outside its configuration. A managed configuration is limited to some of
+ * them. Every option that accepts text therefore declares its kind of resource, and an option without a declaration is
+ * rejected (engine/config/published/permissions.ts).
  */
 
 /**
- * `host`: facts about this machine and its environment variables. `code`: what is run as a part of the process.
- * `secret`: nothing, and the text is a key or a password.
+ * `host`: facts about this machine and its environment variables. `code`: code that runs in the process. `secret`: no
+ * resource, and the text is a key or a password.
  */
 export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'host' | 'secret' | 'nothing'
 
@@ -28,7 +28,7 @@ const BY_TITLE: Readonly<Record<string, Reached>> = {
   address: 'listen',
 }
 
-/** Declares what the text of an option names. */
+/** Declares the kind of resource that the text of an option names. */
 export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   declared.add(schema, { reaches: what })
   return schema
@@ -42,7 +42,9 @@ export const credentialName = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/** What configurations of others are compared with: these know no folder that a relative path could begin in. */
+/**
+ * For paths that managed configurations are compared with. These have no folder that a relative path could start from.
+ */
 export const absolutePath = () =>
   reaches(
     'files',
@@ -87,13 +89,13 @@ export interface FileId {
   readonly ino: number
 }
 
-/** The limits of a running component. */
+/** The limits of a component's access. */
 export interface Reach {
-  /** The path with all links resolved. Throws if the file must not be used. */
+  /** The path with all links resolved. Throws if the component must not use the file. */
   realFile(path: string): string
   /** Throws if the opened file is not the one at `path`, a result of `realFile`. */
   confirm(path: string, opened: FileId): Promise<void>
-  /** Why connections to an address are denied; undefined: they are allowed. */
+  /** Why connections to an address are denied; undefined if they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
 }
 
@@ -101,8 +103,8 @@ export interface Reach {
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the limits; without limits, any file. Detects a link that is created between the check and the
- * opening, and then throws before anything is read or written.
+ * Opens a file within the limits; without limits, any file. Detects a link created between the check and the opening,
+ * and then throws before reading or writing anything.
  */
 export async function openWithin(
   reach: Reach | undefined,
@@ -123,7 +125,7 @@ export async function openWithin(
   }
 }
 
-/** Reads a file within the limits. `refusal`: why it is not read, as it is; it is thrown. */
+/** Reads a file within the limits. `refusal`: throws its result, if any, instead of reading the file. */
 export async function readWithin(
   reach: Reach | undefined,
   path: string,
