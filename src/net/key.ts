@@ -36,7 +36,7 @@ export const auth = z
       .enum(['token', 'bearer', 'api_key', 'basic', 'none'])
       .prefault('token')
       .describe(
-        'token: a key behind the word in `scheme`. bearer: a key behind `Bearer`. api_key: a key behind `ApiKey`, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
+        'token: a key after the word in `scheme`. bearer: a key after `Bearer`. api_key: a key after `ApiKey`, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
       ),
     key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
     key_file: filePath()
@@ -50,7 +50,7 @@ export const auth = z
       .min(1)
       .optional()
       .describe(
-        'Program that prints the key or, with `basic`, the password, and its arguments. It is run without a shell, and again after a 401, at most every 10 seconds. It may take 10 seconds.',
+        'Program that prints the key or, with `basic`, the password, and its arguments. It runs without a shell, for at most 10 seconds. After a 401 it runs again, at most every 10 seconds.',
       ),
     username: reaches('nothing', z.string().regex(/^[^:\p{Cc}]+$/u, { error: 'must be a name without a colon' }))
       .optional()

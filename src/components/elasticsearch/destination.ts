@@ -27,28 +27,28 @@ const options = z
         error: 'must have none of \\ / * ? " < > | , # : or spaces, and must not begin with - _ or +',
       })
       .describe(
-        'The index, or the data stream, of an event. It may have values of fields, as in `logs-${.app}`. Each value makes an index, so few of them are best.',
+        'Index or data stream to write to. It may contain fields, as in `logs-${.app}`. Each distinct value creates an index, so keep their number small.',
       ),
     mode: z
       .enum(['index', 'data_stream'])
       .prefault('index')
-      .describe('Whether `index` names an index or a data stream, which takes the action `create` only.'),
+      .describe('Whether `index` names an index or a data stream. A data stream requires `action: create`.'),
     action: z
       .enum(['create', 'index'])
       .prefault('create')
       .describe(
-        'What is done with an event that was stored before, because it was sent again: `create` leaves it, `index` stores it again in its place.',
+        'What happens to an event that is sent again after it was stored: `create` keeps the stored document, `index` replaces it.',
       ),
     pipeline: template()
       .optional()
-      .describe('The ingest pipeline of an event. If it is empty, that of the index is used, if that has one.'),
+      .describe('Ingest pipeline for the event. Empty: the default pipeline of the index, if it has one.'),
     timestamp: fieldPath()
       .prefault('.timestamp')
-      .describe('The field for `@timestamp` of events that have none. Without it, their time is when they were read.'),
+      .describe('Field that sets a missing `@timestamp`. Events without this field get the time when they were read.'),
     compression: compression
       .prefault('gzip')
       .describe(
-        'How the body is compressed. zstd requires a Node.js version that has it, and is unknown to Elasticsearch.',
+        'Compression of the body. zstd requires a Node.js version that supports it; Elasticsearch does not accept it.',
       ),
     headers,
     auth,

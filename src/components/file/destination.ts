@@ -28,7 +28,7 @@ const options = z.strictObject({
   fsync: z
     .boolean()
     .default(false)
-    .describe('Count events as delivered only when they are on disk, so that they survive a power failure.'),
+    .describe('Count events as delivered only when they are on disk, where they survive a power failure.'),
 })
 type Options = z.output<typeof options>
 

@@ -37,13 +37,13 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait for its rest before it is delivered as it is. A line that ends at a multiple of 1 KiB keeps waiting, because programs that buffer their output write such blocks; so do later lines of a file in which a line was divided. Default: no limit. It is delivered when the file was renamed or deleted, is read to its end, and has been quiet for `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. Default: until the file is renamed or deleted, then `rotate_wait`. Lines that pause at write blocks (multiples of 1 KiB) always wait until then.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])
       .default('keep')
       .describe(
-        'What happens to an unfinished line or event when the daemon stops. `keep`: the next start reads it again from its beginning. `deliver`: it is delivered as it is, unless the file grew within the last quarter of a second. The unfinished part of a file that was deleted or moved to another folder is always delivered.',
+        'What a stop does with an unfinished line or event. `keep`: the next start reads it again. `deliver`: deliver it, unless the file grew in the last 250 ms. It always delivers the rest of files deleted or moved elsewhere.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()
@@ -59,7 +59,7 @@ export const options = z
       .min(1)
       .default(4096)
       .describe(
-        'Maximum number of open files; more files are opened in turns. At most half of the limit of the process applies.',
+        'Maximum number of open files; further files are opened in turns. The value is capped at half of the process limit.',
       ),
     follow: z
       .boolean()

@@ -38,37 +38,37 @@ const options = z
   .strictObject({
     ...clusterOptions,
     topic: template().describe(
-      'The topic of an event. It may have values of fields, as in `logs-${.app:-none}`; events of different topics go in different requests.',
+      'Topic to write to. It may contain fields, as in `logs-${.app:-none}`. Each request contains the events of one topic.',
     ),
     key_field: fieldPath()
       .optional()
       .describe(
-        "The field with the key of the message. Events with the same key go to the same partition, which Kafka's own clients choose for it, too. Events without a value have no key, and go to any partition.",
+        "Field with the message key. Events with the same key go to the same partition as with Kafka's own clients. Events without a value have no key, and go to any partition.",
       ),
     headers: z
       .record(name('header'), template())
       .prefault({})
-      .describe('Headers of each message. Their values may have fields; empty values are left out.'),
+      .describe('Headers of each message. Values may contain fields; empty values are omitted.'),
     id_header: name('header')
       .optional()
       .describe(
-        'Name of a header with the id of the event, which is the same whenever the event is sent or read again. Default: none.',
+        'Name of a header for the event id. The id stays the same when the event is sent or read again. Default: not sent.',
       ),
     timestamp: fieldPath()
       .prefault('.timestamp')
-      .describe('The field with the time of the message. Without one, its time is when the event was read.'),
+      .describe('Field with the message time. Events without it get the time when they were read.'),
     encoding: encodingOption('raw'),
     acks: z
       .union([z.literal('all'), z.literal(1)], { error: 'must be all or 1' })
       .prefault('all')
       .describe(
-        'Who has to have stored events before they count as delivered. all: the replicas in sync, of which `min.insync.replicas` of the topic says how many there must be. 1: the leader of the partition, which may lose them when it fails.',
+        'Which brokers must store events before they count as delivered. all: the in-sync replicas, at least `min.insync.replicas` of the topic. 1: the partition leader, which may lose them when it fails.',
       ),
     idempotence: z
       .boolean()
       .prefault(true)
       .describe(
-        'Numbers the messages of each partition, by which brokers discard those that are sent again. It needs `acks: all`.',
+        'Numbers the messages of each partition. Brokers then discard messages that are sent again. Requires `acks: all`.',
       ),
     compression: z
       .enum(['none', 'gzip', 'snappy', 'lz4', 'zstd'])
@@ -77,11 +77,11 @@ const options = z
         if (compression === 'zstd' && !('zstdCompress' in zlib))
           refuse(context, `this Node.js (${process.version}) has no zstd; take lz4, or Node.js 22.15 or newer`)
       })
-      .describe('How messages are compressed. zstd requires a Node.js version that has it.'),
+      .describe('Compression of messages. zstd requires a Node.js version that supports it.'),
     max_message_bytes: byteSize(1000, 100_000_000)
       .prefault(BATCH_BYTES)
       .describe(
-        'The largest batch of messages, after compression: as `max.message.bytes` of the topic. Larger ones are divided, and an event that does not fit alone is rejected (`too_long`).',
+        'Maximum size of a batch after compression; set it to `max.message.bytes` of the topic. Larger batches are divided. An event that does not fit alone is rejected (`too_long`).',
       ),
   })
   .superRefine((options, context) => {

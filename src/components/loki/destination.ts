@@ -33,7 +33,7 @@ const options = z
       .record(name(), template())
       .refine(labels => Object.keys(labels).length > 0, { error: 'must have a label' })
       .describe(
-        'The labels of the stream of an event. Their values may have fields, as in `${.app:-none}`; a label whose value is empty is left out. At least one must never be empty.',
+        'Labels of the stream. Values may contain fields, as in `${.app:-none}`; labels with an empty value are omitted. At least one value must never be empty.',
       ),
     max_streams: z
       .int()
@@ -41,22 +41,24 @@ const options = z
       .max(100_000)
       .prefault(1000)
       .describe(
-        'Maximum number of streams with events in the last hour. In further ones, labels with values of fields have the value `other`.',
+        'Maximum number of streams with events in the last hour. In further streams, labels that contain fields have the value `other`.',
       ),
     structured_metadata: z
       .record(name(), template())
       .prefault({})
-      .describe('What is stored beside the line of an event, and is no label. Empty values are left out.'),
-    tenant: template().optional().describe('The tenant (X-Scope-OrgID). A request has the events of one tenant.'),
+      .describe('Metadata stored with each line, but not as labels. Empty values are omitted.'),
+    tenant: template()
+      .optional()
+      .describe('The tenant (X-Scope-OrgID). Each request contains the events of one tenant.'),
     timestamp: fieldPath()
       .prefault('.timestamp')
-      .describe('The field with the time of the event. Without one, its time is when it was read.'),
+      .describe('Field with the time of the event. Events without it get the time when they were read.'),
     encoding: encodingOption('raw'),
     compression: z
       .enum(['none', 'gzip', 'snappy'])
       .prefault('gzip')
       .describe(
-        'How the body is compressed: `gzip` as JSON, `snappy` as protobuf. snappy takes less CPU and more of the network.',
+        'Compression of the body: `gzip` as JSON, `snappy` as protobuf. snappy uses less CPU time and more bandwidth.',
       ),
     headers,
     auth,

@@ -29,45 +29,43 @@ const options = z
     encoding: z
       .enum(['protobuf', 'json'])
       .prefault('protobuf')
-      .describe('How the body is written. Some receivers take one of the two only.'),
+      .describe('Format of the body. Some receivers accept only one of the two.'),
     resource: z
       .record(reaches('nothing', z.string().min(1).max(256)), template())
       .prefault(RESOURCE)
       .describe(
-        'The attributes of the resource of an event: what it comes from. Their values may have fields; empty ones are left out.',
+        'Resource attributes, which describe where the event comes from. Values may contain fields; empty values are omitted.',
       ),
     scope: template()
       .prefault('${.logger}')
-      .describe('The name of the instrumentation scope of an event: the logger. If it is empty, there is none.'),
+      .describe('Name of the instrumentation scope (the logger). Empty: the event has no scope.'),
     timestamp: fieldPath()
       .prefault('.timestamp')
-      .describe('The field with the time of the event. Without one, it has only the time when it was read.'),
+      .describe(
+        'Field with the time of the event. Events without it have only the observed time, when they were read.',
+      ),
     body: fieldPaths()
       .prefault(FIELDS.body)
       .describe(
-        'The field that becomes the body: the first one that has a value. Without any, the body has all fields.',
+        'Fields that can become the body; the first one with a value is used. Otherwise the body has all fields.',
       ),
     severity: fieldPaths()
       .prefault(FIELDS.severity)
       .describe(
-        'The field with the severity: the first one that has a value. It is a word such as `warn`, a number of syslog (0 to 7) or one from 10 (trace) to 60 (fatal).',
+        'Fields that can hold the severity; the first one with a value is used. It is a word such as `warn`, a syslog number (0 to 7) or a number from 10 (trace) to 60 (fatal).',
       ),
-    trace_id: fieldPaths()
-      .prefault(FIELDS.trace_id)
-      .describe('The field with the id of the trace, as 32 hexadecimal digits.'),
-    span_id: fieldPaths()
-      .prefault(FIELDS.span_id)
-      .describe('The field with the id of the span, as 16 hexadecimal digits.'),
+    trace_id: fieldPaths().prefault(FIELDS.trace_id).describe('Field with the trace id, as 32 hexadecimal digits.'),
+    span_id: fieldPaths().prefault(FIELDS.span_id).describe('Field with the span id, as 16 hexadecimal digits.'),
     record_uid: z
       .boolean()
       .prefault(false)
       .describe(
-        'Adds the attribute `log.record.uid`, which is the same whenever the event is sent again: a receiver can remove repetitions by it.',
+        'Adds the attribute `log.record.uid`. It stays the same when the event is sent again, which lets receivers remove duplicates.',
       ),
     compression: compression
       .prefault('gzip')
       .describe(
-        'How the body is compressed. zstd requires a Node.js version that has it, and a receiver that takes it.',
+        'Compression of the body. zstd requires a Node.js version that supports it, and a receiver that accepts it.',
       ),
     headers,
     auth,

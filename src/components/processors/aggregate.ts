@@ -18,17 +18,17 @@ const measures = <S extends z.ZodType>(schema: S) =>
     .refine(given => Object.keys(given).length <= MOST_MEASURES, { error: `must be at most ${MOST_MEASURES}` })
     .default({})
 
-const when = condition().optional().describe('Only events for which it holds count.')
+const when = condition().optional().describe('Counts only matching events.')
 
 const options = z
   .strictObject({
-    every: duration(LEAST_EVERY_MS).prefault('10 Seconds').describe('The interval that an event is made of.'),
+    every: duration(LEAST_EVERY_MS).prefault('10 Seconds').describe('Interval that one emitted event covers.'),
     key_field: fieldPaths()
       .prefault('')
-      .describe('The field, or the list of fields, whose values are counted apart. Default: all events together.'),
+      .describe('Field, or list of fields, to group by. Default: all events are counted together.'),
     counters: measures(
       z.strictObject({
-        sum: fieldPath().optional().describe('The field whose numbers are added up. Default: each event counts 1.'),
+        sum: fieldPath().optional().describe('Field whose numbers are summed. Default: each event counts 1.'),
         when,
       }),
     ).describe('Counters by name. `{}` counts events.'),
@@ -40,7 +40,7 @@ const options = z
           .min(1)
           .max(MOST_BUCKETS)
           .refine(all => all.every((bound, n) => n === 0 || all[n - 1]! < bound), { error: 'must be ascending' })
-          .describe('The upper bounds of the buckets, ascending. A last one without a bound is added.'),
+          .describe('Upper bounds of the buckets, ascending. A last bucket without a bound is added.'),
         when,
       }),
     ).describe('Histograms by name.'),
@@ -49,8 +49,8 @@ const options = z
       .min(1)
       .max(1_000_000)
       .default(1000)
-      .describe('How many keys are counted apart. Events of all others count together, with the key `__other__`.'),
-    time_field: fieldPath().optional().describe('The field of the events made for the end of their interval.'),
+      .describe('Maximum number of keys counted separately. All other keys are counted together as `__other__`.'),
+    time_field: fieldPath().optional().describe('Field of the emitted events for the end of their interval.'),
   })
   .superRefine(({ counters, histograms, time_field }, context) => {
     if (time_field && time_field.segments.length > 1)

@@ -9,26 +9,26 @@ const LEAST_EVERY_MS = 50
 
 const options = z
   .strictObject({
-    fields: fieldPaths().describe('The field, or the list of fields, that duplicates have in common.'),
-    window: duration().describe('How long duplicates are discarded, from the event that passed.'),
+    fields: fieldPaths().describe('Field, or list of fields, whose values identify duplicates.'),
+    window: duration().describe('How long duplicates are discarded after an event has passed.'),
     max_keys: z
       .int()
       .min(1)
       .max(10_000_000)
       .default(10_000)
       .describe(
-        'How many different events are remembered. One more, and the one that passed longest ago is forgotten: its next duplicate passes.',
+        'Maximum number of different events remembered. Beyond it, the one that passed longest ago is forgotten, and its next duplicate passes.',
       ),
     report: z
       .enum(['next', 'summary', 'none'])
       .default('next')
       .describe(
-        'Where the number of duplicates is written: into the `next` event of the kind that passes, or into a `summary` event at the end of the window.',
+        'Where to report the number of duplicates: in the `next` event with the same values that passes, or in a `summary` event at the end of the window.',
       ),
     count_field: fieldPath()
       .optional()
       .describe(
-        'With `report: next`: the field for the number of duplicates that were discarded before the event. Default: .duplicates.',
+        'With `report: next`: field for the number of duplicates discarded before the event. Default: .duplicates.',
       ),
   })
   .superRefine(({ fields, report, count_field }, context) => {

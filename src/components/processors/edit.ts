@@ -39,7 +39,7 @@ const step = z
   .strictObject({
     when: condition()
       .optional()
-      .describe('The step applies to events that match this condition, after what earlier steps did.'),
+      .describe('Applies the step only to events that match this condition after the earlier steps.'),
     ...kinds,
   })
   .transform(({ when, ...rest }, context): Step => {
@@ -61,7 +61,7 @@ const options = z.strictObject({
     .array(step)
     .min(1)
     .max(MOST_STEPS)
-    .describe('What is done, in this order. Each step does one thing, and sees what the steps before it did.'),
+    .describe('Steps to apply, in this order. Each step does one thing, and works on the result of earlier steps.'),
 })
 
 export const edit = defineProcessor({

@@ -13,14 +13,14 @@ const options = z
     table: filePath()
       .optional()
       .describe(
-        'A file of rows, relative to the current directory: CSV whose first line names the columns, JSON (`.json`: a list of objects, or an object of objects by key), or a MaxMind database (`.mmdb`). It is read again when it changes; a broken one is reported, and the rows read last stay in use. CSV and JSON: at most 64 MiB.',
+        'File of rows: CSV with a header, JSON (`.json`: a list of objects, or an object of objects by key) or MaxMind (`.mmdb`). CSV and JSON: at most 64 MiB. Changes are read; a broken file keeps the previous rows.',
       ),
-    key_field: fieldPath().optional().describe('The field whose text is looked up in the table.'),
+    key_field: fieldPath().optional().describe('Field whose text is looked up in the table.'),
     match: z
       .enum(['exact', 'cidr', 'range'])
       .default('exact')
       .describe(
-        'How a row is found. exact: its key is the text. cidr: its key is an IP address or a range such as 10.0.0.0/8, and the smallest that contains the address of the event counts. range: it has two keys, the first and the last number or IP address, and the smallest range counts.',
+        'How to find a row. exact: its key equals the text. cidr: its key is an IP address or range (10.0.0.0/8). range: it has two keys, the first and last number or IP address. The smallest matching range is used.',
       ),
     column: reaches(
       'nothing',
@@ -29,32 +29,32 @@ const options = z
       }),
     )
       .optional()
-      .describe('The column with the key; two for `match: range`. Default: the first one, or the first two.'),
+      .describe('Column with the key; two columns for `match: range`. Default: the first column, or the first two.'),
     columns: z
       .array(name())
       .min(1)
       .max(MOST_COLUMNS)
       .optional()
       .describe(
-        'The columns that are taken. Of a MaxMind database they are paths, such as country.iso_code. Default: all, without the key.',
+        'Columns to add. For a MaxMind database: paths such as country.iso_code. Default: all columns except the key.',
       ),
-    ignore_case: z.boolean().default(false).describe('Whether upper and lower case are the same; for `match: exact`.'),
+    ignore_case: z.boolean().default(false).describe('With `match: exact`: whether to ignore upper and lower case.'),
     default: z
       .record(name(), z.union([reaches('nothing', z.string()), z.number(), z.boolean()]))
       .optional()
-      .describe('The row of events that have no row in the table. Default: they stay as they are.'),
+      .describe('Row for events that the table has no row for. Default: such events stay unchanged.'),
     facts: z
       .array(reaches('host', z.enum(FACT_NAMES as [(typeof FACT_NAMES)[number]])))
       .min(1)
       .optional()
-      .describe('In the place of a table: facts about this machine.'),
+      .describe('Instead of a table: facts about this machine.'),
     environment: z
       .array(reaches('host', z.string().min(1)))
       .min(1)
       .max(MOST_COLUMNS)
       .optional()
-      .describe('In the place of a table: environment variables of the daemon. Those that are not set are left out.'),
-    target: fieldPath().describe('The field that becomes the row, an object; it replaces what was there.'),
+      .describe('Instead of a table: environment variables of the daemon. Unset variables are omitted.'),
+    target: fieldPath().describe('Field that receives the row as an object, replacing an existing value.'),
   })
   .superRefine((given, context) => {
     const { table, facts, environment } = given

@@ -20,26 +20,26 @@ const PLACEHOLDER = Buffer.from('0')
 const ROOM_MIB = 32
 
 const options = z.strictObject({
-  field: fieldPath().describe('The array. Each of its items becomes an event, in order.'),
+  field: fieldPath().describe('Field with the array. Each item becomes an event, in order.'),
   target: fieldPath()
     .optional()
-    .describe('The field that gets the item. Default: `field` itself; otherwise the array is removed.'),
+    .describe('Field for the item. Default: `field` itself. With another field, the array is removed.'),
   when_empty: z
     .enum(['pass', 'discard'])
     .default('pass')
-    .describe('What happens to an event whose array has no items: `pass` leaves it as it is.'),
+    .describe('What happens to an event whose array is empty: `pass` passes it unchanged.'),
   when_no_array: z
     .enum(['pass', 'fail'])
     .default('pass')
     .describe(
-      'What happens to an event whose field is missing or no array: `pass` leaves it as it is; `fail` handles it as set by `on_error`.',
+      'What happens to an event whose field is missing or not an array: `pass` passes it unchanged; `fail` handles it as set by `on_error`.',
     ),
   max_items: z
     .int()
     .min(1)
     .max(1_000_000)
     .default(10_000)
-    .describe('An event with more items than this is handled as set by `on_error`.'),
+    .describe('Maximum number of items. An event with more items is handled as set by `on_error`.'),
 })
 type Options = z.output<typeof options>
 

@@ -8,22 +8,24 @@ const options = z
     mode: z
       .enum(['flatten', 'nest'])
       .default('flatten')
-      .describe('`flatten` makes fields of one level of nested ones; `nest` makes nested ones of them again.'),
+      .describe('`flatten` turns nested fields into fields of one level; `nest` does the opposite.'),
     separator: reaches('nothing', z.string().min(1).max(16))
       .default('.')
-      .describe('What stands between the names: `.` makes `a.b` of `{"a":{"b":1}}`.'),
+      .describe('Separator of the names: `.` turns `{"a":{"b":1}}` into `a.b`.'),
     arrays: z
       .enum(['keep', 'index'])
       .optional()
       .describe(
-        'With `mode: flatten`: whether arrays stay values, or are flattened with the positions of their items as names, from 0. Default: keep.',
+        'With `mode: flatten`: whether to keep arrays, or to flatten them with the item positions (from 0) as names. Default: keep.',
       ),
     max_depth: z
       .int()
       .min(1)
       .max(100)
       .default(32)
-      .describe('How many names are joined, or a name is divided into. What is deeper stays as it is.'),
+      .describe(
+        'Maximum number of names that are joined, or that a name is divided into. Deeper levels stay unchanged.',
+      ),
   })
   .superRefine(({ mode, arrays }, context) => {
     if (mode === 'nest' && arrays !== undefined) refuseAt(context, ['arrays'], 'is about mode: flatten')

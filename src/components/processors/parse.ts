@@ -19,35 +19,35 @@ const options = z
   .strictObject({
     field: fieldPath()
       .prefault('.message')
-      .describe('The field that is read. A value that is no text is read as JSON.'),
+      .describe('Field to read. A value that is not a string is read as its JSON.'),
     ...codecShape,
     codec: codecShape.codec
       .optional()
-      .describe('What the text of the field is: one of the [codecs](#codecs). Its options are written beside it.'),
+      .describe('Format of the text: one of the [codecs](#codecs). Write its options beside it.'),
     try: z
       .array(attempt)
       .min(1)
       .max(MOST_TRIED)
       .optional()
       .describe(
-        'In the place of `codec`: several codecs, each with its options. The first that can read the text counts.',
+        'Instead of `codec`: several codecs, each with its options. The first one that can read the text is used.',
       ),
     target: fieldPath()
       .optional()
       .describe(
-        'The field that becomes an object of what was found, and replaces what was there. Default: what was found is merged into the event; fields of the same name get the new value. The codec timestamp has one value: `target` gets it as text, `.timestamp` by default.',
+        'Field that receives the result as an object. Default: the result is merged into the event. Existing values are replaced in both cases. The codec timestamp writes one text, by default to `.timestamp`.',
       ),
     types: z
       .record(reaches('nothing', z.string().min(1)), z.enum(TYPES))
       .refine(types => Object.keys(types).length <= MOST_TYPES, { error: `must have at most ${MOST_TYPES} fields` })
       .default({})
       .describe(
-        `Types by the name of a field that was found: ${TYPES_TEXT}. If a value is none of its type, the text counts as one that the codec cannot read.`,
+        `Types by field name: ${TYPES_TEXT}. If a value cannot be converted, the codec counts as unable to read the text.`,
       ),
     remove_field: z
       .boolean()
       .default(false)
-      .describe('Whether the field is removed from events whose text was read, unless what was found has its name.'),
+      .describe('Whether to remove the field after its text was read, unless the result has a field of that name.'),
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given

@@ -45,9 +45,9 @@ const pattern = z.strictObject({
   name: reaches(
     'nothing',
     z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, { error: 'must be letters, digits and _.-' }),
-  ).describe('What it is called in the metric.'),
-  pattern: regex().describe('What matches is redacted.'),
-  ignore_case: z.boolean().prefault(false).describe('Whether upper and lower case are the same.'),
+  ).describe('Name of the pattern in metrics.'),
+  pattern: regex().describe('Regular expression whose matches are redacted.'),
+  ignore_case: z.boolean().prefault(false).describe('Whether to ignore upper and lower case.'),
 })
 
 const options = z
@@ -58,16 +58,16 @@ const options = z
       })
       .prefault('all')
       .describe(
-        'Where to look: in all values of the event, or in those at these paths and in all that is in them. `.processing_error`, which may quote any value, is always looked at.',
+        'Where to search: all values of the event, or the values at and below these paths. `.processing_error` is always searched, because it may quote any value.',
       ),
     names: z
       .boolean()
       .prefault(false)
       .describe(
-        'Whether names of fields are looked at too, where all that is in them is. Of use behind a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+        'Whether to search field names too, wherever all values are searched. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
       ),
-    presets: z.array(z.enum(PRESETS)).prefault([]).describe('What to find without a pattern.'),
-    patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('What else to find.'),
+    presets: z.array(z.enum(PRESETS)).prefault([]).describe('Built-in patterns to search for.'),
+    patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('Additional patterns to search for.'),
     action: z
       .union(
         [
@@ -79,19 +79,21 @@ const options = z
                   .int()
                   .min(1)
                   .max(16)
-                  .describe('So many characters at the end stay, if they are at most half of what was found.'),
+                  .describe('Number of characters to keep at the end, if they are at most half of the match.'),
               })
-              .describe('`***` and the last characters take its place.'),
+              .describe('Replaces a match with `***` and its last characters.'),
           }),
-          z.strictObject({ replace: reaches('nothing', z.string().max(256)).describe('This text takes its place.') }),
           z.strictObject({
-            hash: hash.describe('The HMAC-SHA256 of it without its escapes takes its place, in hexadecimal.'),
+            replace: reaches('nothing', z.string().max(256)).describe('Replaces a match with this text.'),
+          }),
+          z.strictObject({
+            hash: hash.describe('Replaces a match with its HMAC-SHA256 (without escapes), in hexadecimal digits.'),
           }),
         ],
         { error: 'must be mask, or one of {mask: {keep_last: 4}}, {replace: TEXT} and {hash: {key_file: FILE}}' },
       )
       .prefault('mask')
-      .describe('What takes the place of what was found. mask: `***`.'),
+      .describe('What replaces a match. mask: `***`.'),
   })
   .superRefine(({ presets, patterns }, context) => {
     if (presets.length + patterns.length === 0) refuse(context, 'needs presets or patterns: what is to be found')

@@ -15,29 +15,29 @@ const options = z
   .strictObject({
     key_field: fieldPaths()
       .prefault('')
-      .describe('The field, or the list of fields, that the events of a group have in common. Default: all events.'),
-    starts_when: condition().optional().describe('An event for which it holds begins a group; the one before it ends.'),
-    ends_when: condition().optional().describe('An event for which it holds is the last one of its group.'),
-    timeout: duration(1).prefault('10 Seconds').describe('A group ends when no event of it has come for so long.'),
-    max_duration: duration(1).optional().describe('A group ends so long after its first event. Default: unlimited.'),
-    max_events: z.int().min(1).max(1_000_000).default(1000).describe('A group ends with so many events.'),
+      .describe('Field, or list of fields, to group by. Default: all events form one group.'),
+    starts_when: condition().optional().describe('A matching event begins a group; the previous group ends.'),
+    ends_when: condition().optional().describe('A matching event is the last one of its group.'),
+    timeout: duration(1).prefault('10 Seconds').describe('Ends a group that received no event for this long.'),
+    max_duration: duration(1).optional().describe('Ends a group this long after its first event. Default: unlimited.'),
+    max_events: z.int().min(1).max(1_000_000).default(1000).describe('Ends a group when it has this many events.'),
     merge: z
       .record(reaches('nothing', z.string().min(2)), z.enum(RULES))
       .refine(rules => Object.keys(rules).length <= MOST_RULES, { error: `must have at most ${MOST_RULES} fields` })
       .default({})
       .describe(
-        'What becomes of the values of a field, by its path: first (default), last, sum, min, max, concat (texts, with a space in between), array, unique (an array with each value once), count (how many events have the field). Values that a rule cannot use are left out.',
+        'How to merge values, by field path: first (default), last, sum, min, max, concat (texts, separated by a space), array, unique (array of distinct values), count (events that have the field). Values that do not fit the rule are omitted.',
       ),
     max_groups: z
       .int()
       .min(1)
       .max(1_000_000)
       .default(10_000)
-      .describe('How many groups are open at most. One more, and the one that began first ends.'),
+      .describe('Maximum number of open groups. Beyond it, the oldest group ends.'),
     max_bytes: byteSize(1024)
       .prefault('16MiB')
       .describe(
-        'How much memory the merged values of all open groups take at most, about. Then the one that began first ends. Small values take several times the bytes of their text.',
+        'Approximate maximum memory for the merged values of all open groups. Beyond it, the oldest group ends. Small values take several times the bytes of their text.',
       ),
   })
   .superRefine(({ merge }, context) => {

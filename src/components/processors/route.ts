@@ -13,12 +13,12 @@ const options = z.strictObject({
   routes: z
     .record(z.string().regex(NAME, 'must be made of a-z, 0-9 and _, and begin with a letter'), condition())
     .refine(routes => Object.keys(routes).length > 0, 'must have at least one route')
-    .describe('The condition of each route, by its name: others read the events of `errors` as `id.errors`.'),
+    .describe('Condition of each route, by name. Other components read the events of route `errors` as `id.errors`.'),
   match: z
     .enum(['first', 'all'])
     .default('first')
     .describe(
-      'Where an event goes for which several conditions hold: to the `first` of these routes, or to `all` of them, each of which gets a copy.',
+      'Where an event goes that matches several conditions: to the `first` matching route, or to `all` of them, each with a copy.',
     ),
 })
 type Options = z.output<typeof options>

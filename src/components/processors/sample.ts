@@ -5,22 +5,22 @@ import { fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 
 const options = z
   .strictObject({
-    one_in: z.int().min(1).max(1_000_000_000).optional().describe('One of so many events passes: 10 keeps a tenth.'),
+    one_in: z.int().min(1).max(1_000_000_000).optional().describe('Passes one in this many events: 10 keeps a tenth.'),
     ratio: z
       .number()
       .gt(0)
       .max(1)
       .optional()
-      .describe('In the place of `one_in`: the share of the events that passes, as in 0.25.'),
+      .describe('Instead of `one_in`: share of the events that passes, as in 0.25.'),
     key_field: fieldPaths().describe(
-      'A field, or a list of fields: all events with the same value pass or none does, as all of one trace. Default: none, events are counted.',
+      'Field, or list of fields. Events with the same value, such as those of one trace, either all pass or are all discarded. Default: events are counted.',
     ),
     keep: condition().optional().describe('Matching events always pass, and are not counted.'),
     rate_field: z
       .union([z.literal(false), fieldPath()])
       .prefault('.sample_rate')
       .describe(
-        'The field of events that passed by chance for how many events each stands, such as 10; if it is a number already, the product of both. `false`: none.',
+        'Field that records how many events a sampled event stands for, such as 10. An existing number is multiplied. `false`: the field is not written.',
       ),
   })
   .superRefine(({ one_in, ratio }, context) => {

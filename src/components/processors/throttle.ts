@@ -19,7 +19,7 @@ export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
-    'Without a `time_field`, time is the monotonic clock, read once per batch. ' +
+    'Without a `time_field`, time is the monotonic clock, read once per batch. `time_field: auto` uses the time that the source or codec knows (the journal, syslog), or else the first of `.timestamp`, `.@timestamp`, `.time`, `.ts`, `.@t`, `.t`, `.datetime`, `.date` and `.eventTime` that has one; seconds, microseconds and nanoseconds are converted. A source catches up while it reads lines that existed before its start, or that waited while it had no room for a second. In `.throttle`, `bucket` is null for the default bucket; `limit` and `window_ms` are those of the limit that was reached; `count` is the number that had passed in the window, if it is known (not for a cluster limit); `unit` is present for `bytes` and `cost`, `rule` for the limit of a rule, and `reason` if it is not `throttled`. ' +
     'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts at its arrival. `docs/throttling.md` explains how to choose a window mode.',
   options: throttleOptions,
   usualOptions: ['limit', 'limit_bytes', 'window', 'window_mode', 'key_field', 'exclude', 'over_limit', 'mode'],

@@ -18,18 +18,18 @@ export const options = z
       .describe(
         'Name within the group. Each daemon needs its own. Default: the name of the host and the id of the source.',
       ),
-    read_from: z.enum(['beginning', 'end']).prefault('beginning').describe('Where a group that is created begins.'),
+    read_from: z.enum(['beginning', 'end']).prefault('beginning').describe('Where a newly created group begins.'),
     field: name()
       .prefault('message')
       .describe(
-        'The field of an entry that holds the line. An entry without it is read as a JSON object of its fields.',
+        'Field of an entry that contains the line. An entry without it is read as a JSON object of its fields.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption('value'),
     claim_after: duration()
       .prefault('5 Minutes')
       .describe(
-        'Entries that another consumer of the group has held for this long, without a sign of life, are taken from it. A source shows three times as often that it still holds its own.',
+        'Takes over entries whose consumer has been inactive for this long. Each source renews its own entries three times as often.',
       ),
     timeout: replyTimeout().prefault('10 Seconds').describe('Time limit for a reply.'),
   })

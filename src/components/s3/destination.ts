@@ -25,27 +25,25 @@ const options = z.strictObject({
     })
     .prefault('%Y/%m/%d/')
     .describe(
-      'How the names of objects begin. They may have values of fields, as in `${.app:-none}`, whose other characters are encoded as in a URL, and the time of the event in UTC: `%Y`, `%m`, `%d`, `%H` and `%M`. The time when the object was opened, a random part and the extension follow.',
+      'Prefix of object names. It may contain fields, as in `${.app:-none}` (URL-encoded), and the event time in UTC: `%Y`, `%m`, `%d`, `%H`, `%M`. The opening time, a random part and the extension follow.',
     ),
   region: text(/^[a-z0-9-]+$/, 'must be the name of a region, such as eu-central-1')
     .optional()
-    .describe('The region of the bucket. Default: that of AWS_REGION or AWS_DEFAULT_REGION, or us-east-1.'),
-  endpoint: httpUrl()
-    .optional()
-    .describe('The address of another server that speaks S3. Default: that of AWS in the region.'),
+    .describe('Region of the bucket. Default: AWS_REGION or AWS_DEFAULT_REGION, otherwise us-east-1.'),
+  endpoint: httpUrl().optional().describe('Address of another S3-compatible server. Default: AWS in the region.'),
   path_style: z
     .boolean()
     .optional()
-    .describe('Whether the bucket is in the path of the URL, not in its host. Default: with `endpoint` it is.'),
+    .describe('Whether the bucket is in the path of the URL instead of its host. Default: true with `endpoint`.'),
   object: z
     .strictObject({
       max_bytes: byteSize(1, 5 * 1024 ** 3)
         .prefault('64MB')
-        .describe('An object is sent when it has this size, as it is sent. It is larger by one request at most.'),
+        .describe('Size at which an object is sent, after compression. Objects exceed it by at most one request.'),
       max_age: duration(1000)
         .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
         .prefault('5 Minutes')
-        .describe('An object is sent this long after its first event.'),
+        .describe('Maximum time from the first event of an object until it is sent.'),
     })
     .prefault({})
     .describe('When an object is complete.'),
@@ -56,7 +54,7 @@ const options = z.strictObject({
         .describe('Maximum size of its files. When it is reached, the sources wait.'),
     })
     .prefault({})
-    .describe('The folder below `data_dir` in which events wait until their object is sent.'),
+    .describe('Folder below `data_dir` where events wait until their object is sent.'),
   encoding: encodingOption('json'),
   compression: z
     .enum(['gzip', 'zstd', 'none'])
@@ -65,29 +63,29 @@ const options = z.strictObject({
       if (compression === 'zstd' && !('zstdCompress' in zlib))
         refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
     })
-    .describe('How objects are compressed. zstd requires a Node.js version that has it.'),
+    .describe('Compression of objects. zstd requires a Node.js version that supports it.'),
   timestamp: fieldPath()
     .prefault('.timestamp')
-    .describe('The field with the time in `key`. For events without it, it is when they were read.'),
+    .describe('Field with the time for `key`. Events without it use the time when they were read.'),
   storage_class: text(/^[A-Z0-9_]+$/, 'must be a storage class, such as STANDARD_IA')
     .optional()
-    .describe('The storage class of objects. Default: that of the bucket.'),
+    .describe('Storage class of objects. Default: the default of the bucket.'),
   sse: z
     .strictObject({
-      type: z.enum(['AES256', 'aws:kms', 'aws:kms:dsse']).describe('With which keys objects are encrypted.'),
-      kms_key_id: reaches('nothing', z.string().min(1)).optional().describe('With KMS: the key, or its ARN.'),
-      bucket_key: z.boolean().optional().describe('With KMS: whether a key of the bucket is used, which costs less.'),
+      type: z.enum(['AES256', 'aws:kms', 'aws:kms:dsse']).describe('Type of the encryption keys.'),
+      kms_key_id: reaches('nothing', z.string().min(1)).optional().describe('With KMS: id or ARN of the key.'),
+      bucket_key: z.boolean().optional().describe('With KMS: whether to use a bucket key, which costs less.'),
     })
     .superRefine(({ type, kms_key_id, bucket_key }, context) => {
       if (type === 'AES256' && (kms_key_id !== undefined || bucket_key !== undefined))
         refuse(context, 'kms_key_id and bucket_key need type: aws:kms')
     })
     .optional()
-    .describe('How the server encrypts objects. Default: as the bucket says.'),
+    .describe('How the server encrypts objects. Default: the setting of the bucket.'),
   auth: awsAuth
     .prefault({})
     .describe(
-      'Where the keys come from. Without it, as AWS does: the environment, a web identity, the shared credentials file, the endpoint of a container, the metadata service of EC2.',
+      'Where the keys come from. Default, in the order of AWS: environment, web identity, shared credentials file, container endpoint, EC2 metadata service.',
     ),
   ...dialOptions,
 })

@@ -11,14 +11,14 @@ export const options = z
       .enum(['newline', 'octet_counted', 'auto'])
       .optional()
       .describe(
-        'How messages are delimited. newline: each ends with a line end, or with a null byte under `decode: gelf`. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
+        'How messages are delimited. newline: by line ends, or null bytes with `decode: gelf`. octet_counted: by a length prefix (RFC 6587). auto: detected from the first bytes of each connection. Default: auto with `decode: syslog`, otherwise newline.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption('message'),
     idle_timeout: duration()
       .optional()
       .describe(
-        'Closes connections that have been idle for this long. Default: never, because many senders are quiet for hours, and some lose what they first write to a closed connection. Peers that disappear without closing the connection are detected in any case.',
+        'Closes connections that have been idle for this long. Default: never, because many senders are idle for hours. Peers that disappear without closing the connection are detected in any case.',
       ),
   })
   .superRefine(({ framing, decode }, context) => {

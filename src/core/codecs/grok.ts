@@ -23,7 +23,7 @@ const options = z.strictObject({
     .refine(own => Object.keys(own).length <= MOST_OWN, { error: `must have at most ${MOST_OWN} patterns` })
     .optional()
     .describe(
-      'Further patterns by name, which the pattern and others of them may use. They come before the usual ones.',
+      'Additional patterns by name, for use in `pattern` and in each other. They take precedence over the built-in ones.',
     ),
 })
 type Options = z.output<typeof options>

@@ -18,12 +18,10 @@ const delimiter = () =>
   })
 
 const options = z.strictObject({
-  key_value_delimiter: delimiter().default('=').describe('What separates a key from its value, 1 to 16 characters.'),
+  key_value_delimiter: delimiter().default('=').describe('Separator between a key and its value, 1 to 16 characters.'),
   field_delimiter: delimiter()
     .default(' ')
-    .describe(
-      'What separates one pair from the next, 1 to 16 characters. A space also stands for tabs and for several.',
-    ),
+    .describe('Separator between pairs, 1 to 16 characters. A space also matches tabs and repeated spaces.'),
 })
 type Options = z.output<typeof options>
 

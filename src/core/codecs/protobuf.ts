@@ -24,19 +24,17 @@ const options = z.strictObject({
   descriptor_file: filePath()
     .optional()
     .describe(
-      'A file with the definition of the message: a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb` writes it. It is read at the start and at a reload.',
+      'File with the definition of the message: a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb` writes it. It is read at the start and at a reload.',
     ),
-  descriptor: reaches('nothing', z.base64())
-    .optional()
-    .describe('In the place of `descriptor_file`: its bytes in base64.'),
+  descriptor: reaches('nothing', z.base64()).optional().describe('Instead of `descriptor_file`: its bytes in base64.'),
   message: reaches('nothing', z.string().min(1)).describe(
-    'The message that every record is, by its full name: `acme.logs.Event`.',
+    'Full name of the message that each record contains: `acme.logs.Event`.',
   ),
   framing: z
     .enum(['varint', 'length_delimited', 'none'])
     .default('varint')
     .describe(
-      'How the length is written that each record begins with. varint: as `writeDelimitedTo` of the libraries does. length_delimited: as four bytes, the highest first. none: there is none, and a body of the source http is one message.',
+      'Length prefix of each record. varint: as written by `writeDelimitedTo`. length_delimited: four bytes, big-endian. none: without a prefix; each body of the source http is one message.',
     ),
   field_names: z
     .enum(['proto', 'json'])
@@ -48,7 +46,7 @@ const options = z.strictObject({
     .enum(['string', 'number'])
     .default('string')
     .describe(
-      'How integers of 64 bits are read. string: as JSON of Protocol Buffers has them. number: with all digits, which not every reader of JSON keeps.',
+      'How 64-bit integers are read. string: as in the JSON of Protocol Buffers. number: with all digits, which some JSON readers do not keep.',
     ),
 })
 type Options = z.output<typeof options>

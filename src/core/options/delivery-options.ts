@@ -36,7 +36,7 @@ export const REJECTED = 'rejected'
 const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
-  'memory: events are acknowledged when they are delivered; until then their sources wait. disk: in files under data_dir. Events are acknowledged as soon as they are safe there and survive the end of the process. While the destination is unavailable, the others continue.'
+  'memory: events are acknowledged when they are delivered; until then their sources wait. disk: events are acknowledged when they are safe in files under data_dir. While the destination is unavailable, the others continue.'
 
 /** Maximum of `max_in_flight: auto`. */
 const AUTO_AT_MOST = 64
@@ -96,19 +96,19 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .optional()
           .describe(
-            'Number of attempts after which a request is given up and handled as `on_reject` says. With `max_in_flight: auto`, a refusal beside other requests does not count. Default: never.',
+            'Number of attempts after which a request is given up and handled as set by `on_reject`. With `max_in_flight: auto`, a rejection beside other requests does not count. Default: never.',
           ),
         max_elapsed: duration()
           .optional()
-          .describe('Retry time after which a request is given up and handled as `on_reject` says. Default: never.'),
+          .describe('Retry time after which a request is given up and handled as set by `on_reject`. Default: never.'),
       })
       .prefault({})
-      .describe('How failed requests are retried. By default, none is given up.'),
+      .describe('How failed requests are retried. By default, retries never end.'),
     timeout: wait('30 Seconds').describe('Timeout of one attempt, from connecting to the complete response.'),
     max_in_flight: maxInFlight()
       .prefault(defaults.max_in_flight)
       .describe(
-        'Maximum number of concurrent requests; 1 preserves the order of events. auto: between 1 and 64, 4 at first. It grows while requests wait for it and answers take little longer, and is halved after 408, 429, 503, 504 and a timeout.',
+        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. It grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
       ),
     hold_after_refusals: z
       .int()
@@ -116,13 +116,13 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       .max(1_000_000)
       .prefault(5)
       .describe(
-        'Pauses the destination after this many consecutive requests that were rejected as a whole for the same reason. While it is paused, no event is sent or given up, and one request is retried at least once a minute; delivery resumes when it is accepted. For 404, 405, 410 and 421 this always applies, for other reasons only until a first request was accepted. 0: never; all rejected events are handled as `on_reject` says.',
+        'Pauses the destination after this many consecutive requests rejected for the same reason (0: never). One request is retried at least every minute until accepted. After a first accepted request, only 404, 405, 410 and 421 count.',
       ),
     on_reject: z
       .enum(['dead_letter', 'discard'])
       .prefault('dead_letter')
       .describe(
-        'What happens to events that the destination rejects permanently. dead_letter: they are kept in a file under data_dir, from which `sluice resend` sends them again, or passed to the components that have `ID.rejected` of this destination as an input. discard: they are dropped. Both are counted with the reason.',
+        'What happens to events that the destination rejects permanently. dead_letter: they are kept in a file under data_dir for `sluice resend`, or passed to components with the input `ID.rejected`. discard: they are discarded. Both are counted with the reason.',
       ),
     buffer: z
       .discriminatedUnion('type', [
@@ -134,7 +134,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
             .enum(['block', 'drop_newest'])
             .prefault('block')
             .describe(
-              'block: the sources wait. drop_newest: new events are dropped and counted with the reason `buffer_full`. If the disk is full, the sources wait in either case.',
+              'block: the sources wait. drop_newest: new events are discarded with the reason `buffer_full`. If the disk is full, the sources wait in either case.',
             ),
         }),
       ])

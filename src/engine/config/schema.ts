@@ -23,7 +23,7 @@ export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it. It is created for the user of the daemon alone; no other user may be able to write to it.',
+      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it. Other users must not be able to write to it.',
     ),
   metrics: z
     .union(
@@ -55,7 +55,7 @@ export const settings = z.strictObject({
     .enum(['signal', 'watch'])
     .default('signal')
     .describe(
-      'When the configuration is reloaded. signal: on SIGHUP. watch: also one second after its files change, including files that are replaced and symbolic links that are switched (as in a ConfigMap). An invalid configuration changes nothing, and is tried again when it changes.',
+      'When the configuration is reloaded. signal: on SIGHUP. watch: also one second after its files change, including files that are replaced and symbolic links that are switched (as in a ConfigMap). An invalid configuration is not applied.',
     ),
   shutdown_timeout: duration()
     .prefault('30 Seconds')
@@ -66,7 +66,7 @@ export const settings = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon.',
+      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload applies changed files. They run with all rights of the daemon.',
     ),
   discard_orphans: z
     .array(z.string().regex(ID))
@@ -95,7 +95,7 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, the saved buckets of a throttle, the disk buffer or the spool of a destination, and dead letters. On reload, a processor with the same options also takes over what the one of that id keeps in memory. The option may remain set afterwards.',
+      'Previous id of this component, which takes over its data in data_dir: positions, saved buckets, disk buffer, spool, dead letters. On reload, a processor with the same options also takes over its memory. The option may remain set.',
     ),
 })
 const processing = renamed.extend({
@@ -103,7 +103,7 @@ const processing = renamed.extend({
     .enum(['pass', 'discard', 'dead_letter'])
     .default('pass')
     .describe(
-      'What happens to an event that cannot be processed. pass: it is passed on unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded with the reason `processing_failed`. dead_letter: it is discarded with that reason and kept in a dead-letter queue in data_dir, as for destinations.',
+      'What happens to an event that cannot be processed. pass: it passes unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded (`processing_failed`). dead_letter: it is also kept in a dead-letter queue in data_dir.',
     ),
 })
 

@@ -33,7 +33,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. The limit for all pipelines together is eight times as much, and one account may hold at most three times the memory that is left. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. The limit for all pipelines together is eight times as much; one account may hold three times the remaining memory. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_pipelines: z
     .int()
@@ -41,7 +41,7 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(100)
     .describe(
-      'Pipelines that run in the service at the same time, shared among the accounts that use them. A pipeline that is idle, or that no request is waiting for, makes room for another; events in its disk buffers are delivered when it runs again. If that is not enough, an account that runs more pipelines than another one gives up a pipeline, whose clients get status 503 with Retry-After.',
+      'Pipelines that run in the service at the same time, shared among accounts. Idle pipelines make room for others; their disk buffers are delivered later. Otherwise, an account with more pipelines stops one, whose clients get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -49,28 +49,28 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(20)
     .describe(
-      'Accounts whose pipelines run at the same time: each has a process of its own, which takes 70 to 85 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
+      'Accounts whose pipelines run at the same time, each in its own process of 70 to 85 MB without load. Idle accounts make room for others. Otherwise, clients get status 503 with Retry-After.',
     ),
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
-      'Memory that the process of an account may take. One that takes more is ended: its requests are answered 503, other accounts notice nothing, and it starts again with the next request.',
+      'Memory limit for the process of an account. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
     ),
   process_timeout: duration(500)
     .prefault('10 Seconds')
     .describe(
-      'A process of an account that does nothing else for so long than one piece of work is ended, as one that takes too much memory is.',
+      'Time limit for one piece of work in the process of an account. The service ends a process beyond it, as for too much memory.',
     ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Disk space for the disk buffers, dead letters, idempotency keys, saved buckets and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
+      'Disk space for all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions status 409. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
     .array(absolutePath())
     .default([])
     .describe(
-      'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so specify the target of a link. Files in data_dir are always denied. All accounts can use all of these files.',
+      'Files of this machine that pipelines of all accounts may use, as absolute paths or patterns such as /srv/sluice/**: file destinations, key files, certificates. Symbolic links are resolved first, so specify their target. Files in data_dir are always denied.',
     ),
   allow_urls: z
     .array(z.url())
@@ -82,7 +82,7 @@ const ingest = z.strictObject({
     .array(addressRule)
     .default([])
     .describe(
-      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. By default, loopback, private, link-local, multicast and reserved addresses are denied, as are all addresses of this machine. The address is checked on each connection. A port on which the service itself listens requires an entry with that port.',
+      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. Ports on which the service itself listens require an entry with that port.',
     ),
 })
 
@@ -93,7 +93,7 @@ export const serviceOptions = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it. It is created for the user of the service alone; no other user may be able to write to it.',
+      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it. Other users must not be able to write to it.',
     ),
   tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   trusted_proxies: z

@@ -19,19 +19,19 @@ const options = z
   .strictObject({
     listen: listenAddress()
       .prefault('127.0.0.1:9599')
-      .describe('HOST:PORT, or systemd:NAME. Any address but one of this machine alone needs a token.'),
+      .describe('HOST:PORT, or systemd:NAME. Addresses other than loopback require a token.'),
     token: secret().optional().describe('The token itself; better from the environment: ${SLUICE_PAGE_TOKEN}.'),
     token_file: filePath()
       .optional()
       .describe(
-        'File that holds the token, of 16 characters or more, and that not everyone may read (mode 0600). It is read again when it changes.',
+        'File that holds the token of at least 16 characters. Not everyone may be able to read it (mode 0600). It is read again when it changes.',
       ),
     credential: credentialName()
       .optional()
       .describe('Name of a systemd credential (LoadCredential=) that holds the token.'),
     memory: byteSize(1024 * 1024, 4 * 1024 * 1024 * 1024)
       .prefault('64MB')
-      .describe('Memory for all that the page keeps: the numbers of the last hour take up to a quarter of it.'),
+      .describe('Memory for the data of the page. The numbers of the last hour take up to a quarter of it.'),
   })
   .superRefine((page, context) => {
     const given = PLACES.filter(name => page[name] !== undefined)
@@ -50,5 +50,5 @@ export const statusPage = z
   .union([z.literal(false), options], { error: 'must be false, or a mapping such as {listen: 127.0.0.1:9599}' })
   .default(false)
   .describe(
-    'The page of the daemon: an address that shows in a browser where events go, what is wrong, and what limits discard. At an address of this machine alone everyone on it may see the page, but texts of events only with the token. Without this option nothing is kept for it. Changes are applied on reload.',
+    'Serves the page of the daemon, which shows where events go, what is wrong, and what limits discard. On a loopback address, only texts of events require the token. Without this option, the daemon keeps no data for it.',
   )

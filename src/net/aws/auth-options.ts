@@ -19,10 +19,10 @@ export const awsAuth = z
     session_token: secret().optional().describe('The session token of temporary credentials.'),
     credentials_file: filePath()
       .optional()
-      .describe('A file as `~/.aws/credentials`, which is read again when it changes.'),
+      .describe('File in the format of `~/.aws/credentials`. It is read again when it changes.'),
     profile: reaches('nothing', z.string().min(1))
       .optional()
-      .describe('The profile in the credentials file. Default: that of AWS_PROFILE, or `default`.'),
+      .describe('Profile in the credentials file. Default: AWS_PROFILE, otherwise `default`.'),
   })
   .superRefine((auth, context) => {
     const { access_key_id, secret_access_key, secret_access_key_file, session_token, credentials_file, profile } = auth

@@ -44,27 +44,23 @@ const sasl = z
       'Name of a systemd credential (LoadCredential=) that holds the password or the token.',
     ),
     exec: exec.describe(
-      'Program that prints the password or the token, and its arguments. It is run without a shell, and again after it was refused, at most every 10 seconds. It may take 10 seconds.',
+      'Program that prints the password or the token, and its arguments. It runs without a shell, for at most 10 seconds. After a rejection it runs again, at most every 10 seconds.',
     ),
   })
   .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))
 
 /** How brokers are reached. */
 export const clusterOptions = {
-  brokers: z
-    .array(broker())
-    .min(1)
-    .max(100)
-    .describe('Brokers that are asked for the others, as HOST:PORT. One that answers is enough.'),
+  brokers: z.array(broker()).min(1).max(100).describe('Bootstrap brokers, as HOST:PORT. One that answers is enough.'),
   auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),
   connect_timeout: dialOptions.connect_timeout,
   proxy: dialOptions.proxy.describe(
-    'A proxy between this machine and the brokers, which are reached with CONNECT. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host.',
+    'A proxy between this machine and the brokers, used with CONNECT. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host.',
   ),
   tls: tlsOptions
     .optional()
     .describe(
-      'Connects with TLS; `tls: {}` is enough for brokers with certificates of public authorities. Certificates are always verified. Replaced files are used without a restart. Without this option, connections are not encrypted.',
+      'Connects with TLS; `tls: {}` is enough if public authorities issued the certificates of the brokers. Certificates are always verified. Replaced files are used without a restart. Without this option, connections are not encrypted.',
     ),
 }
 

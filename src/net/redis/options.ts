@@ -88,6 +88,6 @@ export const redisOptions = z
     ...serverOptions,
     timeout: replyTimeout()
       .prefault('250 Milliseconds')
-      .describe('Time limit for a reply. After it the server counts as failed, until it replies in time again.'),
+      .describe('Time limit for a reply. After that, the server counts as failed until it replies in time again.'),
   })
   .superRefine(checkServer)

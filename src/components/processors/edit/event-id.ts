@@ -8,9 +8,9 @@ export const EVENT_ID = 'event_id'
 export const addEventId = defineStep({
   name: EVENT_ID,
   schema: z
-    .strictObject({ field: fieldPath().describe('The field for it.') })
+    .strictObject({ field: fieldPath().describe('Field for the id.') })
     .describe(
-      'Sets a field to the id of the event: 24 characters of where it was read and of its bytes at this step. It is the same when the event is read again, as after a kill, and no other event has it.',
+      'Sets a field to the unique id of the event: 24 characters, derived from its position in the source and its bytes at this step. The id stays the same when the event is read again.',
     ),
   operations: ({ field: path }) => [
     {

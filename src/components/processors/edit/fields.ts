@@ -31,14 +31,14 @@ const operations = (given: readonly (readonly [FieldPath, FieldPath])[]) =>
 export const rename = defineStep({
   name: 'rename',
   schema: byField(fieldPath()).describe(
-    'Gives fields another path, where each replaces what is there: `{ .msg: .message }`. Within the same object a field keeps its place. A field that is missing changes nothing.',
+    'Moves fields to other paths, where they replace existing values: `{ .msg: .message }`. Within the same object, a field keeps its place. Missing fields are ignored.',
   ),
   operations,
 })
 
 export const move = defineStep({
   name: 'move',
-  schema: byField(fieldPath()).describe('Another word for `rename`, for a field that gets into another object.'),
+  schema: byField(fieldPath()).describe('Another name of `rename`, for fields that move to another object.'),
   operations,
 })
 
@@ -64,14 +64,14 @@ function copyField(from: FieldPath, to: FieldPath): Operation {
 export const copy = defineStep({
   name: 'copy',
   schema: byField(fieldPath()).describe(
-    'Copies the values of fields to other paths: `{ .client.ip: .ip }`. A field that is missing changes nothing.',
+    'Copies the values of fields to other paths: `{ .client.ip: .ip }`. Missing fields are ignored.',
   ),
   operations: given => given.map(([from, to]) => copyField(from, to)),
 })
 
 export const remove = defineStep({
   name: 'remove',
-  schema: fieldList().describe('Removes fields. One that is missing changes nothing.'),
+  schema: fieldList().describe('Removes fields. Missing fields are ignored.'),
   operations: given =>
     given.map(path => ({
       reads: [],
@@ -110,7 +110,7 @@ function isInteger({ plain, bytes, start, end }: FieldReader): boolean {
 export const convert = defineStep({
   name: 'convert',
   schema: byField(z.enum(TYPES)).describe(
-    `Converts fields to types, as in \`{ .status: int, .took: duration }\`: ${TYPES_TEXT}. An event with a value that is none of its type is handled as set by \`on_error\`; a missing field and null stay.`,
+    `Converts fields to types, as in \`{ .status: int, .took: duration }\`: ${TYPES_TEXT}. An event whose value cannot be converted is handled as set by \`on_error\`. Missing fields and null stay unchanged.`,
   ),
   operations: given =>
     given.map(([path, type]) =>

@@ -12,14 +12,14 @@ const one = z.strictObject({
   key_file: filePath()
     .optional()
     .describe(
-      'A file with a key, read at the start. The result is then an HMAC: without the key nobody can find out a value by trying all that are possible.',
+      'File with a key, read at the start. The result is then an HMAC. Without the key, nobody can find a value by trying all possible ones.',
     ),
 })
 
 export const hash = defineStep({
   name: 'hash',
   schema: one.describe(
-    'Replaces values by their hash, in hexadecimal digits. A value that is no text is hashed as its JSON; a missing field and null stay.',
+    'Replaces values with their hash, in hexadecimal digits. Values other than strings are hashed as JSON; missing fields and null stay unchanged.',
   ),
   operations: ({ fields, algorithm, key_file: file }) => {
     let key: string | undefined

@@ -64,7 +64,7 @@ function textSetter(template: Template, field: ReturnType<Tools['editor']['field
 export const set = defineStep({
   name: 'set',
   schema: byField(value()).describe(
-    'Sets fields, each to a value of any type, or to a text in which `${.path}` is the value of a field. Objects on the way that are missing are made.',
+    'Sets fields to values of any type, or to text in which `${.path}` stands for the value of a field. Missing parent objects are created.',
   ),
   operations: given => given.map(([path, value]) => setField(path, value, false)),
 })

@@ -60,7 +60,7 @@ export function truncated(text: string, most: number): string {
 export const truncate = defineStep({
   name: 'truncate',
   schema: byField(z.int().min(1).max(MOST_CHARACTERS)).describe(
-    'Cuts texts to a number of characters: `{ .message: 200 }`. A character that Unicode makes of several, such as a letter with an accent or a flag, is never divided.',
+    'Truncates texts to a number of characters: `{ .message: 200 }`. Characters that consist of several code points, such as flags, are never divided.',
   ),
   operations: given => given.map(([path, most]) => changeText(path, text => truncated(text, most))),
 })
@@ -71,7 +71,7 @@ const separator = () => reaches('nothing', z.string().max(1000))
 export const split = defineStep({
   name: 'split',
   schema: byField(separator().refine(text => text !== '', { error: 'must not be empty' })).describe(
-    `Divides texts into arrays of texts, at a separator: \`{ .tags: ',' }\`. A text of more than ${MOST_ITEMS} parts is handled as set by \`on_error\`.`,
+    `Splits texts into arrays at a separator: \`{ .tags: ',' }\`. A text of more than ${MOST_ITEMS} parts is handled as set by \`on_error\`.`,
   ),
   operations: given =>
     given.map(([path, by]) =>
@@ -85,7 +85,7 @@ export const split = defineStep({
 export const join = defineStep({
   name: 'join',
   schema: byField(separator()).describe(
-    "Joins the items of arrays to texts, with a separator: `{ .tags: ', ' }`. An item that is no text is written as JSON.",
+    "Joins the items of arrays into texts, with a separator: `{ .tags: ', ' }`. Items other than strings are written as JSON.",
   ),
   operations: given =>
     given.map(([path, by]) =>
@@ -151,12 +151,14 @@ function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll:
 const one = () =>
   z
     .strictObject({
-      field: fieldPath().describe('The text.'),
-      pattern: regex().describe('The regular expression, matched in a time proportional to the length of the text.'),
+      field: fieldPath().describe('Field with the text.'),
+      pattern: regex().describe(
+        'Regular expression to find. Matching takes time proportional to the length of the text.',
+      ),
       with: reaches('nothing', z.string().max(10_000))
         .default('')
-        .describe('What takes the place of a match. `$1` and `$<name>` are groups of the pattern, `$$` is a dollar.'),
-      all: z.boolean().default(true).describe('Whether all matches are replaced; false: the first one.'),
+        .describe('Replacement of a match. `$1` and `$<name>` are groups of the pattern, `$$` is a dollar sign.'),
+      all: z.boolean().default(true).describe('Whether to replace all matches; false: only the first one.'),
     })
     .transform((given, context) => {
       const parts = partsOf(given.with, given.pattern)
@@ -167,6 +169,6 @@ const one = () =>
 
 export const replace = defineStep({
   name: 'replace',
-  schema: one().describe('Replaces what a regular expression matches in a text.'),
+  schema: one().describe('Replaces the matches of a regular expression in a text.'),
   operations: ({ field, pattern, parts, all }) => [changeText(field, text => replaced(text, pattern, parts, all))],
 })

@@ -37,10 +37,10 @@ const options = z.strictObject({
     })
     .default('auto')
     .describe(
-      `How times are written: one of ${NAMES}, or a format with the directives of strptime, or a list of these. ` +
-        'auto: any of those with a name; the number of digits tells the unit of a time since the epoch.',
+      `Format of the times: one of ${NAMES}, a format with strptime directives, or a list of these. ` +
+        'auto: any of the named formats; the number of digits determines the unit of an epoch time.',
     ),
-  time_zone: timeZone.default('UTC').describe('Zone of times without one, as in Europe/Berlin. Default: UTC.'),
+  time_zone: timeZone.default('UTC').describe('Time zone of times without one, as in Europe/Berlin. Default: UTC.'),
 })
 type Options = z.output<typeof options>
 

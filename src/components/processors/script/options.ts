@@ -10,7 +10,7 @@ export const scriptOptions = z
     file: reaches('code', z.string().min(1))
       .optional()
       .describe(
-        'A module in JavaScript or TypeScript, whose default export is the function. A reload loads it again, with all that it imports.',
+        'JavaScript or TypeScript module whose default export is the function. A reload loads it and its imports again.',
       ),
     code: reaches('code', z.string().min(1))
       .superRefine((code, context) => {
@@ -19,29 +19,31 @@ export const scriptOptions = z
       })
       .optional()
       .describe(
-        'The function in JavaScript: an expression, or statements of which the last is one. In place of `file`.',
+        'Instead of `file`: the function in JavaScript, as an expression, or as statements that end with an expression.',
       ),
     per: z
       .enum(['event', 'batch'])
       .default('event')
-      .describe('event: the function gets an event. batch: it gets an array, and returns one with a result for each.'),
+      .describe(
+        'event: the function gets one event. batch: it gets an array, and returns an array with a result for each event.',
+      ),
     outputs: z
       .array(reaches('nothing', z.string().regex(OUTPUT, { error: 'must be made of a-z, 0-9 and _' })))
       .default([])
-      .describe("Outputs besides the main one, which `context.to('NAME', event)` sends events to."),
+      .describe("Outputs besides the main one. `context.to('NAME', event)` sends events to them."),
     timeout: duration(10)
       .prefault('1 Seconds')
-      .describe('How long the function may take for a batch. The events that have no result by then fail.'),
+      .describe('Time limit of the function for a batch. Events without a result by then fail.'),
     concurrency: z
       .int()
       .min(1)
       .max(1000)
       .default(1)
-      .describe('How many calls of a function that waits may run at a time. 1: one after the other, in order.'),
+      .describe('Maximum number of concurrent calls of an asynchronous function. 1: one after the other, in order.'),
     max_memory: byteSize(16 * 1024 * 1024)
       .prefault('256MiB')
       .describe(
-        'Memory for the objects, texts and buffers of the script, beside what Node.js takes. One that needs more is started again.',
+        'Memory limit for the objects, texts and buffers of the script, in addition to Node.js itself. A script beyond it is restarted.',
       ),
   })
   .superRefine(({ file, code }, context) => {

@@ -23,8 +23,8 @@ const further = z.strictObject({
   limit: limit().optional().describe('Number of events, or sum of their costs.'),
   limit_bytes: limitBytes().optional().describe('Size of the events.'),
   window: duration().describe('Length of the window.'),
-  window_mode: windowMode.optional().describe('Default: that of the throttle.'),
-  burst: burst().optional().describe('With `window_mode: gcra`, as for the throttle. Default: the limit less 1.'),
+  window_mode: windowMode.optional().describe('Default: the `window_mode` of the throttle.'),
+  burst: burst().optional().describe('With `window_mode: gcra`, as for the throttle. Default: the limit minus 1.'),
 })
 
 const quota = z.strictObject({
@@ -33,7 +33,7 @@ const quota = z.strictObject({
   per: z
     .enum(['hour', 'day', 'week', 'month'])
     .describe('The period. Weeks begin on Monday; a day with a change of clocks is one day.'),
-  time_zone: timeZone.default('UTC').describe('Zone in which periods begin and end. Default: `UTC`.'),
+  time_zone: timeZone.default('UTC').describe('Time zone in which periods begin and end. Default: `UTC`.'),
 })
 
 /** The limits themselves. */
@@ -44,23 +44,23 @@ const limitOptions = {
   limit_bytes: limitBytes()
     .optional()
     .describe(
-      'Size of the events of one bucket that pass in one window, with their line ends. An event that is too large for what is left is discarded; smaller ones may pass after it. With `limit`, an event has to be within both.',
+      'Size of the events of one bucket that pass in one window, including line ends. An event larger than the rest is discarded; smaller ones may pass after it. With `limit`, both limits apply.',
     ),
   window: duration().optional().describe('Length of the window.'),
   window_mode: windowMode
     .default('fixed')
     .describe(
-      'fixed: a window opens with the first event counted in its bucket. aligned: windows start at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: events pass at a smooth rate of one per window / limit, and `burst` above it.',
+      'How windows begin. fixed: with the first event counted in the bucket. aligned: at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: no windows; one event per window / limit, plus `burst`.',
     ),
   burst: burst()
     .optional()
     .describe(
-      'With `window_mode: gcra` only: how many events pass at once above the smooth rate; 0: none. With `cost` it is a sum of costs, and with `limit_bytes` alone a size. Default: the limit less 1.',
+      'With `window_mode: gcra` only: number of events that pass at once above the smooth rate; with `cost` a sum of costs, with `limit_bytes` alone a size. Default: the limit minus 1.',
     ),
   cost: fieldPath()
     .optional()
     .describe(
-      'Field with the number that an event counts as, instead of 1. It counts as 1 if the field is missing, negative or not a number; a text such as `"5"` is none. Fractions are counted to the millionth.',
+      'Field with the number that an event counts as, instead of 1. Missing and negative values, and texts such as `"5"`, count as 1. Fractions are counted to the millionth.',
     ),
   also: z
     .array(further)
@@ -68,12 +68,12 @@ const limitOptions = {
     .max(16)
     .optional()
     .describe(
-      'Further limits of each bucket. An event passes if all limits let it pass; if one does not, it counts in none.',
+      'Further limits of each bucket. An event passes if all limits let it pass; otherwise it is not counted in any of them.',
     ),
   quota: quota
     .optional()
     .describe(
-      'A limit of each bucket in calendar periods, alone or with the other limits. It follows the wall clock, or `time_field`; setting the clock back does not give it a second time.',
+      'A limit of each bucket in calendar periods, alone or with the other limits. It follows the wall clock, or `time_field`; setting the clock back does not grant a quota twice.',
     ),
 }
 
@@ -82,13 +82,13 @@ const clusterOptions = {
   scope: z
     .enum(['local', 'cluster'])
     .prefault('local')
-    .describe('local: the limit is that of this daemon. cluster: all daemons of the `group` share it.'),
+    .describe('local: the limit applies to this daemon. cluster: all daemons of the `group` share it.'),
   group: reaches(
     'nothing',
     z.string().regex(/^[\w.-]{1,100}$/, { error: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
   )
     .optional()
-    .describe('With scope: cluster: whose limit it is. Default: the id of the component.'),
+    .describe('With scope: cluster: group of throttles that share the limit. Default: the id of the component.'),
   redis: redisOptions
     .optional()
     .describe('With scope: cluster, required: the Redis or Valkey server that keeps the buckets.'),
@@ -96,13 +96,13 @@ const clusterOptions = {
     .enum(['exact', 'leased'])
     .optional()
     .describe(
-      'With scope: cluster. exact: the server is asked for each batch. leased: up to a tenth of the limit is taken ahead. Default: `leased`.',
+      'With scope: cluster. exact: the throttle asks the server for each batch. leased: it takes up to a tenth of the limit ahead. Default: `leased`.',
     ),
   on_backend_failure: z
     .enum(['local_share', 'pass', 'discard', 'wait'])
     .optional()
     .describe(
-      'With scope: cluster: what happens to events while the server cannot be asked. local_share: each daemon applies its share of the limits. wait: no event is taken. Default: `local_share`.',
+      'With scope: cluster: what happens to events while the server is unavailable. local_share: each daemon applies its share of the limits. wait: events wait. Default: `local_share`.',
     ),
   expected_members: z
     .int()
@@ -110,7 +110,7 @@ const clusterOptions = {
     .max(1_000_000)
     .optional()
     .describe(
-      'With local_share: the number of daemons of the group. The share is each limit divided by it, at least 1. Default: 1.',
+      'With local_share: number of daemons in the group. Each share is the limit divided by it, at least 1. Default: 1.',
     ),
 }
 
@@ -119,11 +119,11 @@ const { limit: ofLimit, window_mode: ofMode, ...others } = limitOptions
 const RULE_LIMIT = 'must be a whole number from 1 to 4294967295, or unlimited'
 
 export const ruleSchema = z.strictObject({
-  when: condition().optional().describe('The events for which the rule holds.'),
+  when: condition().optional().describe('Events that the rule applies to.'),
   key: reaches('nothing', z.string())
     .optional()
     .describe(
-      'Pattern of the buckets for which the rule holds: `*` stands for any characters, `?` for one, `[a-z]` for one of a set, `{a,b}` for alternatives; `\\` takes the next character literally. With several fields in `key_field`, a `[` at the beginning is that of the JSON array. Events without a key match no pattern.',
+      'Pattern of the buckets that the rule applies to: `*`, `?`, `[a-z]`, `{a,b}`; `\\` escapes a character. With several fields in `key_field`, a leading `[` begins the JSON array. Events without a key do not match any pattern.',
     ),
   limit: z
     .union([ofLimit.unwrap(), z.literal('unlimited')], { error: RULE_LIMIT })
@@ -146,39 +146,37 @@ const fields = z.strictObject({
   on_max_keys: z
     .enum(['default_bucket', 'pass', 'discard'])
     .default('pass')
-    .describe('What happens to events of a new key beyond max_keys. An open window is never dropped to make room.'),
+    .describe('What happens to events with a new key beyond `max_keys`. Open windows are never removed to make room.'),
   time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows then use this time instead of the clock, so a backlog passes as it would have when it was written. auto: the time that the source or codec knows (the journal, syslog), or else the first of `.timestamp`, `.@timestamp`, `.time`, `.ts`, `.@t`, `.t`, `.datetime`, `.date` and `.eventTime` that has one; seconds, micro- and nanoseconds are converted. Events without a time count when they arrive.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without one count at arrival.',
     ),
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: how much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how much older than the newest event an event may be to count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
     .optional()
-    .describe(
-      'With time_field only: what happens to an event that is later than that and cannot be counted. Default: `pass`.',
-    ),
+    .describe('With time_field only: what happens to an event later than `allowed_lateness`. Default: `pass`.'),
   on_backlog: z
     .enum(['as_live', 'pace', 'pass'])
     .optional()
     .describe(
-      'Without a time_field only: what happens to the events that a source reads while it catches up: lines that were there before its start, the first one included, or that piled up while it had no room for a second. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pace: those beyond the limit wait until there is room, and the source is read only as fast as the limit allows. pass: they pass and are not counted. Default: `as_live`.',
+      'Without a time_field only: what happens to events read while a source catches up. as_live: events over the limit are discarded as `throttled_backlog`. pace: they wait, and the source is read more slowly. pass: all pass uncounted. Default: `as_live`.',
     ),
   max_delay: duration()
     .optional()
     .describe(
-      'With `on_backlog: pace` only: how long an event may wait; one for which there is no room by then is decided as if it were live. Default: `1 Hours`.',
+      'With `on_backlog: pace` only: how long an event may wait. After that, it is decided like a live event. Default: `1 Hours`.',
     ),
   mode: z
     .enum(['enforce', 'shadow'])
     .default('enforce')
     .describe(
-      'shadow: decides, counts and summarizes as if it discarded, but passes every event unchanged. Its metrics have the label `mode="shadow"`, and the decision `would_discard` instead of `discarded`.',
+      'shadow: decides, counts and summarizes as usual, but passes every event unchanged. Its metrics have the label `mode="shadow"`, and the decision `would_discard` instead of `discarded`.',
     ),
   over_limit: z
     .union(
@@ -189,7 +187,7 @@ const fields = z.strictObject({
             .int()
             .min(2)
             .max(1_000_000_000)
-            .describe('Of the events of each bucket that are over the limit, every one of this number passes.'),
+            .describe('Per bucket, one in this many events over the limit passes.'),
         }),
         z.strictObject({
           wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
@@ -199,19 +197,19 @@ const fields = z.strictObject({
     )
     .default('discard')
     .describe(
-      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle` (see annotate). pass_one_in: every N-th of its bucket passes, the others are discarded. wait: it waits for room, at most so long, and is discarded then; its source is read more slowly.',
+      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle`. pass_one_in: one in N per bucket passes. wait: it waits for room, then is discarded; its source is read more slowly.',
     ),
   annotate: z
     .boolean()
     .default(false)
     .describe(
-      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window (missing where that is not known, as of a limit that other daemons share), `unit` if the limit is one of `bytes` or `cost`, the `rule` that it is of, if any, and the `reason` if it is another than `throttled`. With `over_limit: mark`, marked events have it anyway.',
+      'Adds the field `.throttle` to events of the side output `discarded`: `component`, `bucket`, `limit`, `window_ms`, `count`, `unit`, `rule` and `reason`. With `over_limit: mark`, marked events always have it.',
     ),
   persist: z
     .boolean()
     .default(false)
     .describe(
-      'Whether buckets are saved in data_dir, about once a second and at the end, so that a restart or a kill does not give every bucket a new window. Not with `scope: cluster`.',
+      'Saves buckets in data_dir, about once a second and on shutdown. After a restart or a kill, buckets then continue their windows. Not with `scope: cluster`.',
     ),
   ...clusterOptions,
   summary: z
@@ -220,30 +218,30 @@ const fields = z.strictObject({
       to: z
         .enum(['passed', 'discarded', 'both'])
         .default('passed')
-        .describe('Where the events go: with those that pass, to the side output `discarded`, or to both.'),
+        .describe('Where the summary events go: to the main output, to the side output `discarded`, or to both.'),
       max_per_interval: z
         .int()
         .min(1)
         .max(10_000)
         .default(1000)
         .describe(
-          'Number of buckets that get an event of their own. The others are summed up in one with `"bucket":"__other__"`.',
+          'Number of buckets with a summary event of their own. One event sums up the others, with `"bucket":"__other__"`.',
         ),
     })
     .optional()
     .describe(
-      'At the end of each interval, and when the throttle ends or is replaced, emits an event for each bucket with discarded events: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. These events are not throttled by the throttle that emits them. In shadow mode the message is `would be throttled`, and `throttle` has `"mode":"shadow"`.',
+      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle them. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
     ),
   per_key_metrics: z
     .strictObject({
-      top: z.int().min(1).max(1000).default(20).describe('Number of keys that have a series of their own.'),
+      top: z.int().min(1).max(1000).default(20).describe('Number of keys with a series of their own.'),
       every: duration()
         .prefault('10 Seconds')
-        .describe('How long a key keeps its series at least, even if others are discarded more often.'),
+        .describe('Minimum time that a key keeps its series, even if other keys are discarded more often.'),
     })
     .optional()
     .describe(
-      'Counts discarded events of the heaviest keys in `sluice_throttle_key_discarded_events_total{key}`, and those of all other keys together as `key="__other__"`. Events without a key are `key="__default__"`.',
+      'Counts discarded events of the heaviest keys in `sluice_throttle_key_discarded_events_total{key}`. All other keys are counted together as `key="__other__"`, events without a key as `key="__default__"`.',
     ),
   limits: z
     .array(ruleSchema)
@@ -251,12 +249,12 @@ const fields = z.strictObject({
     .max(MOST_RULES)
     .optional()
     .describe(
-      'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The first that holds for an event replaces the options that it names; the others apply as above. Each rule has buckets of its own.',
+      'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The first matching rule replaces the options that it sets. Each rule has its own buckets.',
     ),
   limits_file: filePath()
     .optional()
     .describe(
-      'File with such rules, which come after those of `limits`: a list in YAML, or CSV with a header of option names if its name ends with `.csv`. It is read again when it changes; if it is broken then, the rules that were read last stay in use.',
+      'File with more rules, which follow those of `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
     ),
 })
 

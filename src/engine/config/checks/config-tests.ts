@@ -43,12 +43,12 @@ const configTest = z.strictObject({
       }
     })
     .describe(
-      'The input, ordered by time. All events of a step are processed before the next step begins, unless they wait for room in a throttle. After the last step time goes on until none waits.',
+      'The input, ordered by time. All events of a step are processed before the next step begins, unless they wait for room in a throttle. After the last step, time advances until no event waits.',
     ),
   expect: z
     .record(z.string(), expected)
     .describe(
-      'By component, or by side output as in `limit_app.discarded`: how many events leave it (for a destination: reach it), or which ones, in order. If an event is written as a mapping, only the fields in it are compared; if as text, the whole line.',
+      'Number of events that leave a component or side output (`limit_app.discarded`) or reach a destination; or a list of them, in order. A mapping compares only its fields; a text compares the whole line.',
     ),
 })
 export type ConfigTest = z.output<typeof configTest>

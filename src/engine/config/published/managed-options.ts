@@ -30,7 +30,7 @@ export const managedOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Whether it may run code on this machine, as in the processor `script`. That code may do what the daemon may.',
+      'Whether it may run code on this machine, as in the processor `script`. That code has all rights of the daemon.',
     ),
   secrets: z
     .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)

@@ -50,7 +50,7 @@ export const withoutSlash = (url: string) => url.replace(/\/+$/, '')
 /** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
   url: templateUrl().describe(
-    'The URL to send events to. Its path and its query may have values of fields, as in `https://logs.example.com/app/${.app:-none}`. Each value is encoded, and a request has the events of one URL.',
+    'URL to send events to. Its path and query may contain fields, as in `https://logs.example.com/app/${.app:-none}`; their values are encoded. Each request contains the events of one URL.',
   ),
   headers: z
     .record(
@@ -64,7 +64,7 @@ export const clientOptions = {
     )
     .prefault({})
     .describe(
-      'Additional headers of every request. They may have values of fields, as `url` may; other values are never logged.',
+      'Additional headers of every request. They may contain fields, as `url` may; other values are never logged.',
     ),
   auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
   validate: httpUrl()
@@ -78,7 +78,7 @@ export const clientOptions = {
         refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
       }
     })
-    .describe('How the body is compressed. zstd requires a Node.js version that has it.'),
+    .describe('Compression of the body. zstd requires a Node.js version that supports it.'),
   ...dialOptions,
 }
 
