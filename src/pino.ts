@@ -232,7 +232,7 @@ class Shipper extends Writable {
   }
 
   #report(): void {
-    this.#parts.log.warn({ lines: this.#unreported }, 'there is room for lines again; so many were discarded')
+    this.#parts.log.warn({ lines: this.#unreported }, 'accepting lines again; lines were discarded meanwhile')
     this.#unreported = 0
   }
 
@@ -248,7 +248,7 @@ class Shipper extends Writable {
     this.#running.then(() => {
       cancel()
       const fields = { lines: this.#unsettled(), timeout: formatDuration(timeoutMs) }
-      if (late) log.error(fields, 'the end came before the receiver took all lines: so many are lost')
+      if (late) log.error(fields, 'stopped before the receiver accepted all lines')
       done()
     }, done)
   }

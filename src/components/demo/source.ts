@@ -9,7 +9,7 @@ export const demo = defineSource({
     'Events have `.timestamp`, `.app`, `.level`, `.message`, `.duration_ms`, and `.n`, which counts the events of each app.',
   options,
   examples: [
-    { title: 'Four apps, of which one at a time is noisy', yaml: 'rate: 100\n' },
+    { title: 'Four apps; one at a time is noisy', yaml: 'rate: 100\n' },
     { title: 'Other apps, and another sequence', yaml: 'rate: 20\napps: [cart, search]\nseed: 7\n' },
   ],
   fields: () => ({ names: ['timestamp', 'app', 'level', 'message', 'duration_ms', 'n'] }),

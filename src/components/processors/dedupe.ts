@@ -44,7 +44,7 @@ export const dedupe = defineProcessor({
     'The first event passes and begins a window; the same values in it are duplicates, whatever else they have. The first one after it passes and begins another. ' +
     'Events without any of the fields pass. Times are those of arrival, so events that a source reads when it catches up count as simultaneous.\n\n' +
     'Beyond `max_keys` exactly the event that passed longest ago is forgotten; `sluice_dedupe_forgotten_keys_total` counts those whose window was open, and `sluice_dedupe_keys` says how many are remembered. ' +
-    'What is remembered survives a reload that does not change the options, not a restart.\n\n' +
+    'Remembered events survive a reload that does not change the options, but not a restart.\n\n' +
     'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long one is cut, and ends with its digest. `first` is when the event passed. At a reload, summaries come early. If there are more than `max_keys` summaries at once, `"key":"__other__"` has the sum of the rest.',
   options,
   plan: ({ report, window }) => ({

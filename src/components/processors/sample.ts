@@ -31,7 +31,7 @@ export type SampleOptions = z.output<typeof options>
 
 export const sample = defineProcessor({
   type: 'sample',
-  summary: 'Passes one in so many events, and discards the others.',
+  summary: 'Passes one event in N, and discards the others.',
   notes:
     'Without `key_field` events are counted: of each ten the first one passes with `one_in: 10`. ' +
     'With it the hash of the value decides, which is the same in every run and every daemon: samplers with the same rate keep the same traces, and of the traces that one keeps, another with a higher `one_in` keeps a part. ' +

@@ -6,6 +6,6 @@ export const raw = defineCodec({
   name: 'raw',
   summary: 'Another name of `text`: each line becomes `.message` as it is.',
   notes:
-    'What disk buffers and dead letters name is `text`. Of a line that is no UTF-8, `.raw` has the bytes in base64. ' +
+    'Disk buffers and the dead-letter queue name it `text`. If a line is not UTF-8, `.raw` has its bytes in base64. ' +
     'As an encoding, `raw` writes the line as it was read, or the JSON of an event that was changed.',
 })

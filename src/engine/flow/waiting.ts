@@ -95,7 +95,7 @@ export class WaitingEvents {
     const { metrics } = stage
     const waiting = 'Events that the component keeps until there is room for them.'
     metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.events)
-    const full = 'Sources of which so many events wait that no more are taken.'
+    const full = 'Sources paused because too many of their events are waiting.'
     metrics.gauge('sluice_component_waiting_full_sources', full, () => [...this.#lines.values()].filter(isFull).length)
   }
 

@@ -53,13 +53,9 @@ export class RedactProcessor implements Processor {
   constructor(finder: Finder, action: Action, selection: Selection, coversNames: boolean, context: ComponentContext) {
     this.#coversNames = coversNames
     const counter = (rule: string) =>
-      context.metrics.counter(
-        'sluice_redact_matches_total',
-        'What was found and replaced, by the rule that found it.',
-        {
-          rule,
-        },
-      )
+      context.metrics.counter('sluice_redact_matches_total', 'Values that were found and replaced, by rule.', {
+        rule,
+      })
     this.#rules = [...finder.rules, 'divided_line']
     const counters = this.#rules.map(counter)
     this.#counters = counters
