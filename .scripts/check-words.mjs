@@ -10,7 +10,9 @@ process.chdir(dirname(dirname(fileURLToPath(import.meta.url))))
 /** Words, as `wc -w` counts them. */
 const PAGE = 1500
 const LONGER = { 'docs/troubleshooting.md': 3000, 'docs/destinations.md': 1600, 'docs/throttle-reference.md': 1600 }
-const SUMS = { docs: 28_500, 'docs/decisions': 6000 }
+const SUMS = { docs: 28_000, 'docs/decisions': 6000 }
+/** A command writes it. */
+const GENERATED = 'docs/destinations.md'
 const CELL = 15
 const SENTENCE = 40
 /** Sentences. */
@@ -109,7 +111,8 @@ const listed = folder => execFileSync('git', ['ls-files', `${folder}/*.md`], { e
 const pagesOf = folder => listed(folder).filter(page => existsSync(page) && dirname(page) === folder)
 for (const page of ['README.md', 'src/README.md', ...pagesOf('docs')]) checkPage(page)
 for (const [folder, most] of Object.entries(SUMS)) {
-  const sum = pagesOf(folder).reduce((words, page) => words + countWords(readFileSync(page, 'utf8')), 0)
+  const own = pagesOf(folder).filter(page => page !== GENERATED)
+  const sum = own.reduce((words, page) => words + countWords(readFileSync(page, 'utf8')), 0)
   if (sum > most) report(folder, 1, `${sum} words in all pages: shorten them, ${most} at most`)
 }
 process.stderr.write(problems.map(problem => `${problem}\n`).join(''))

@@ -63,7 +63,7 @@ export const inspectCommands: readonly Command[] = [
       },
       {
         title: 'why is this one discarded?',
-        line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --source app_logs',
+        line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --live',
       },
       {
         title: 'an entry of the journal',

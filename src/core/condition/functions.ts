@@ -103,7 +103,7 @@ class CaseReader extends FieldReader {
 export const FUNCTIONS: ReadonlyMap<string, ConditionFunction> = new Map(
   Object.entries<ConditionFunction>({
     length: {
-      text: 'the number of characters of a text, items of an array or fields of an object',
+      text: 'number of characters of a text, items of an array or fields of an object',
       reader: (path, inner) => new LengthReader(path, inner),
     },
     lower: {

@@ -439,7 +439,7 @@ function list(folder: string, now: number): Listed[] {
  * size, or the gzip file is still being written. Else it is an older rotated file, left when compression was turned on.
  */
 function isMadeOf(path: string, gz: BigIntStats, original: BigIntStats | undefined, now: number): boolean {
-  if (!original?.isFile() || original.birthtimeNs > gz.birthtimeNs) return false
+  if (!original?.isFile() || original.birthtimeNs >= gz.birthtimeNs) return false
   // At its end it usually gets the times of what it was made of.
   const isFinished = gz.mtimeNs < gz.birthtimeNs || now - Number(gz.ctimeNs) / 1e6 >= AT_REST_MS
   if (!isFinished) return true
