@@ -31,7 +31,7 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** Sections that are no option of a component: their line has too many spaces. */
+/** Sections that are not options of a component: their line is indented too far. */
 const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
 /** One component of the configuration, with its options parsed by the schema of its definition. */
@@ -56,13 +56,13 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly renamedFrom?: string
   /** Its place in the configuration. */
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
-  /** The files that it reads besides events, such as keys and tables, as far as options name them. */
+  /** The files besides events that it reads, such as keys and tables, as far as options name them. */
   readonly reads?: readonly string[]
   /** The limits at runtime, if the component comes from a published pipeline. */
   readonly reach?: Reach | undefined
 }
 
-/** What is known of a component whether or not it is valid. */
+/** The known facts about a component, valid or not. */
 export interface Draft {
   readonly id: string
   readonly kind: Kind
@@ -74,7 +74,7 @@ export interface Draft {
   readonly config: ComponentConfig | undefined
 }
 
-/** Reports a problem, or a warning, at an option of a component; an empty `path` is the component itself. */
+/** Reports a problem or a warning at an option of a component; an empty `path` is the component itself. */
 export function report(to: Problems, { kind, id, entry }: Draft, path: Path, message: string): void {
   const place = path.length === 0 ? entry.key : placeOf(locate(entry.value, path, entry.key))
   to.add(place, [SECTIONS[kind], id, ...path], message)
@@ -85,10 +85,10 @@ export class ComponentReader {
   readonly #problems: Problems
   readonly #explainer: Explainer
   readonly #hasAll: boolean
-  /** The names of the options of each definition, once one was not known. */
+  /** Option names of each definition, filled when an option was unknown. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  /** `hasAll`: no plugin failed to load, which may have a type that is not among them. */
+  /** `hasAll`: no plugin failed to load. A failed plugin may define the missing type. */
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
@@ -139,7 +139,7 @@ export class ComponentReader {
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     if (definition.plugin !== undefined) askAll(definition, options)
     const { module } = definition
-    // Like a plugin, it belongs to the configuration.
+    // The module belongs to the configuration, like a plugin.
     if (module !== undefined && options[module] !== undefined)
       options[module] = resolve(dirname(node.source.file), String(options[module]))
     const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
@@ -217,7 +217,7 @@ export class ComponentReader {
     return 'issues' in checked && read.length === 0 ? undefined : read
   }
 
-  /** The parsed value; undefined if it is invalid, which has been reported. */
+  /** Returns the parsed value, or undefined after reporting why it is invalid. */
   #parse(
     schema: AnyDefinition['options'],
     node: MapNode,
@@ -247,7 +247,10 @@ export class ComponentReader {
   }
 }
 
-/** Calls what other checks will call: what throws in a plugin is to be an error of these options. */
+/**
+ * Calls functions of the definition that other checks will call, which turns their exceptions into errors of these
+ * options.
+ */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
   for (const ask of [usesFields, fields, copiesLines, catchesUp, findsTime]) ask?.(options)
@@ -255,7 +258,7 @@ function askAll(definition: AnyDefinition, options: Record<string, unknown>): vo
   definition.reads?.(options, false)
 }
 
-/** The names of all options that a component may have, and `OUTER.INNER` of those inside of them. */
+/** The names of all options that a component may have, and `OUTER.INNER` for nested options. */
 function namesOf(definition: AnyDefinition, own: readonly string[]) {
   const { kind } = definition
   const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}

@@ -44,11 +44,11 @@ export interface Config {
   readonly metrics: ListenAddress | undefined
   /** Whether the configuration has that address, or `metrics: false`. */
   readonly metricsGiven: boolean
-  /** Undefined: there is no page of the daemon. */
+  /** Undefined without a status page. */
   readonly statusPage?: StatusPageOptions | undefined
-  /** The document as it was written, kept while there is a page that shows it. */
+  /** The document as written, kept while a page shows it. */
   readonly root?: MapNode
-  /** Undefined: it depends on whether standard error is a terminal. */
+  /** Undefined: the format depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
   /** Whether changes of its files are applied without a signal. */
@@ -75,7 +75,7 @@ export interface Config {
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
-  /** The plugins that it lists (`pluginsOf`); undefined: it may list none. */
+  /** The plugins that the configuration lists (`pluginsOf`); undefined if it may list none. */
   readonly plugins?: Plugins | undefined
   /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
@@ -83,7 +83,7 @@ export interface LoadOptions {
   readonly given?: readonly ComponentConfig<'source'>[]
   /** An additional document as a value. `name` stands for its file name, and it has its own environment. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether it is only a part, whose missing components are elsewhere. */
+  /** Whether it is only a part. Other parts contain the missing components. */
   readonly partial?: boolean
   /** Whether a section `managed` makes it the local part of a managed daemon. */
   readonly localPart?: boolean
@@ -91,7 +91,7 @@ export interface LoadOptions {
   readonly onThisMachine?: boolean
   /** Whether metrics are served on the socket alone unless the configuration has an address for them. */
   readonly metricsOnSocket?: boolean | undefined
-  /** Set to check the files that it names. Other callers do not load the code for this. */
+  /** Checks the files that the configuration names. Optional, because not all callers load its code. */
   readonly fileCheck?: FileCheck | undefined
 }
 
@@ -138,14 +138,16 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
   return assemble(root, isWhole, files, options, problems)
 }
 
-/** The data_dir of a configuration, whose components may be wrong. Throws ConfigError. */
+/** Returns the data_dir of a configuration, whose components may be invalid. Throws ConfigError. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
   if (problems.length > 0) throw new ConfigError(problems)
   return dataDir
 }
 
-/** The same, and what is wrong outside of the components. Where that hides data_dir, it is a guess. */
+/**
+ * Like `dataDirOf`, but returns the problems outside of the components. Without valid settings, data_dir is a guess.
+ */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
@@ -284,7 +286,7 @@ function assemble(
   }
 }
 
-/** The folder that systemd gives, and data_dir. */
+/** Combines the folder that systemd provides with data_dir. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -300,7 +302,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which were already reported, so that their components are checked as well. */
+/** Renames misspelled sections, which were already reported. Their components are then checked as well. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {
@@ -312,7 +314,7 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   return { ...root, entries }
 }
 
-/** What replaces worker threads, which earlier versions had. */
+/** The alternative to worker threads, which earlier versions had. */
 const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
 
 const UNINDENTED = 'unknown option; if this is a component of the section above, put spaces before it'
@@ -333,7 +335,7 @@ function readSettings(root: MapNode, explainer: Explainer, problems: Problems): 
   return undefined
 }
 
-/** Whether nothing stands there, or what stands there was already reported. */
+/** Whether the value is missing or was already reported. */
 const isEmpty = (node: ConfigNode): boolean => node.kind === 'scalar' && (node.broken || node.value === null)
 
 function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {

@@ -8,7 +8,7 @@ import type { Found } from './yaml/problems.js'
 /** Placeholders in paths that other programs replace, but that are literal here. */
 
 const TILDE = /^~[^/]*(?=\/|$)/
-/** Of strftime, Logstash, Vector, Fluentd and Jinja. */
+/** Syntax of strftime, Logstash, Vector, Fluentd and Jinja. */
 const TEMPLATE = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ](?![a-zA-Z])|%\{[^}]*\}|\{\{[^{}]*\}\}|<%[^>]*>/
 const DATES = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ]|%\{[^}]*\}|\{\{[^{}]*\}\}/g
 

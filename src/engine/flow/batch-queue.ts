@@ -33,7 +33,7 @@ export abstract class BatchQueue extends Writable {
   /** Stores a non-empty batch. */
   protected abstract put(batch: EventBatch): void
 
-  /** Does all that is possible now. Calls `letIn` when there is room, and `finish` when all is done. */
+  /** Makes all possible progress. Calls `letIn` when there is room, and `finish` when everything is done. */
   protected abstract advance(): void
 
   /** Gives back all batches. Called once. */

@@ -70,19 +70,19 @@ export class ComponentSet implements CounterSet {
     this.components.delete(shown === kind && as === type ? id : `${id} ${kind} ${type}`)
   }
 
-  /** Forgets all whose id begins with `prefix`. */
+  /** Forgets all components whose id begins with `prefix`. */
   forget(prefix: string): void {
     this.end(prefix)
     for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
   }
 
-  /** Those whose id begins with `prefix` have ended. */
+  /** Marks components whose id begins with `prefix` as ended. */
   end(prefix: string): void {
     for (const counters of this.components.values()) if (counters.id.startsWith(prefix)) counters.end()
   }
 }
 
-/** The reason of events in a component that a reload removed. They went back to where they came from. */
+/** Discard reason for events in a component that a reload removed. They were returned to their sources. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`; returns the subtracted amount. */
@@ -102,7 +102,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** Of counters that appear and disappear: the labels of the one that counts those that are gone. */
+  /** For counters that appear and disappear: the labels of the counter that sums those removed. */
   readonly rest?: Record<string, string>
   /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
@@ -123,8 +123,7 @@ export interface Histogram {
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
  * series. Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
  * independently: those in the queue before the component and those that the component reports to hold. A component that
- * is replaced early gives back what it holds. These events stay in flight until they arrive again, and are received
- * once.
+ * is replaced early gives back the events it holds. They stay in flight until they arrive again, and are received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -144,15 +143,15 @@ export class ComponentCounters implements ComponentMetrics {
   readonly queued: Amount = { events: 0, bytes: 0 }
   /** Given back by a replaced component; they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  /** Events that an earlier run has received, and left in a spool. */
+  /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
   /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: events that were settled behind others that were given back, so they are read again with these. */
+  /** Sources: events settled behind events that were given back. They are read again with these. */
   toRepeat = 0
-  /** Sources: how many of the received events were settled before and read again. */
+  /** Sources: number of received events that were settled before and read again. */
   receivedAgain = 0
-  /** Sources: how many events were passed on and given back, each time counted. */
+  /** Sources: number of events passed on and given back, counted each time. */
   returned = 0
   /** Sources: whether events are passed on twice, so processors decide on them twice. */
   repeated = false
@@ -160,13 +159,13 @@ export class ComponentCounters implements ComponentMetrics {
   readonly histograms = new Map<string, Histogram>()
   /** Updates values before a scrape. */
   beforeScrape: (() => Promise<void>) | undefined
-  /** What the component holds, in addition to its queue. */
+  /** The amount that the component holds, in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
-  /** How many of these events wait for their decision. */
+  /** Number of these events that wait for their decision. */
   waiting: () => number = () => 0
   readonly #counters = new Map<string, Counter>()
   readonly #room: SeriesRoom
-  /** Series that it has taken room for. */
+  /** Number of series reserved for this component. */
   #taken = 0
 
   constructor(id: string, kind: Kind, type: string, room: SeriesRoom = { left: Number.POSITIVE_INFINITY }) {
@@ -185,7 +184,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events that an earlier run has left, or the predecessor of a component, whose events arrive again. */
+  /** Counts events left by an earlier run, or by the predecessor of a component, whose events arrive again. */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)
@@ -220,7 +219,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.receivedAgain += repeated
   }
 
-  /** Counts events passed on by a source that it gets back. `reads`: it reads them again, sooner or later. */
+  /** Counts events that were passed on and given back to the source. `reads`: the source will read them again. */
   gotBack(events: number, bytes: number, reads: boolean): void {
     this.returned += events
     this.repeated = true
@@ -257,7 +256,7 @@ export class ComponentCounters implements ComponentMetrics {
 
   counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
     const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
-    // First, since reading them may change the counter of the rest.
+    // These series are read first, because reading them may change the rest counter.
     this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
@@ -299,7 +298,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /** The component has ended, and nothing takes up what it counted by key: that goes to the rest. */
+  /** The component has ended without a successor for its counts by key: adds them to the rest counter. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {

@@ -69,7 +69,7 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** What components say of their fields: each is asked once, since many may be behind it. */
+/** The declared fields by component. Each component is asked once, because many may be downstream of it. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
 /** The fields from all of these; undefined if one of them gives any field or is unknown, or if none is a source. */
@@ -118,7 +118,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
   }
 }
 
-/** Whether its events can have one of the fields, other than the time at which their line was read. */
+/** Whether the events of a source can have one of the fields, other than the time at which their line was read. */
 function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   if (!config) return true
   const { decode } = config.options as { decode?: Codec }

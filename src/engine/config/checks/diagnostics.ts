@@ -23,7 +23,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds what only the schema in question knows. Properties set on a raw issue remain on the final one. */
+/** Adds details that only the schema in question knows. Properties set on a raw issue remain on the final one. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -51,7 +51,7 @@ export class Explainer {
     this.#nearest = nearest
   }
 
-  /** The candidate that was probably meant by `name`. */
+  /** The candidate most similar to `name`. */
   meant(name: string, candidates: readonly string[]): string | undefined {
     return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
   }
@@ -85,7 +85,7 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        // What the schema says itself names the other variants, too.
+        // The schema's own message also names the other variants.
         const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
         const branch = nearestBranch(issue.errors) ?? words
         if (branch) {
@@ -146,7 +146,7 @@ function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** The branch of a union that was meant: the one that accepts this kind of value and has the fewest faults. */
+/** The most likely branch of a union: it accepts this kind of value and has the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {

@@ -43,7 +43,7 @@ export function checkTlsFiles(
   if (service?.tls && section) check(section.value, ['service'], service.tls)
 }
 
-/** Replaces values from the environment by the place of their option. */
+/** Replaces values from the environment by their references as written in the file. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])
@@ -52,7 +52,7 @@ function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): stri
   }, text)
 }
 
-/** Reads the files and modules that components name, and adds what is wrong with them. */
+/** Reads the files and modules that components name, and reports their problems. */
 export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
   for (const draft of drafts) {
     const { config } = draft
@@ -82,7 +82,7 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
   }
 }
 
-/** Codecs read files, too. */
+/** Codecs also read files. */
 function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue

@@ -1,6 +1,6 @@
 import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
 
-/** Programs by what a line of their configuration begins with that no configuration of Sluice has. */
+/** Other programs, by a pattern for the start of a configuration line that Sluice never has. */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
@@ -10,7 +10,7 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The program that a configuration is written for, if it is clearly another one, and where that shows. */
+/** The other program whose configuration this clearly is, and the offset of the evidence. */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)
@@ -19,7 +19,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Programs whose configuration is YAML, in any style, by an option that no configuration of Sluice has. */
+/** Other programs with YAML configuration, by an option that no configuration of Sluice has. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
@@ -31,7 +31,7 @@ const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefine
   ['Vector', root => (isOfVector(root) ? root.entries.get('sinks') : undefined)],
 ]
 
-/** Like `foreignProgram`, of a document that was read. */
+/** Like `foreignProgram`, for a parsed document. */
 export function foreignDocument(root: MapNode): { readonly program: string; readonly place: Place } | undefined {
   for (const [program, find] of DOCUMENTS) {
     const place = find(root)?.key
@@ -40,7 +40,7 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
   return undefined
 }
 
-/** The names of its sections are also mistakes in a configuration of Sluice: a component has to be of Vector, too. */
+/** A wrong section name alone may be a mistake in a configuration of Sluice. One component must also be Vector's. */
 function isOfVector(root: MapNode): boolean {
   return (
     componentsIn(root, 'sinks').some(
@@ -62,15 +62,15 @@ function componentsIn(root: MapNode, section: string): ConfigNode[] {
   return node?.kind === 'map' ? [...node.entries.values()].map(({ value }) => value) : []
 }
 
-/** Destinations that people ask for. */
+/** Destination types of other programs. */
 const WANTED = new Set(
   'loki elasticsearch opensearch otlp opentelemetry s3 aws_s3 gcs kafka splunk splunk_hec nats redis syslog forward fluent clickhouse datadog cloudwatch influxdb postgres amqp mqtt pulsar'.split(
     ' ',
   ),
 )
-/** Those that there are: with another spelling, the check of types says which one is meant. */
+/** Existing types: for another spelling, the check of types suggests the right one. */
 const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
-/** What others call them. */
+/** Replacements by the name of the type in other programs. */
 const INSTEAD: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['opensearch', 'elasticsearch', 'elastic', 'es'].map(name => [
@@ -84,7 +84,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   gcs: 's3, with the endpoint of Google',
 }
 
-/** What to use in the place of a destination that other programs have. */
+/** Advice for a destination type that other programs have. */
 export function insteadOf(type: string): string | undefined {
   const name = type.toLowerCase().replaceAll(/[-_]/g, '')
   if (Object.hasOwn(INSTEAD, name)) return `use ${INSTEAD[name]}`

@@ -2,8 +2,8 @@ const LEVEL =
   'the level is set in the environment, as in SLUICE_LOG_LEVEL=debug (under systemd: Environment=SLUICE_LOG_LEVEL=debug)'
 
 /**
- * By name here, what Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry Collector call an option, a
- * section, a type or a value. A dot denotes an option inside an option. If several are possible, the first one counts.
+ * Names of options, sections, types and values in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry
+ * Collector, by the name in Sluice. A dot denotes an option inside an option. If several match, the first one counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',
@@ -127,7 +127,7 @@ export const MEANT = new Map<string, string[]>()
 for (const [meant, names] of Object.entries(ELSEWHERE))
   for (const name of names.split(' ')) MEANT.set(name, [...(MEANT.get(name) ?? []), meant])
 
-/** Advice for options that have no counterpart: by name, together with an option that exists beside it. */
+/** Advice for options without a counterpart, by their name and an option beside them. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],

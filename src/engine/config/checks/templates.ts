@@ -5,8 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Gives options that are templates their texts as written, with their references to fields. Elsewhere such a reference
- * is a problem: the option is the same for all events. `schemas`: those that the node may have to satisfy.
+ * Sets template options to their text as written, with references to fields. In other options, a reference to a field
+ * is a problem, because the option is the same for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(
   node: ConfigNode,
@@ -38,7 +38,7 @@ interface Def {
 
 const defOf = (schema: z.core.$ZodType) => schema._zod.def as Def
 
-/** The schema without wrappers, or those of a union. */
+/** The schema without wrappers, or the schemas of a union. */
 function variants(schema: z.core.$ZodType): readonly z.core.$ZodType[] {
   const inner = unwrapped(schema)
   return defOf(inner).options?.flatMap(variants) ?? [inner]

@@ -60,7 +60,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // What has no options is not a component: that is reported, and more spaces may be all that it needs.
+    // A component without options is reported elsewhere: it may only need more indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'

@@ -4,7 +4,7 @@ import { type AnyDefinition, CONTRACT } from '../../../core/component.js'
 import type { ModuleExports } from '../../../lib/load-module.js'
 import { ID, KINDS } from '../schema.js'
 
-/** What a plugin gives. */
+/** The components and codecs that a plugin defines. */
 export interface Definitions {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[]
@@ -41,7 +41,10 @@ const codec = z.looseObject({
     .min(1),
 })
 
-/** The definitions among the exports of a module. `version` distinguishes this version of the plugin. Throws an Error that says what is wrong. */
+/**
+ * The definitions among the exports of a module. `version` distinguishes this version of the plugin. Throws an Error
+ * that describes the problem.
+ */
 export function definitionsIn(exports: ModuleExports, version: string): Definitions {
   const components: AnyDefinition[] = []
   const codecs: CodecDefinition[] = []

@@ -5,18 +5,18 @@ import { moduleDigest, moduleFiles } from '../../../lib/modules/module-files.js'
 import { type Definitions, definitionsIn } from './definitions.js'
 import { pluginKey } from './plugin-key.js'
 
-/** A plugin that a configuration lists, or what is wrong with it. */
+/** A plugin that a configuration lists, or the problem with it. */
 export interface Plugin extends Definitions {
-  /** The files whose changes a reload takes up. None of a package. */
+  /** Files that a reload checks for changes; empty for a package. */
   readonly files: readonly string[]
   readonly problem?: string
   readonly warning?: string
 }
 
-/** The plugins that were loaded for a configuration, by `pluginKey`. */
+/** The plugins loaded for a configuration, by `pluginKey`. */
 export type Plugins = ReadonlyMap<string, Plugin>
 
-/** Loads plugins; `listed` says in which file each is written. What is wrong with one is in the result. */
+/** Loads plugins; `file` is the configuration that lists it. Does not throw: the result contains the problems. */
 export async function loadPlugins(
   listed: readonly { readonly file: string; readonly name: string }[],
 ): Promise<Plugins> {
@@ -28,7 +28,7 @@ export async function loadPlugins(
   return plugins
 }
 
-/** What these plugins define. Throws if one of them cannot be loaded. */
+/** The definitions of these plugins. Throws if one of them cannot be loaded. */
 export async function definitionsOf(listed: Parameters<typeof loadPlugins>[0]): Promise<Definitions> {
   const plugins = [...(await loadPlugins(listed))]
   for (const [key, { problem }] of plugins) if (problem !== undefined) throw new Error(`the plugin ${key} ${problem}`)

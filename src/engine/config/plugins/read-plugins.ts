@@ -8,11 +8,11 @@ import { type Found, Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
 import { pluginKey } from './plugin-key.js'
 
-/** Loads the plugins that the configuration at `path` lists, for `loadConfig`, which reports what is wrong with them. */
+/** Loads the plugins that the configuration at `path` lists, for `loadConfig`, which reports their problems. */
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Most have none, and need not be read twice.
+    // Most files list no plugins and need not be parsed twice.
     if (!/\bplugins\b/.test(text)) return []
     const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []
@@ -23,21 +23,19 @@ export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv
   return loadPlugins(listed)
 }
 
-/** The files of plugins. */
 export function filesOf(plugins: Plugins): readonly string[] {
   return [...plugins.values()].flatMap(({ files }) => files)
 }
 
-/** The components of a configuration, and the codecs of its plugins; undefined: it may have no plugins. */
+/** The components of a configuration, and the codecs of its plugins; undefined if it may have no plugins. */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined
 }
 
-/** What the plugins define that the section `service` lists. */
+/** The plugins that the section `service` lists. Reports their problems. */
 export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
   const nodes = namesIn(serviceOf(root))
-  // Reports what is wrong with them.
   if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)
   return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
 }
@@ -48,7 +46,7 @@ export interface ServicePlugin {
   readonly name: string
 }
 
-/** Adds what the plugins of a configuration define to the components there are. Reports what is wrong with plugins. */
+/** Adds the definitions of the configuration's plugins to `components`. Reports problems of plugins. */
 export function withPlugins(
   root: MapNode,
   components: readonly AnyDefinition[],
@@ -104,7 +102,7 @@ function taken(what: string, plugin: string | undefined): string {
 
 type Name = ScalarNode & { value: string }
 
-/** The section `service`; undefined: there is none. */
+/** The section `service`; undefined if there is none. */
 function serviceOf(root: MapNode): MapNode | undefined {
   const service = root.entries.get('service')?.value
   return service?.kind === 'map' ? service : undefined

@@ -1,6 +1,6 @@
 /**
  * Secrets of an account in the configuration of a published pipeline, which refers to them as `${secret:NAME}`. The
- * runner of the pipeline inserts the values. Where they can stand is in secret-places.ts.
+ * runner of the pipeline inserts the values. secret-places.ts defines where references may occur.
  */
 
 export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/

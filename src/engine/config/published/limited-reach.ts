@@ -36,7 +36,7 @@ export class LimitedReach implements Reach {
   }
 }
 
-/** Resolves symbolic links of the operator: in the folder of a file, or in the path before the first wildcard. */
+/** Resolves the operator's symbolic links: in the folder of a file, or in the path before the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

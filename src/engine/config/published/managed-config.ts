@@ -23,15 +23,15 @@ const NO_PLUGINS =
 
 /**
  * Combines the local part of a configuration with a published document. Settings, the environment and the sources of
- * the local part are local; `ingest` in the document stands for those sources. A source of the document with the id of
- * a local one is replaced by it. All other sources, and all other things on this machine that the document names, must
- * be permitted by the section `managed`.
+ * the local part are local; `ingest` in the document stands for those sources. A local source replaces a source of the
+ * document with the same id. The section `managed` must permit all other sources and everything else on this machine
+ * that the document names.
  */
 export class ManagedConfig {
   /** The local part. */
   readonly local: Config
   readonly #path: string | undefined
-  /** The texts of the local part. They stay in use until all of it is read again, even if its files change. */
+  /** The texts of the local part. They stay in use until the whole part is read again, even if its files change. */
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
@@ -70,7 +70,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only if all of them are permitted: nothing about other files on this machine may be reported.
+    // Files are examined only if all of them are permitted: nothing may be revealed about other files on this machine.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>

@@ -101,7 +101,7 @@ const RULES: Record<
 /** The IP address in a URL, or the one its name stands for without a lookup. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
-  // Only in addresses of the web are 127.1 and LOCALHOST written as what they mean.
+  // Only http URLs normalize hosts such as 127.1 and LOCALHOST.
   const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
@@ -150,11 +150,11 @@ function patternOf(pattern: string): Pattern {
   return new Pattern(`^${text}$`, '')
 }
 
-/** Whether the origin is the same and the path begins with that of the prefix. */
+/** Whether the origin is the same and the path begins with the prefix's path. */
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]
-    // Addresses that are not of the web have no origin.
+    // URLs with other schemes have no origin.
     if (url.protocol !== allowed.protocol || url.host !== allowed.host) return false
     const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
     return url.pathname === allowed.pathname || url.pathname.startsWith(path)

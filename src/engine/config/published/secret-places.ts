@@ -7,9 +7,9 @@ import { componentSchema, KINDS, SECTIONS } from '../schema.js'
 import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
- * Where the components of a published pipeline may have secrets: in the options that their schemas mark as `secret()`,
- * in the values of `headers`, in names of users, and in URLs: as the user, the password, and in parameters. Everyone who
- * can read the pipeline sees its configuration, so it must not contain keys itself.
+ * Components of a published pipeline may have secrets in options that their schemas mark as `secret()`, in values of
+ * `headers`, in user names, and in URLs: as the user, the password, or a parameter. Everyone who can read the pipeline
+ * sees its configuration, so it must not contain keys itself.
  */
 
 type Document = Readonly<Record<string, unknown>>
@@ -18,9 +18,9 @@ type Path = readonly string[]
 
 /** A part of a text that may be a secret. */
 interface Part extends Span {
-  /** The parameter that it is the value of. */
+  /** Name of the URL parameter whose value it is. */
   readonly parameter?: string
-  /** Whether it is one, written as it is. */
+  /** Whether it is a secret written literally. */
   readonly isLiteral: boolean
 }
 
@@ -29,20 +29,20 @@ interface Text {
   readonly value: string
 }
 
-/** A text with such parts. */
+/** A text with parts that may be secrets. */
 interface Holder extends Text {
   readonly what: Place['what']
   readonly parts: readonly Part[]
 }
 
-/** A secret, a variable of the environment, or the value of a field, of which the default is a word. */
+/** A reference to a secret, an environment variable, or a field, whose default must be a word. */
 const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[A-Za-z_-]{0,20})?)\\}'
 const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
-/** What stands before a secret in a header, as in `Bearer ${secret:NAME}`. */
+/** A prefix before a secret in a header, as in `Bearer ${secret:NAME}`. */
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
-/** Schemes of authentication whose names do not end like that of a key. */
+/** Authentication schemes whose names do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
-/** Whether a name is rather a key: long, with digits among its letters. */
+/** Whether a name looks like a key: long, with digits among its letters. */
 const isLikeToken = (name: string): boolean =>
   name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
 
@@ -60,7 +60,7 @@ const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 /** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
 
-/** The options for a key or a password that have a literal one, such as `destinations.up.auth.key`. */
+/** Literal values in options for a key or a password, with paths such as `destinations.up.auth.key`. */
 export function literalKeys(config: Document, components: readonly AnyDefinition[]): { path: string; value: string }[] {
   const found = holdersIn(config, components).filter(
     ({ what, parts }) => what === 'key' && literalsOf(parts).length > 0,
@@ -82,7 +82,9 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
   )
 }
 
-/** Reports references with invalid names, and those where the value would be shown: in logs, metrics and file names. */
+/**
+ * Reports references with invalid names, and references in options whose values appear in logs, metrics or file names.
+ */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
   return textsIn(config).flatMap(({ path, value }) => {
@@ -105,7 +107,7 @@ export function hideLiterals<C extends Document>(config: C, components: readonly
   return takeLiterals(config, components).config
 }
 
-/** The configuration with its literal keys hidden, and the texts with them. The same object if there are none. */
+/** The configuration with its literal keys hidden, and the original texts. The same object if there are none. */
 export function takeLiterals<C extends Document>(
   config: C,
   components: readonly AnyDefinition[],
@@ -134,7 +136,7 @@ export function withLiterals<C extends Document>(config: C, literals: readonly T
 
 const literalsOf = (parts: readonly Part[]): readonly Part[] => parts.filter(({ isLiteral }) => isLiteral)
 
-/** The text with another one in the place of each part. */
+/** Replaces each part of the text. */
 function replaced(value: string, parts: readonly Part[], by: string): string {
   let text = ''
   let at = 0
@@ -150,7 +152,7 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // Without the schema, as of a plugin that is not there any more, it may have them wherever another one does.
+    // The schema is unknown if its plugin was removed: secrets may then be in the options of any component.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }
@@ -186,7 +188,7 @@ function placesIn(component: AnyDefinition): readonly Place[] {
   return places
 }
 
-/** Options that some receivers want a key in. */
+/** Options in which some receivers expect a key. */
 const NAMES = new Set(['user', 'username', 'scheme'])
 
 const whole = (value: string, isLiteral: boolean): readonly Part[] => [{ from: 0, to: value.length, isLiteral }]
@@ -210,7 +212,7 @@ function partsOfUrl(url: string): readonly Part[] {
   }
   const { user, password } = userOf(url) ?? {}
   const hidden = password && partOf(password)
-  // Some receivers want a key as the user, with a password that says nothing.
+  // Some receivers expect the key as the user name, with an empty or arbitrary password.
   const hasKey = user && (password === undefined || password.to === password.from || hidden!.isLiteral)
   return [
     ...(user ? [partOf(user, hasKey)] : []),

@@ -1,6 +1,6 @@
 import type { AnyDefinition } from '../../../core/component.js'
 
-/** Generates the page about what destinations over the network promise. */
+/** Generates the page about the guarantees of network destinations. */
 export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',

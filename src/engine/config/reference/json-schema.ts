@@ -38,8 +38,8 @@ const UNIONS: readonly unknown[] = ['anyOf', 'oneOf', 'allOf']
 const VARIABLE = '\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}'
 
 /**
- * The schema of what users write, without limits that only express "a safe integer". `change` gets each part, innermost
- * first, and whether it is of a value, of a variant in a union, or of a name.
+ * The schema of the input, without limits that only express "a safe integer". `change` is called for each part,
+ * innermost first, with its role: a value, a variant of a union, or a name.
  */
 export function inputSchema(
   schema: z.ZodType,
@@ -76,14 +76,14 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
 }
 
-/** Allows a variable in a text that has to look like something. */
+/** Allows a variable in a text with a pattern. */
 function withVariable(node: JsonSchema): JsonSchema {
   const { type, pattern } = node
   if (type !== 'string' || pattern === undefined || pattern.endsWith(VARIABLE)) return node
   return { ...node, pattern: `${pattern}|${VARIABLE}` }
 }
 
-/** Allows a variable in place of a number, a boolean or one of several words, and of a word or a number. */
+/** Allows a variable in place of a number, a boolean or one of several words, or in a union of words and numbers. */
 function orVariable(node: JsonSchema): JsonSchema {
   if (node.anyOf?.every(({ type, const: word }) => word !== undefined || type === 'integer'))
     return { ...node, anyOf: [...node.anyOf, { $ref: '#/$defs/variable' }] }
@@ -100,7 +100,7 @@ function orVariable(node: JsonSchema): JsonSchema {
 function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const { title, anyOf, ...rest } = node
   if (title === undefined || !anyOf || !SHARED.includes(title)) return node
-  // A duration that may be 0.
+  // A duration that may be 0 is not shared.
   if (anyOf.some(variant => variant.const === 0)) return node
   const words = anyOf.some(variant => variant.enum)
   shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }

@@ -185,7 +185,7 @@ function tableOf(rows: readonly Row[]): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping. Those of inner mappings follow it, as `batch.max_events`. */
+/** The options of a mapping. Those of inner mappings follow, as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {
@@ -201,7 +201,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options of mappings that are possible values of an option. An option of only some variants says so. */
+/** The options of mappings that are possible values of an option. Options of only some variants state their variant. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []

@@ -3,7 +3,7 @@ import { type Path, SECTIONS } from './node.js'
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
  * cannot change the structure of the document. `${secret:NAME}` is a secret of an account, which the runner of a
- * published pipeline adds to the variables. `${.path}` is a field of an event, and stays (core/template.ts).
+ * published pipeline adds to the variables. `${.path}` refers to a field of an event and is kept (core/template.ts).
  */
 
 const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
@@ -25,7 +25,7 @@ export interface Replaced {
   readonly template: TemplateText
 }
 
-/** A text as an option takes it that is a template: `$${` stands for `${`, also where a variable has it. */
+/** A text for template options: `$${` stands for `${`, also in values of variables. */
 export interface TemplateText {
   readonly text: string
   /** The first reference to a field, as in `${.app}`; undefined if there is none. */

@@ -7,7 +7,7 @@ import { formatSize } from '../../../lib/units.js'
 import { SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Reading more takes longer than anybody waits; a limits file has room for more rules. */
+/** Larger files take too long to read. This is enough for large limits files. */
 const MOST_BYTES = 1024 * 1024
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
@@ -54,7 +54,7 @@ export interface ConfigText {
   readonly text: string
 }
 
-/** The texts of a file, or of all YAML files of a folder; undefined: there are none. Reports what cannot be read. */
+/** The texts of a file, or of all YAML files of a folder; empty for undefined. Reports files that cannot be read. */
 export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
   const texts: ConfigText[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {

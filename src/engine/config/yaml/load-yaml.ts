@@ -24,7 +24,7 @@ const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
 
-/** Reads YAML 1.2 text into a tree; undefined: it is empty, or its structure is wrong. Adds all errors to `problems`. */
+/** Reads YAML 1.2 text into a tree; undefined if it is empty or malformed. Adds all errors to `problems`. */
 export function readYaml(
   text: string,
   file: string,
@@ -59,7 +59,7 @@ export function readYaml(
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // The parser's check is quadratic, and here both places are reported.
+    // The parser's check is quadratic, and this code reports both places.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -67,7 +67,7 @@ function parseYaml(text: string) {
   })
 }
 
-/** Reports the errors of a document that can be read nevertheless. */
+/** Reports the errors of a document whose structure is intact. */
 function reportErrors(document: Parsed, source: SourceText, problems: Problems): void {
   const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
@@ -79,7 +79,7 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems):
   }
 }
 
-/** The error that makes the structure wrong, at the place to correct. Other errors follow from it. */
+/** The error that breaks the structure, at the place to correct. Other errors follow from it. */
 function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
   const message = sentence(error)
@@ -92,7 +92,7 @@ function placed(error: YAMLError, document: Parsed, text: string): { offset: num
   return { offset, message: section ? `${message}; write ${section}: without spaces before it` : message }
 }
 
-/** The position of the quote or bracket that should have been closed before `at`. */
+/** The position of the unclosed quote or bracket before `at`. */
 function openedAt({ contents }: Parsed, at: number, quote: boolean): number | undefined {
   let opened: number | undefined
   const inspect = (_key: unknown, node: { range?: readonly number[] | null }) => {
@@ -205,7 +205,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // Without an anchor it is rather a text, such as a password, which no message shows.
+    // Without such an anchor it is probably a text such as a password, which must not appear in messages.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'
@@ -260,7 +260,7 @@ const TOO_DEEP = 'must not be nested this deeply'
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 
-/** Messages of our own: those of the parser quote the document, which may contain secrets. */
+/** Own messages, because those of the parser quote the document, which may contain secrets. */
 function sentence(error: YAMLError): string {
   if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
   if (error.message.startsWith('Missing closing')) return OPEN_QUOTE

@@ -16,7 +16,7 @@ export function loadDocument(path: string): Record<string, unknown> {
   throw new ConfigError([{ file: path, line: 1, column: 1, path: '', message: 'must be a mapping' }])
 }
 
-/** Changes values in the text of a configuration, by their paths. Undefined removes one. Comments and the order stay. */
+/** Changes values in the text of a configuration, by path; undefined removes a value. Keeps comments and order. */
 export function editYaml(text: string, changes: Readonly<Record<string, unknown>>): string {
   const document = parseDocument(text)
   for (const [path, value] of Object.entries(changes)) {
@@ -26,17 +26,17 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
   return document.toString({ lineWidth: 0 })
 }
 
-/** The text that a configuration reads as `text`: where it has `${`, a variable would be put in. */
+/** Escapes `${`: the configuration then reads the literal text instead of a variable. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
-/** The value of a tree as it is written: with `${NAME}` in the place of the values of variables. */
+/** The value of a tree as written: with `${NAME}` instead of the values of variables. */
 export function writtenValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.environment?.text ?? node.value
   if (node.kind === 'list') return node.items.map(writtenValue)
   return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, writtenValue(value)]))
 }
 
-/** A value as YAML, in brackets where `like`, from which it was made, is written in brackets. */
+/** Formats a value as YAML, in brackets where the original `like` uses brackets. */
 export function yamlOf(value: unknown, like: ConfigNode): string {
   const document = new Document(value)
   if (document.contents) shapeLike(document.contents, like)

@@ -1,7 +1,7 @@
 import { formatProblem, type Problem } from '../../../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
-/** What is wrong with a configuration, and what is odd about it. */
+/** Problems and warnings of a configuration. */
 export interface Found {
   readonly problems: Problems
   readonly warnings: Problems

@@ -1,21 +1,23 @@
 /** Requests that are allowed at first. */
 const START = 4
-/** How much longer than without a queue an answer may take while the limit grows. */
+/** The limit grows only while answers take at most this multiple of the baseline. */
 const TOLERANCE = 1.5
 /** Minimum number of answers in a mean. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one: differences between them do not come from a queue. */
+/** Shorter times count as this one: a queue does not explain differences between them. */
 const LEAST_MS = 1
-/** The share of a lower mean that the baseline takes over. */
+/** Fraction of the difference by which the baseline follows a lower mean. */
 const FALL = 0.25
 /** Rounds with a queue after which the baseline is measured again, with half as many requests. */
 const SLOW_ROUNDS = 30
-/** Round trips after which the number that was refused is tried again. */
+/** Round trips after which the refused number is tried again. */
 const WAIT = 32
-/** A pause that the receiver requested is at most a tenth of the time until then. */
+/** Requested pauses take at most a tenth of the time until the next try. */
 const WAIT_PAUSES = 10
 
-/** What a successor begins with. Its options may make requests of another size, so it measures the duration itself. */
+/**
+ * The initial state of a successor. Its options may change the size of requests, so it measures the duration itself.
+ */
 export interface LimitState {
   readonly limit: number
   readonly refused: number
@@ -25,9 +27,9 @@ export interface LimitState {
 export type Outcome = 'ok' | 'overload' | 'other'
 
 /**
- * The number of requests that a destination may have in flight (`max_in_flight: auto`). In each round in which it was
- * used up it grows by its square root, unless answers take much longer than without a queue. It is halved when the
- * receiver refuses a request. Then it grows up to the number that was refused, which is tried again later.
+ * The number of requests that a destination may have in flight (`max_in_flight: auto`). After each round that used the
+ * whole limit, it grows by its square root, unless answers take much longer than without a queue. It is halved when the
+ * receiver refuses a request. Then it grows up to the refused number, which is tried again later.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -67,14 +69,14 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** Requests that may have begun. Some of those that wait after a refusal leave their places to others. */
+  /** Requests that may have begun. Some of those that wait after a refusal give up their slots. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
 
   /**
-   * A request that was refused waits for its retry. Call the returned function when it has waited. `isApart`: the
-   * refusal was about its partition alone.
+   * A refused request waits for its retry. Call the returned function when it has waited. `isApart`: the refusal was
+   * about its partition alone.
    */
   yields(isApart: boolean): () => void {
     if (isApart) this.#apart++
@@ -91,7 +93,7 @@ export class AdaptiveLimit {
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have seen it with those that were sent later.
+      // The receiver may have counted it together with requests sent later.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)
@@ -100,7 +102,7 @@ export class AdaptiveLimit {
   }
 
   #refuse(inFlight: number, pauseMs: number): void {
-    // A request that was alone was not refused because of others.
+    // Other requests cannot have caused the refusal of a single request.
     this.#refused = inFlight > 1 ? inFlight : Number.POSITIVE_INFINITY
     this.#trips = 0
     this.#wait = WAIT + (WAIT_PAUSES * pauseMs) / (this.#baseline ?? Math.max(LEAST_MS, pauseMs))

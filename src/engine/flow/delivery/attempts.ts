@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
+/** How often to check during a hold whether an immediate attempt makes sense, and the longest wait for a check. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -19,7 +19,7 @@ const LONG_MS = 5 * 60_000
 /** Pauses requested by the receiver are logged if they are longer than this. */
 const LONG_PAUSE_MS = 60_000
 
-/** With `max_in_flight: auto`, a shorter pause is that of the refused request alone. */
+/** With `max_in_flight: auto`, a shorter pause applies to the refused request alone. */
 const SHORT_PAUSE_MS = 2000
 
 /** A finished outage. */
@@ -41,14 +41,14 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The last of the kinds of tasks that failed, in the order of `TASKS`. */
+  /** The latest of the failed kinds of tasks, in the order of `TASKS`. */
   readonly of: TaskKind
   /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
   /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
-  /** With `max_in_flight: auto`: how many requests the receiver takes. */
+  /** With `max_in_flight: auto`: how many requests the receiver accepts. */
   readonly limit?: LimitState | undefined
   readonly size?: LearnedSize | undefined
 }
@@ -59,7 +59,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly retry: RetryLimits
   /** With `max_in_flight: auto`: the attempts that may be under way. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a request that was refused waits, so that another one may take its place. */
+  /** Called when a refused request waits: another one may take its slot. */
   readonly yielded?: () => void
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
@@ -74,10 +74,10 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
-/** What an attempt has thrown. */
+/** The error of an attempt. */
 interface Thrown {
   readonly error: unknown
-  /** The receiver refused it beside others, with `max_in_flight: auto`: that is no fault of this request. */
+  /** The receiver refused one of several requests, with `max_in_flight: auto`: this request is not at fault. */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
@@ -121,7 +121,7 @@ export class Attempts {
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
-  /** When a refusal with a short pause showed how many requests the receiver takes, and the end of that pause. */
+  /** When a refusal with a short pause last lowered the limit, and the end of that pause. */
   #adapted = { at: 0, until: Number.NEGATIVE_INFINITY }
 
   constructor(context: AttemptsContext) {
@@ -199,7 +199,7 @@ export class Attempts {
     }
   }
 
-  /** Why it is on hold or retries. */
+  /** The error that causes the hold or the retries. */
   get error(): string | undefined {
     const error = this.#hold.error ?? this.#failing.values().next().value
     if (error) return error.message
@@ -216,7 +216,7 @@ export class Attempts {
       task.kind === 'events' ? retry : {}
     const backoff = new Backoff(retry.initial, retry.max, random)
     let failures = 0
-    /** Those that count for `max_attempts`. */
+    /** Failed attempts that count for `max_attempts`. */
     let counted = 0
     let since = 0
     for (;;) {
@@ -261,7 +261,7 @@ export class Attempts {
     }
   }
 
-  /** Ends all waits. No further attempts begin, and those under way come to their end. */
+  /** Ends all waits. No further attempts begin; running attempts complete. */
   leave(): void {
     this.#isLeaving = true
     this.#hold.close()
@@ -269,7 +269,7 @@ export class Attempts {
     this.#wake()
   }
 
-  /** Aborts the attempts that are under way. Returns whether there are any. */
+  /** Aborts the running attempts. Returns whether there are any. */
   cut(): boolean {
     const { size } = this.#running
     this.#abort(new Error('the reload does not wait for this attempt'))
@@ -294,8 +294,8 @@ export class Attempts {
   }
 
   /**
-   * Whether the first refusal of a request only shows how many the receiver takes: it is not a failure yet, and no pause
-   * of the others. If another one is refused that was sent after it, within its pause, the receiver means all of them.
+   * Whether the first refusal of a request only lowers the limit: it does not count as a failure and does not pause the
+   * others. If a request sent after it is also refused within its pause, the pause applies to all of them.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -315,7 +315,6 @@ export class Attempts {
     for (const resume of this.#queue.splice(0)) resume()
   }
 
-  /** Waits until an attempt is allowed. */
   async #turn(task: Task): Promise<void> {
     while (!this.#hasRoom(task)) await new Promise<void>(resolve => this.#queue.push(resolve))
     do {
@@ -393,7 +392,7 @@ export class Attempts {
       : Math.max(backoffMs, pauseMs + this.#context.random() * Math.min(1000, pauseMs / 10))
   }
 
-  /** Waits before the next attempt. With an adaptive limit, a request that was refused leaves its place to another. */
+  /** Waits before the next attempt. With an adaptive limit, a refused request gives up its slot. */
   async #wait(error: DeliveryError, ms: number): Promise<void> {
     const { limit, yielded } = this.#context
     const yields = error.ofPartition || outcomeOf(error) === 'overload'
@@ -435,7 +434,7 @@ export class Attempts {
   }
 }
 
-/** Statuses with which a receiver or a gateway says that it has too much to do. */
+/** Statuses that indicate an overloaded receiver or gateway. */
 const OVERLOAD: readonly unknown[] = [408, 429, 503, 504]
 
 function outcomeOf(error: unknown): Outcome {
@@ -444,7 +443,7 @@ function outcomeOf(error: unknown): Outcome {
   return error.rejected ? 'ok' : 'other'
 }
 
-/** Whether the receiver refused the request because it has too much to do. */
+/** Whether the receiver refused the request because it is overloaded. */
 const isRefusal = (error: unknown): error is DeliveryError =>
   error instanceof DeliveryError && error.reason !== 'timeout' && outcomeOf(error) === 'overload'
 

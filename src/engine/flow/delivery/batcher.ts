@@ -19,7 +19,7 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Whether a batch is divided only if it is too large for a request of its own. */
+  /** Whether a batch is divided only if it exceeds a whole request. */
   readonly #keepsWhole: boolean
   /** The maximum size of a request as sent, and the estimated bytes sent per byte of an event. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
@@ -39,7 +39,10 @@ export class Batcher {
     return this.#batches.length === 0
   }
 
-  /** Whether there is a complete request. One of whole batches is complete when another batch like the last would not fit. */
+  /**
+   * Whether there is a complete request. A request of whole batches is complete when another batch of the last size
+   * would not fit.
+   */
   get full(): boolean {
     const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
     const maxEvents = this.#limits.max_events - (last ? last.length - 1 : 0)
@@ -141,7 +144,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all that waits: of the first batch, what is in no request yet. */
+  /** Takes all waiting events: for the first batch, those not yet in a request. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0
@@ -150,7 +153,7 @@ export class Batcher {
     return all
   }
 
-  /** Settles everything as `errored`, to be read again: of the first batch, what is in no request yet. */
+  /** Settles all waiting events as `errored`, to be read again: for the first batch, those not yet in a request. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)

@@ -73,7 +73,7 @@ export class Delivery extends BatchQueue {
   /** Sees the requests that are settled. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
-  /** Given back while they were written to the spool, which holds them now, too. */
+  /** Events given back while they were written to the spool. The spool now holds them as well. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -83,11 +83,11 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
-  /** Whether what the spool had at the start is counted. */
+  /** Whether the initial contents of the spool have been counted. */
   #hasFound = false
-  /** Whether open objects of the spool are left to the next run. */
+  /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it has ended by `leave`, so that what it has goes to its successor. */
+  /** Whether it ended by `leave`, so its successor takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -127,7 +127,7 @@ export class Delivery extends BatchQueue {
     const own = spool ? {} : { outage }
     this.#attempts = new Attempts({ ...attempts, ...own, retry: options.retry, limit, yielded: () => this.advance() })
     if (spool) {
-      // An object is never given up.
+      // Uploads of objects are retried forever.
       const { initial, max } = options.retry
       const uploads = new Attempts({ ...attempts, outage, retry: { initial, max } })
       this.#uploads = new Uploads(spool, uploads, () => this.advance())
@@ -172,7 +172,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts that operators see: those of a spool, unless only writing it fails. */
+  /** The attempts that operators see: those of the spool, unless only writing to it fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
@@ -185,7 +185,7 @@ export class Delivery extends BatchQueue {
     return held && objects && { ...held, ...objects }
   }
 
-  /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
+  /** With `max_in_flight: auto`: the number of running requests, and the current limit. */
   get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {
     return this.#limit
   }
@@ -237,8 +237,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * From now on takes all that arrives, and makes no more attempts: when the stream has ended, what is not delivered is
-   * left to a successor, by `takeLeft`.
+   * Accepts everything from now on, and makes no more attempts. When the stream has ended, `takeLeft` returns the
+   * undelivered events for a successor.
    */
   leave(): void {
     if (this.#isLeaving || this.isOver) return
@@ -252,14 +252,14 @@ export class Delivery extends BatchQueue {
     return this.#isLeaving
   }
 
-  /** Ends the attempts that are under way in one that leaves. Returns whether there are any. */
+  /** Aborts the running attempts after `leave`. Returns whether there are any. */
   cut(): boolean {
     if (!this.#isLeaving) return false
     const uploads = this.#uploads?.attempts.cut() ?? false
     return this.#attempts.cut() || uploads
   }
 
-  /** Leaves the objects of the spool to the next run. */
+  /** Keeps the objects of the spool for the next run. */
   rest(): void {
     if (!this.#uploads) return
     this.#isResting = true
@@ -267,7 +267,9 @@ export class Delivery extends BatchQueue {
     this.advance()
   }
 
-  /** After the end of one that leaves: the batches that it has, in order. They stay in flight until they arrive again. */
+  /**
+   * Returns the undelivered batches in order, after `leave` and the end. They stay in flight until they arrive again.
+   */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
     const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]
@@ -341,7 +343,7 @@ export class Delivery extends BatchQueue {
 
   /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
   #wakeAfter(ms: number): void {
-    // A partition whose request has ended may be due before the others.
+    // A partition may be due before the others when its request has ended.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -359,7 +361,7 @@ export class Delivery extends BatchQueue {
     const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
     const carried = this.#carry(request, this.#partitions?.of(parts))
       .catch(error => {
-        // A bug. Unsettled events stay unsettled, and are read again after a restart.
+        // This is a bug. Unsettled events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
         const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
         this.#context.log.error(fields, 'delivery failed on a request')
@@ -373,7 +375,7 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  /** `next`: the one that it comes before. */
+  /** `next`: the request that it precedes. */
   #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
@@ -382,7 +384,7 @@ export class Delivery extends BatchQueue {
     return request
   }
 
-  /** Completes a request, including the parts into which it may be divided and the events that are rejected. */
+  /** Completes a request, including the parts into which it may be divided and the rejected events. */
   async #carry(whole: Request, partition: Partition | undefined): Promise<void> {
     if (partition?.refusal) {
       await this.#refuse(whole, partition.refusal)
@@ -436,7 +438,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Send the other events again without those rejected.
+        // Resend the other events without the rejected ones.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -474,7 +476,7 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline the events are settled while a destination may still read their bytes.
+    // At a deadline, events are settled while a destination may still read their bytes.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
@@ -505,14 +507,14 @@ export class Delivery extends BatchQueue {
     return this.#replace(request, halve(request.parts))
   }
 
-  /** Puts requests in the place of one. A successor gets them in this order. */
+  /** Replaces a request by several. A successor gets them in this order. */
   #replace(request: Request, divided: EventBatch[][]): Request[] {
     const { next } = request
     this.#unsettled.delete(request)
     return divided.map(parts => this.#request(parts, next))
   }
 
-  /** A request of each group. */
+  /** Creates a request for each group. */
   #grouped(request: Request, groups: readonly number[]): Request[] {
     const divided = divide(request.parts, Math.max(...groups) + 1, index => groups[index]!)
     return this.#replace(
@@ -521,7 +523,10 @@ export class Delivery extends BatchQueue {
     )
   }
 
-  /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. False: it ended. */
+  /**
+   * Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. Returns false
+   * if it ended first.
+   */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
     const { on_reject: where } = this.#options
@@ -539,7 +544,7 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** If it is not known which events were refused, some are counted in place of those. */
+  /** If the refused events are unknown, counts the same number of others instead. */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)

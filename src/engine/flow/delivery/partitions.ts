@@ -5,8 +5,8 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Partitions with events, unless the destination has another maximum. An event of a further one waits until the least
- * recently used one has been sent.
+ * Default for the maximum number of open partitions. An event of a further partition waits until the least recently
+ * used one has been sent.
  */
 export const MOST_OPEN = 100
 
@@ -15,17 +15,17 @@ export interface Partition {
   readonly key: string
   /** The name that the destination has given it. */
   readonly name: string
-  /** Why its events can be in no partition of the receiver; undefined: they can. */
+  /** Why the receiver has no partition for its events; undefined if it has. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request: the next one waits for its end, to preserve the order. */
+  /** Whether it has a request in flight. The next one waits for its end, to preserve the order. */
   isBusy: boolean
 }
 
 /**
- * The queue before the requests of a destination that divides events into partitions: a batcher for each of them.
- * Invariants: every event is in the batcher of its partition, or in a batch that is not divided yet; of one partition,
- * events leave in order, in one request at a time.
+ * The queue before the requests of a destination that divides events into partitions, with a batcher for each.
+ * Invariants: every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a
+ * partition leave in order, in one request at a time.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
@@ -33,7 +33,7 @@ export class Partitions {
   readonly #most: number
   /** By key, the least recently used first. Each has events, or a request. */
   readonly #open = new Map<string, Partition>()
-  /** The partition of the last event, which is that of most others after it. The last one in `#open`, if it is there. */
+  /** The partition of the last event, and probably of the next one. It is the last one in `#open`, if it is there. */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
   /** Batches with events for which no partition can be opened, and when they arrived. */
@@ -54,7 +54,7 @@ export class Partitions {
     return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
   }
 
-  /** When a request is due of a partition that has none, as of a Batcher. */
+  /** The earliest time a partition without a request is due, as for a Batcher. */
   get dueAt(): number {
     const idle = [...this.#open.values()].filter(({ isBusy }) => !isBusy)
     return Math.min(...idle.map(({ batcher }) => batcher.dueAt))
@@ -109,13 +109,13 @@ export class Partitions {
     return amount
   }
 
-  /** Takes all that waits; in order, as far as a partition goes. */
+  /** Takes all waiting events, in order within each partition. */
   takeAll(): EventBatch[] {
     const undivided = this.#undivided.splice(0).map(({ batch }) => batch)
     return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
   }
 
-  /** Settles everything as `errored`, to be read again. */
+  /** Settles all waiting events as `errored`, to be read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const { batch } of this.#undivided.splice(0))

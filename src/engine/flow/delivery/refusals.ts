@@ -69,10 +69,7 @@ export class Refusals {
     return error
   }
 
-  /**
-   * Classifies the rejection of a whole request: either unchanged or as a hold. `ofAddress`: its cause is none of the
-   * events.
-   */
+  /** Classifies the rejection of a whole request: either unchanged or as a hold. `ofAddress`: no event causes it. */
   classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
@@ -87,7 +84,7 @@ export class Refusals {
   }
 }
 
-/** Whether the response rejects each event of a request by itself. */
+/** Whether the response rejects each event of a request individually. */
 export function rejectsAll({ rejected = [], failure }: DeliveryError, events: number): boolean {
   return failure === 'reject' && new Set(rejected.filter(index => index < events)).size === events
 }

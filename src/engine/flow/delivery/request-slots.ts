@@ -25,7 +25,7 @@ export class RequestSlots {
   #isFull = false
   #waits = false
 
-  /** `max`: the number that is allowed now. `again` is called when there is room for a request that had none. */
+  /** `max`: the current limit. `again` is called when there is room for a request that had none. */
   constructor(
     max: () => number,
     { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>,

@@ -4,23 +4,23 @@ import type { Amount } from '../counters.js'
 
 /** Factor by which the ratio may fall per request, so that a few large requests have a lasting effect. */
 const FALL = 0.9
-/** After so many accepted requests, twice the size that the receiver accepted is tried. */
+/** Number of accepted requests after which twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000
 
-/** What became of a request and of the parts into which it was divided. Sizes are as sent. */
+/** The outcome of a request and of the parts into which it was divided. Sizes are as sent. */
 export interface SizeOutcome {
   /** Whether several events were refused as too large together. */
   readonly refused: boolean
-  /** Whether one of the events was refused by itself, so that the others may not have been too large. */
+  /** Whether a single event was refused, in which case the others may not have been too large. */
   readonly oneRefused: boolean
   /** The size of the largest part that was accepted; 0 if there is none. */
   readonly accepted: number
 }
 
-/** What a reload passes on. */
+/** The state that a reload passes to the successor. */
 export interface LearnedSize {
   readonly ratio: number
-  /** Missing if the receiver takes requests as they are configured. */
+  /** Missing if the receiver accepts requests of the configured size. */
   readonly maxBytes: number | undefined
 }
 
@@ -31,14 +31,14 @@ export interface LearnedSize {
 export class SentSize {
   /** Bytes sent per byte read in the requests so far; at least 1. */
   ratio: number
-  /** The largest request of several events: as configured, or less if the receiver refused that. */
+  /** Size limit of requests with several events: the configured one, or less after the receiver refused it. */
   maxBytes: number
   readonly #destination: Destination
   readonly #configured: number
   /** Requests that were accepted since `maxBytes` changed. */
   #accepted = 0
 
-  /** `before`: what the predecessor has learned, so that the same events make the same requests. */
+  /** `before`: the state of the predecessor, with which the same events make the same requests. */
   constructor(destination: Destination, configured: number, before?: LearnedSize) {
     this.#destination = destination
     this.#configured = configured
@@ -51,7 +51,7 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent, or as read where the destination does not tell. */
+  /** The size of a request as sent, or as read if the destination does not report it. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
     const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
     if (sent === undefined || bytes === 0) return bytes

@@ -2,12 +2,11 @@ import type { Spool, SpooledObject } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { Attempts } from './attempts.js'
 
-/** Objects that are sent at the same time. */
 const AT_ONCE = 2
 
 /**
- * Delivers the objects of a spool, each by as many requests as it needs. No object is ever given up: what a retry cannot
- * fix pauses all of them, and they stay on disk.
+ * Delivers the objects of a spool, each by one or more requests. It never gives up an object: an error that a retry
+ * cannot fix pauses all objects, and they stay on disk.
  */
 export class Uploads {
   readonly spool: Spool
@@ -27,7 +26,7 @@ export class Uploads {
     return this.#running.size === 0
   }
 
-  /** Begins to send what is due. `all`: every object is, since no more events come. */
+  /** Starts uploads that are due. `all`: all objects are due, because no more events arrive. */
   advance(all: boolean): void {
     while (!this.#hasEnded && this.#running.size < AT_ONCE) {
       const object = this.spool.next(all)
@@ -51,13 +50,13 @@ export class Uploads {
     else object.release()
   }
 
-  /** Begins nothing any more. The requests under way come to their end. */
+  /** Starts no more uploads. The running requests complete. */
   leave(): void {
     this.#hasEnded = true
     this.attempts.leave()
   }
 
-  /** Ends the requests under way. */
+  /** Aborts the running requests. */
   close(): void {
     this.#hasEnded = true
     this.attempts.close()
@@ -69,7 +68,7 @@ export class Uploads {
   }
 }
 
-/** An object is no single event that a receiver could refuse: an operator has to see to it. */
+/** A receiver cannot reject an object like a single event, so an operator has to fix the cause. */
 function classify(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError))
     return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
