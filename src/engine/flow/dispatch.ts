@@ -27,7 +27,7 @@ export const PROCESSING_FAILED = 'processing_failed'
 /** The field with the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
-/** As many decisions as are compared at once. */
+/** Number of decisions compared at once. */
 const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
@@ -41,7 +41,7 @@ export interface DispatchContext {
   /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
-  /** Whether a source cannot read again what it has sent; default: none is known to be one. */
+  /** Whether a source cannot read again the events that it has sent; default: false. */
   readonly isOnce?: (source: string) => boolean
 }
 
@@ -53,7 +53,7 @@ export class Dispatch {
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #context: DispatchContext
   readonly #own: readonly SideOutput[]
-  /** The side output in the place of the main one, and its name. */
+  /** The side output that replaces the main one, and its name. */
   readonly #main: SideOutput | undefined
   readonly #mainName: string
   readonly #names: readonly string[]
@@ -134,7 +134,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch to the main output, or the one in its place. */
+  /** Sends a batch to the main output, or the one that replaces it. */
   #pass(batch: EventBatch): void {
     batch.compact()
     const side = this.#main
@@ -148,7 +148,7 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /** Counts events of a side output of the plan. Those of one that has no reader, or just a tap, go nowhere. */
+  /** Counts events of a side output of the plan. Without a reader they are discarded, even if the output is tapped. */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -202,7 +202,10 @@ export class Dispatch {
     batch.ack.settle('delivered')
   }
 
-  /** The origin of events that replace others. They are of the source of these, and keep their place in its order. */
+  /**
+   * The origin of replacement events. They belong to the source of the replaced events, and keep their place in its
+   * order.
+   */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
     if (!origin) {
@@ -217,7 +220,7 @@ export class Dispatch {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
     const bytes = this.#bytes.fill(0)
-    // As in `size`, of which V8 would look everything up for each event.
+    // A local copy, because V8 would look up the import for each event.
     const lineEnd = LINE_END | 0
     for (let i = 0; i < length; i++) {
       const value = to[i]!
@@ -242,7 +245,7 @@ export class Dispatch {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
-    // Shares need none of its memory.
+    // Shares do not need its memory.
     if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
@@ -263,7 +266,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts the events of outputs that copies go to as well. Takes them off the sums. */
+  /** Sends and counts the events of outputs that also receive copies. Subtracts them from the sums. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)
@@ -284,7 +287,7 @@ export class Dispatch {
       if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
       if (events === 0 || !output.isRead) continue
       output.events += events
-      // Not the batch itself: others have events of it, too.
+      // Not the batch itself, because other outputs also have events of it.
       this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }

@@ -29,7 +29,7 @@ export interface EmittedBatch {
 /** Makes batches of the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
-  /** The side output in the place of the main one. */
+  /** The side output that replaces the main one. */
   readonly #main: string | undefined
   readonly #context: EmissionContext
   readonly #outputs: ReadonlyMap<string, SideOutput>
@@ -53,13 +53,13 @@ export class Emission {
     this.#failures = failures
   }
 
-  /** The events that are due, a batch for each output. Those for an output that nobody reads go nowhere. */
+  /** The due events, in a batch for each output. Unread outputs get none. */
   emitted(why: EmitReason): EmittedBatch[] {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
       if (to === DISCARDED && !output?.isRead) {
-        // As with what is discarded, which nobody has to read.
+        // Discarded events need no reader.
         for (const share of made.shares) share.settle('delivered')
         continue
       }

@@ -57,7 +57,7 @@ export class Failures {
     else this.#log('warn', 'failed', text, fields)
   }
 
-  /** A failure that no single event reproduces. */
+  /** Logs a failure that no single event reproduces. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const text = 'processor failed on a batch, but on none of its events alone; all were processed'
@@ -119,7 +119,7 @@ export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock
   readonly #log: Logger
-  /** What the processor works on, the oldest first. */
+  /** The batches that the processor works on, the oldest first. */
   readonly #all = new Set<Running>()
 
   constructor(processor: Pick<Processor, 'isWaiting'>, { clock, log }: { clock: TimerClock; log: Logger }) {
@@ -128,7 +128,7 @@ export class SlowWork {
     this.#log = log
   }
 
-  /** Call the result when the processor has finished with the batch, or is not waited for any more. */
+  /** Call the result when the processor has finished with the batch, or when nothing waits for it any more. */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false
@@ -146,19 +146,19 @@ export class SlowWork {
     }
   }
 
-  /** Nobody waits any more. */
+  /** Ends the watch, because nothing waits any more. */
   stop(): void {
     for (const { cancel } of this.#all) cancel()
     this.#all.clear()
   }
 
-  /** For how long it has worked on the oldest batch, 0 while it waits for good reason; undefined: it has none. */
+  /** How long it has worked on the oldest batch; 0 while it waits for a valid reason. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
   }
 
-  /** What does not end, for those who look at the daemon; undefined: all goes well. */
+  /** The unfinished work, for operators, if it takes too long. */
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
     const { workedMs = 0 } = this

@@ -34,13 +34,13 @@ export class Input {
     return this.#stream.writableEnded || this.#stream.destroyed
   }
 
-  /** Its feeders are about to be replaced. It takes all that they have, and does not end with the last of them. */
+  /** Its feeders are about to be replaced: it accepts all of their events and does not end with the last of them. */
   detach(): void {
     this.#isDetached = true
     this.#go()
   }
 
-  /** Not to be fed by others after all: it ends with the last of its feeders. */
+  /** Its feeders are not replaced after all: it ends with the last of them. */
   release(): void {
     this.#isDetached = false
     if (this.#feeders === 0) this.#stream.end()
@@ -88,7 +88,7 @@ export class FanOut {
   readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
 
-  /** Feeds an input, from now on or as before. */
+  /** Feeds an input, which may be connected already. */
   connect(input: Input): void {
     input.feed()
     if (!this.#inputs.includes(input)) this.#inputs.push(input)

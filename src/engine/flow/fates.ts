@@ -7,7 +7,7 @@ export interface DiscardedEvents {
   readonly reason: string
   /** How many there are. */
   readonly events: number
-  /** They are those with `value` in this column; without one, all of the batch. */
+  /** The events with `value` in this column; without a column, all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
   /** Whether they become dead letters. */
@@ -16,7 +16,10 @@ export interface DiscardedEvents {
   error?(i: number): string | undefined
 }
 
-/** Sees what becomes of the events of a component, while their bytes are still valid. Must keep no reference to them. */
+/**
+ * Observes what becomes of the events of a component, while their bytes are still valid. Must keep no reference to
+ * them.
+ */
 export interface FateObserver {
   discarded(events: DiscardedEvents): void
   /** A receiver has rejected the events of a request permanently. */

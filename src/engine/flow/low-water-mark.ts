@@ -3,7 +3,7 @@ import { type Linked, LinkedList } from '../../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
-  /** Where it is settled up to, if not as a whole. */
+  /** The position up to which it is settled, if only a part is. */
   reached: P | undefined
 }
 
@@ -42,7 +42,7 @@ export class LowWaterMark<P> {
     }
   }
 
-  /** What is settled behind the mark: at most `most` ranges, each from the position before it to its last one. */
+  /** Settled ranges after the mark: at most `most`, each from the position before it to its last one. */
   ahead(most: number): [before: P, last: P][] {
     const ranges: [P, P][] = []
     let range: [P, P] | undefined

@@ -11,14 +11,13 @@ export function madeLine(fields: Fields): string {
   return `${madeJson(fields)}\n`
 }
 
-/** What this process makes, and its bytes so far. */
+/** The reading id of events made by this process, and their bytes so far. */
 const READING = newReading()
 let made = 0
 
 /**
- * Gives the events of a batch that are in the place of events [from, to) of another one ids that are made of the ids of
- * these, and of a number: the same whenever they are read again and replaced by the same. `sizeOf`: bytes of the lines in
- * the place of one.
+ * Names the events of `made`, which replace events [from, to) of `batch`: by the replaced event's id and a number. Both
+ * stay the same when it is read again. `sizeOf`: bytes of the lines that replace one event.
  */
 export function nameAfter(
   made: EventBatch,

@@ -5,28 +5,28 @@ import type { Ack } from '../../core/event/ack.js'
 const MOST_AT_ONCE = 1000
 
 /**
- * What a server gave to a source that `redelivers`, by ids, until the server knows that it was delivered. What is given
- * back is forgotten: the server gives it again.
+ * Ids that a server gave to a source that `redelivers`, until the server knows that they were delivered. Ids given back
+ * are forgotten, because the server sends them again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
-  /** Until the server knows. */
+  /** Ids that the server has not confirmed yet. */
   readonly #open = new Set<string>()
   #delivered: string[] = []
   #confirming: Promise<void> | undefined
   #gaveBack = false
 
-  /** `confirm` says to the server that these are delivered. If it rejects, it is called with them again later. */
+  /** `confirm` reports delivered ids to the server. If it rejects, it is called with them again later. */
   constructor(confirm: (ids: readonly string[]) => Promise<unknown>) {
     this.#confirm = confirm
   }
 
-  /** Whether it is on its way, or delivered and the server does not know that: it must not be sent again. */
+  /** Whether it is under way, or delivered without the server knowing: it must not be sent again. */
   has(id: string): boolean {
     return this.#open.has(id)
   }
 
-  /** What the server must give to nobody else. */
+  /** Ids that the server must not give to any other client. */
   get open(): Iterable<string> {
     return this.#open
   }
@@ -45,14 +45,14 @@ export class Redelivery {
     })
   }
 
-  /** Whether something was given back since this was asked last: it has to be read again. */
+  /** Whether anything was given back since the last call and has to be read again. */
   takeBack(): boolean {
     const gaveBack = this.#gaveBack
     this.#gaveBack = false
     return gaveBack
   }
 
-  /** Resolves when the server knows of all that is delivered, or a confirmation has failed. */
+  /** Resolves when the server knows all delivered ids, or a confirmation has failed. */
   confirm(): Promise<void> {
     this.#confirming ??= this.#tell().finally(() => {
       this.#confirming = undefined

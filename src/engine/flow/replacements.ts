@@ -7,10 +7,10 @@ const NONE = -1
 const MOST_SPARE = 4 * 1024 * 1024
 let spare: GrowingBytes | undefined
 
-/** The lines of the events that take the place of others in a batch. */
+/** The lines that replace events of a batch. */
 export class Replacements {
   readonly #bytes: GrowingBytes
-  /** Those in the place of event `i` are [starts[i], ends[i]). */
+  /** The lines that replace event `i` are [starts[i], ends[i]). */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
 
@@ -36,25 +36,25 @@ export class Replacements {
     this.#starts[i] = NONE
   }
 
-  /** How many bytes the lines in the place of event `i` have. */
+  /** Size in bytes of the lines that replace event `i`. */
   size(i: number): number {
     return this.#ends[i]! - this.#starts[i]!
   }
 
-  /** A copy of the lines in the place of events [from, to), all of which are replaced. */
+  /** A copy of the lines that replace events [from, to), all of which are replaced. */
   lines(from: number, to: number): Buffer {
     const parts: Buffer[] = []
     for (let i = from; i < to; ) {
       const start = this.#starts[i]!
       let end = this.#ends[i]!
-      // Mostly they were written one after the other.
+      // Most lines were written consecutively.
       for (i++; i < to && this.#starts[i] === end; i++) end = this.#ends[i]!
       parts.push(this.#bytes.bytes.subarray(start, end))
     }
     return Buffer.concat(parts)
   }
 
-  /** Gives the memory to the next batch. */
+  /** Keeps the memory for the next batch. */
   release(): void {
     if (this.#bytes.bytes.length <= MOST_SPARE) spare = this.#bytes
   }

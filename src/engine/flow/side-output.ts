@@ -17,7 +17,7 @@ export class SideOutput extends PassThrough {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH })
   }
 
-  /** Whether events that are written to it reach somebody. */
+  /** Whether a reader or a tap receives the events written to it. */
   get isRead(): boolean {
     return (this.connected || this.tapped) && !this.destroyed
   }

@@ -37,7 +37,7 @@ class Open extends Ack implements Linked<Open> {
   /** The batches before and after it from the same origin that are not settled, or were given back. */
   earlier: Open | undefined
   later: Open | undefined
-  /** Events of settled batches behind it. If it is given back, they are read again, too. */
+  /** Events of settled batches after it. If it is given back, these are read again, too. */
   behind = 0
   isGivenBack = false
   /** The batch as it was sent, if its source cannot read it again. */
@@ -94,10 +94,10 @@ export class SourceOutput implements Output {
   #gaveBack = false
   /** Whether `attach` sends all kept batches again, not only those that were given back. */
   #resendsAll = false
-  /** Whether nothing takes its batches any more. */
+  /** Whether it accepts no more batches. */
   #isOver = false
   #hasSent = false
-  /** Of batches whose source does not say where they were read from; and the bytes that were sent so far. */
+  /** Reading id for batches whose source does not state their place, and the bytes sent so far. */
   readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
@@ -224,7 +224,7 @@ export class SourceOutput implements Output {
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** A `decode` that is wrong shows in the first batch. */
+  /** A wrong `decode` option shows in the first batch. */
   #notDecoded({ origin, length }: EventBatch, undecoded: number): void {
     undecodedCounter(this.#counters, origin.codec)!.value += undecoded
     if (this.#hasSent || undecoded < length) return
@@ -257,9 +257,9 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * While sending is paused: gives up all batches that are not settled, also those that others still hold. Kept batches
-   * are resent by `attach`; the others are given back to their source. Unless `isAborted`, this applies only if events
-   * were already given back, because they would otherwise be overtaken; those of a source without an order never are.
+   * While sending is paused: gives up all unsettled batches, including those that others still hold. `attach` resends
+   * kept batches; the others are given back to their source. Unless `isAborted`, this applies only if events of an
+   * ordered source were already given back, which the others would overtake.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
@@ -276,7 +276,7 @@ export class SourceOutput implements Output {
   attach(fanOut: FanOut, maxBytes: number): void {
     this.#fanOut = fanOut
     this.#maxBytes = maxBytes
-    // What was given back is read again from now on.
+    // Events given back are read again from now on.
     this.#newest.clear()
     for (const open of [...this.#open]) {
       const { settled, held, events, bytes } = open
@@ -297,14 +297,14 @@ export class SourceOutput implements Output {
     gate?.resolve()
   }
 
-  /** Whether downstream components have seen events that they, or their successors, will receive again. */
+  /** Whether downstream components, or their successors, will receive events again that they have already seen. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
     for (const open of this.#open) if (open.isErrored) return true
     return false
   }
 
-  /** The source has ended. A batch that still comes, after waiting for a replacement, is given back. */
+  /** The source has ended. A batch that still arrives, after waiting for a replacement, is given back. */
   end(): void {
     this.#isOver = true
   }
@@ -334,7 +334,7 @@ function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame):
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
-/** The same, for another ack. The chunk is released when those who hold the first one have settled it, too. */
+/** The same frame with another ack. The chunk is released when the holders of the first ack have also settled it. */
 function sharedWith(open: Open, kept: Kept): Kept {
   if (open.isHeldBy(0)) return kept
   let holders = 2

@@ -47,7 +47,7 @@ export class Stage extends Transform {
   readonly processor: Processor
   /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
-  /** After the end of the stream: what is left to the successor, by `endWaiting`. */
+  /** After the end of the stream: undecided events that `endWaiting` leaves to the successor. */
   leftToSuccessor: readonly Left[] = []
   readonly #plan: Plan
   readonly #concurrency: number
@@ -59,7 +59,7 @@ export class Stage extends Transform {
   /** Shares held by the processor. */
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
-  /** The events whose decision waits; undefined: the processor decides at once. */
+  /** The undecided events; undefined if the processor always decides at once. */
   readonly #waiting: WaitingEvents | undefined
   /** The column for the next batch. */
   #column = new Uint8Array(1024)
@@ -141,7 +141,7 @@ export class Stage extends Transform {
 
   /** Events and bytes that were taken and have not left. */
   holds(): Amount {
-    // What waits is counted there, also while the processor is asked about it.
+    // Waiting events are counted by `#waiting`, even while the processor is asked about them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
     if (this.#failures.held) batches.push(this.#failures.held)
     const held = { events: 0, bytes: 0 }
@@ -149,22 +149,22 @@ export class Stage extends Transform {
     return this.#waiting ? sum(held, this.#waiting.amount) : held
   }
 
-  /** Events and bytes whose decision waits. */
+  /** Events and bytes that wait for a decision. */
   get waiting(): Amount {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
-  /** What the events wait for whose decision waits; undefined: none does. */
+  /** The reason why undecided events wait, if any. */
   get waitState(): WaitState | undefined {
     return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
   }
 
-  /** From now on, events that wait are left to the successor, given back, or decided; see WaitingEvents. */
+  /** From now on, waiting events are left to the successor, given back, or decided; see WaitingEvents. */
   endWaiting(passesOn: (source: string) => boolean): void {
     this.#waiting?.end(passesOn)
   }
 
-  /** Takes what was left to it, after the start and before the first batch. */
+  /** Takes the events that the predecessor left, after the start and before the first batch. */
   inherit(left: Left): void {
     if (this.#waiting) this.#waiting.inherit(left)
     else this.write(left.batch)
@@ -302,7 +302,7 @@ export class Stage extends Transform {
   /** Resolves when every side output has room; false: it never will. */
   async #hasRoom(): Promise<boolean> {
     while (this.#fullOutputs().length > 0) {
-      // All who wait share the listeners.
+      // All waiting callers share the listeners.
       this.#room ??= this.#fullOutputs()[0]!
         .drained()
         .finally(() => {

@@ -1,8 +1,8 @@
 import type { TimerClock } from '../../lib/time.js'
 
 /**
- * A clock that can stand still for a moment. A processor that lets events wait for a certain time decides about those
- * that wait and about those that arrive at one moment; otherwise what arrives could overtake what is due in between.
+ * A clock that can stand still for a moment. A processor then decides about waiting and arriving events at the same
+ * moment; otherwise arriving events could overtake events that become due in between.
  */
 export class SteadyClock implements TimerClock {
   readonly #clock: TimerClock

@@ -5,16 +5,16 @@ import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
 import type { Work } from './work.js'
 
-/** Bounds of what is kept of one source. What it sends beyond them is asked about when there is room again. */
+/** Limits of the waiting events of one source. Events beyond them are decided when there is room again. */
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
- * Bounds of all that waits. The budget of a source (source-output.ts) stops it long before; these are for events that
- * count in no budget.
+ * Limits of all waiting events. A source's budget (source-output.ts) stops it long before; these limits are for events
+ * without a budget.
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** The least time between two rounds of asking about the events that wait, also as a multiple of the last one's work. */
+/** Minimum time between two rounds of asking about waiting events, also as a multiple of the last round's work. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 /** Times are sums of fractions, whose last digits differ: events of the same moment are due together, in their order. */
@@ -34,7 +34,7 @@ export interface Waiting {
   readonly isInherited: boolean
 }
 
-/** What waited in a stage that has ended. */
+/** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
   /** How long ago the predecessor was asked about it first; undefined: it was not. */
@@ -43,10 +43,10 @@ export interface Left {
   readonly dueAt: number
 }
 
-/** What waits, by the id of the processor. */
+/** Waiting events, by the id of the processor. */
 export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
 
-/** What waits of one source, in the order of arrival. */
+/** The waiting events of one source, in the order of arrival. */
 interface Line {
   readonly kept: Waiting[]
   /** Events and bytes of `kept`. */
@@ -83,7 +83,7 @@ export class WaitingEvents {
   /** Sources that were given something back. What they sent after it goes back as well, since it would overtake it. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes what waits of a source: it is not asked about any more, and what arrives joins it. */
+  /** Whether the successor takes the waiting events of a source. They are not decided here; arriving ones join them. */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -153,7 +153,7 @@ export class WaitingEvents {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
 
-  /** Keeps what is left of a batch after its decision. */
+  /** Keeps the undecided events of a batch after its decision. */
   decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
@@ -197,7 +197,7 @@ export class WaitingEvents {
         const at = clock.now()
         goesOn = mayAsk()
         for (let next = goesOn && this.#next(at); next; next = goesOn && this.#next(at)) {
-          // The others of its chunk may be gone by now.
+          // The other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
           goesOn = mayAsk()
@@ -206,7 +206,7 @@ export class WaitingEvents {
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // Otherwise this is called when it may go on.
+    // Otherwise `advance` is called when it may resume.
     if (goesOn) this.#setTimer()
   }
 
@@ -244,7 +244,7 @@ export class WaitingEvents {
     this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
   }
 
-  /** When to ask again; Infinity: nothing waits. */
+  /** When to ask again; Infinity if nothing waits. */
   #dueAt(): number {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
@@ -281,7 +281,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Keeps what waited in the predecessor, before anything else arrives. */
+  /** Keeps the events that waited in the predecessor, before anything else arrives. */
   inherit({ batch, keptMs, dueAt }: Left): void {
     const { clock, metrics } = this.#stage
     metrics.took(batch.length, batch.bytes)
@@ -292,8 +292,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Leaves what waits of sources that `passesOn` accepts to the successor, now and from now on, and gives back the rest
-   * if it can be read again. What is left then is decided now.
+   * Leaves waiting events of sources that `passesOn` accepts to the successor, now and from now on. Gives back the rest
+   * if it can be read again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true
@@ -306,7 +306,7 @@ export class WaitingEvents {
     onRound()
   }
 
-  /** Takes out what is left to the successor, source by source in order. */
+  /** Takes out the events left to the successor, source by source in order. */
   takeLeft(): Left[] {
     const now = this.#stage.clock.now()
     const left: Left[] = []

@@ -30,7 +30,10 @@ export class Work implements BatchScope {
   keptMs = 0
   /** When the processor was asked about the events first, by the clock of the stage. */
   since = 0
-  /** What waited, and its size when the processor was asked about it; undefined: the batch has just arrived. */
+  /**
+   * The waiting events, and their size when the processor was asked about them; undefined if the batch has just
+   * arrived.
+   */
   readonly asked: Waiting | undefined
   readonly askedSize: Amount = NOTHING
   /** Whether the processor threw, or decided outside its plan. */

@@ -4,9 +4,9 @@ import type { Stages } from './stages.js'
 
 /** What a reload or a shutdown would wait for in vain. */
 
-/** What a reload would wait for in vain, unless the new configuration is the cure. */
+/** Components that would block a reload, unless the new configuration fixes them. */
 export interface Stuck {
-  /** Processors that do not finish with a batch; none if destinations are the reason. */
+  /** Processors that do not finish with a batch; empty if destinations are the reason. */
   readonly processors: readonly string[]
 }
 

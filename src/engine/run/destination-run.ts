@@ -24,7 +24,7 @@ interface DestinationParts extends Pick<ComponentContext, 'log'> {
   readonly wanted: WantedNames
 }
 
-/** What an engine does about a destination. */
+/** Callbacks of an engine for a destination. */
 export interface DestinationEvents {
   started(): void
   failed(error: unknown): void
@@ -91,7 +91,7 @@ export class DestinationRun {
     return new DestinationRun(config, destination, delivery, buffer, metrics)
   }
 
-  /** Sees what becomes of its events. */
+  /** Observes what becomes of its events. */
   set observer(observer: FateObserver | undefined) {
     this.delivery.observer = observer
     if (this.buffer) this.buffer.observer = observer
@@ -101,12 +101,12 @@ export class DestinationRun {
     return this.#state === 'started'
   }
 
-  /** Whether it can go on when the components before it are replaced. */
+  /** Whether it can keep running when the components before it are replaced. */
   get canStay(): boolean {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }
 
-  /** Runs until all that it gets is delivered, or until `leave` is called; then `run` of the next engine goes on. */
+  /** Runs until all of its events are delivered, or until `leave` is called; then `run` of the next engine resumes. */
   async run(events: DestinationEvents): Promise<void> {
     // As in SourceRun.feed, nothing that lasts as long as the destination refers to an engine that has ended.
     const left = new Promise<void>(resolve => {

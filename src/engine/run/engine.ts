@@ -45,7 +45,7 @@ export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
 
-/** Beyond so many names, those of former components are forgotten, and no destination goes on at a reload. */
+/** Above this number of names, unused ones are forgotten, and no destination keeps running at a reload. */
 const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
@@ -86,7 +86,7 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether it was aborted before what waits was taken for successors. */
+  /** Whether it was aborted before the waiting events were taken for successors. */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -99,7 +99,7 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // Components that go on read the slots of their names.
+    // Components that keep running read the slots of their names.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
@@ -126,7 +126,9 @@ export class Engine {
     return engine
   }
 
-  /** Releases everything except what the next engine shares: counters, buffers, and what it takes over. */
+  /**
+   * Releases everything except the parts that the next engine shares: counters, buffers, and components it takes over.
+   */
   async undo(): Promise<void> {
     const { sources, processors, destinations } = this.#handover ?? {}
     const goesOn = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
@@ -270,7 +272,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // What comes from a buffer stays there.
+    // Events from a buffer stay there.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
@@ -291,21 +293,21 @@ export class Engine {
     if (!this.#successors) this.checkpoints.close()
   }
 
-  /** Whether a component goes on when this engine has ended. */
+  /** Whether a component keeps running when this engine has ended. */
   #goesOn(id: string): boolean {
     return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
   }
 
   /** Whether an aborted run has given back events of a source. */
   #isCut(source: string): boolean {
-    // What was taken for successors before is not given back.
+    // Events taken for successors before the abort are not given back.
     if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
     return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
   }
 
   /**
-   * Returns what waits for successors. Processors must not decide twice about what a source will send again: those that
-   * it reaches end after all.
+   * Returns the events that wait for successors. Processors must not decide twice about events that a source will send
+   * again: those that it reaches end after all.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
@@ -349,7 +351,7 @@ export class Engine {
     if ([...this.#destinations.values()].every(({ hasStarted }) => hasStarted)) this.#runtime.started?.()
   }
 
-  /** Passes on what the predecessors of components have left. */
+  /** Passes on the events that the predecessors of components have left. */
   #inherit(waiting: WaitingBatches): void {
     for (const { id, renamedFrom = id } of this.#config.destinations)
       for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
@@ -416,8 +418,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can go on with the next configuration. A source that ends would send again what the
-   * destination has not delivered.
+   * Whether a destination can keep running with the next configuration. A source that ends would resend the events not
+   * delivered yet.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -434,8 +436,8 @@ export class Engine {
   }
 
   /**
-   * While it is being replaced: destinations that do not deliver leave what they have to their successors. `all`: those
-   * that deliver, too.
+   * While it is being replaced: destinations that do not deliver leave their events to their successors. `all`: so do
+   * those that deliver.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())
@@ -465,13 +467,13 @@ export class Engine {
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
-  /** After a run that `leave` has ended: what the next engine needs. */
+  /** Returns the state for the next engine, after a run that `leave` has ended. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#goesOn(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
-    // What was made of their events may still wait for a successor.
+    // Events made from theirs may still wait for a successor.
     for (const { id } of ended) this.#sources.get(id)?.run.output.giveUp()
     return {
       checkpoints: this.checkpoints,
@@ -496,13 +498,13 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /** Whether a component, or its successor, will receive again what it has seen; default: whether any will. */
+  /** Whether a component, or its successor, will receive events again that it has seen; default: whether any will. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
-  /** What a reload would wait for in vain; undefined: nothing. */
+  /** Components that would block a reload, if any. */
   stuck(): Stuck | undefined {
     const ending = this.#endingDestinations().map(([, run]) => run)
     return stuckOf(ending, this.#stages)
@@ -535,7 +537,7 @@ export class Engine {
   }
 }
 
-/** Whether nobody else waits when a destination stops the process. */
+/** Whether it may block the process: it is the only destination, without a disk buffer. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
@@ -557,7 +559,7 @@ function stateFolder(
   }
 }
 
-/** Whether all that runs copies lines as they were read and looks at no field, so that lines need not be decoded. */
+/** Whether all components copy lines as read and inspect no field, so lines need not be decoded. */
 function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true

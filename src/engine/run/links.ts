@@ -12,7 +12,7 @@ export function isRead(output: string, { processors, destinations }: EngineConfi
   return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
 }
 
-/** How the components of an engine are connected, and what is seen of them while they run. */
+/** The connections between the components of an engine, and access to their events while they run. */
 export class Links {
   readonly #config: EngineConfig
   readonly #processors = new Map<string, ProcessorRun>()
@@ -52,7 +52,7 @@ export class Links {
     for (const { id, inputs } of readers) for (const input of inputs) this.fanOut(input).connect(this.#inputs.get(id)!)
   }
 
-  /** Passes on what a predecessor has left to a component, before anything else arrives. */
+  /** Passes on the events that a predecessor left to a component, before anything else arrives. */
   inherit(id: string, batch: EventBatch): void {
     void this.#inputs.get(id)!.write(batch)
   }
@@ -91,7 +91,7 @@ export class Links {
     }
   }
 
-  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  /** The components that read an output; null for a processor that only observes and discards nothing. */
   readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
@@ -103,7 +103,7 @@ export class Links {
     return this.#processors.get(id)?.processor
   }
 
-  /** Shows what becomes of the events of a processor or a destination; to one observer. Undefined: to none any more. */
+  /** Reports what becomes of the events of a processor or a destination to one observer; undefined removes it. */
   observe(id: string, observer: FateObserver | undefined): void {
     const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)
     if (place) place.observer = observer
@@ -127,7 +127,7 @@ export class Links {
     })
   }
 
-  /** What events wait for in a component; undefined if none waits. */
+  /** The reason why events wait in a component, if any. */
   waitState(component: string): WaitState | undefined {
     return this.#processors.get(component)?.stage.waitState
   }

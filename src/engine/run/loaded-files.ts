@@ -8,7 +8,7 @@ import type { ComponentConfig, Config } from '../config/load.js'
 /** Larger files are compared by their size and time. */
 const LARGEST_READ = 64 * 1024 * 1024
 
-/** A configuration, and what its components read from files when it was loaded, by id. */
+/** A configuration, and the files that its components read when it was loaded, by id. */
 export interface Loaded {
   readonly config: Config
   readonly files: ReadonlyMap<string, string>

@@ -81,12 +81,12 @@ export class ProcessorRun {
     this.#state = 'started'
   }
 
-  /** Whether it can go on when others are replaced. */
+  /** Whether it can keep running when others are replaced. */
   get canStay(): boolean {
     return this.#state === 'runs' && !this.input.isEnded
   }
 
-  /** Runs until all of its outputs have ended, or until `leave` is called; then `run` of the next engine goes on. */
+  /** Runs until all of its outputs have ended, or until `leave` is called; then `run` of the next engine resumes. */
   async run(): Promise<void> {
     // As in SourceRun.feed, nothing that lasts as long as the processor refers to an engine that has ended.
     const left = new Promise<void>(resolve => {

@@ -18,7 +18,7 @@ export interface ProcessorEnvironment
   readonly dataDir: string
 }
 
-/** A reload takes a processor that works on a batch for longer than this for one that hangs. */
+/** A reload considers a processor stuck that works on a batch for longer than this. */
 const HANGS_MS = 5000
 
 /**
@@ -30,10 +30,10 @@ export type Fate = 'passed_on' | 'given_back' | 'both'
 /** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
-  /** Those that go on after the engine has ended. */
+  /** Processors that keep running after the engine has ended. */
   readonly left = new Map<string, ProcessorRun>()
   readonly #givenBack = new Set<EventBatch>()
-  /** Those that have a successor with the same options. */
+  /** Processors that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
   /** Marks one as being replaced. */
   #endStage: (run: ProcessorRun) => void = () => {}
@@ -59,7 +59,7 @@ export class Stages {
     this.#runs.set(run.config.id, run)
   }
 
-  /** Those that end with the engine. */
+  /** Processors that end with the engine. */
   #ending(): ProcessorRun[] {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }
@@ -69,7 +69,7 @@ export class Stages {
     for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until all have ended, but for those that go on. */
+  /** Runs until all have ended, except for those that keep running. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
@@ -136,7 +136,7 @@ export class Stages {
     await Promise.all(out.map(run => run.end()))
   }
 
-  /** The processors that hang, if no other one is at work. */
+  /** The processors that hang, if no other one is working. */
   hanging(): readonly string[] {
     const working = this.#ending().filter(({ stage }) => stage.slow.workedMs !== undefined)
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
@@ -156,7 +156,7 @@ export class Stages {
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
-    // What waits is due at once, unless the options of its successor are the same.
+    // Waiting events are due at once, unless the options of the successor are the same.
     for (const [id, { stage }] of this.#runs)
       all.push([id, stage.leftToSuccessor.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
     for (const [id, batches] of deliveries)
@@ -180,7 +180,7 @@ export class Stages {
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
   }
 
-  /** Passes on what waits in a predecessor, after the start and before the first batch. */
+  /** Passes on the events that wait in a predecessor, after the start and before the first batch. */
   inherit(waiting: WaitingBatches): void {
     for (const [id, { stage, counters, config }] of this.#runs) {
       const { renamedFrom = id } = config

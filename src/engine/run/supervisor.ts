@@ -29,7 +29,7 @@ const HOLD_CHECKS = 2
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
-/** Is called with what can be seen of the events of an engine. */
+/** Called with access to the events of an engine. */
 export type Follower = (links: Links, config: Config) => void
 
 /** The configuration may be valid, but it cannot be replaced at this moment. */
@@ -270,7 +270,7 @@ export class Supervisor {
     }
   }
 
-  /** Stops an engine, except for what goes on with the next one. */
+  /** Stops an engine, except for the components that keep running with the next one. */
   async #drain(engine: Engine, loaded: Loaded): Promise<void> {
     const { compare } = await import('./same-components.js')
     const compared = compare(this.#loaded, loaded)
@@ -362,7 +362,7 @@ export class Supervisor {
     return this.#loaded.config
   }
 
-  /** What can be seen of the events of the running engine. */
+  /** Access to the events of the running engine. */
   get taps(): Links {
     return this.#engine.links
   }

@@ -75,7 +75,7 @@ export function readerOf(path: string, wanted: WantedNames): FieldReader {
   return new FieldReader(parseFieldPath(path), wanted)
 }
 
-/** What the batch's events are now: the line as it was read, or the JSON of an event that was changed. */
+/** The current text of the batch's events: the line as read, or the JSON of a modified event. */
 export function linesOf(batch: EventBatch): string[] {
   return Array.from({ length: batch.length }, (_, i) =>
     batch.flags[i]! & MODIFIED

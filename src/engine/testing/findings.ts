@@ -8,7 +8,7 @@ import { Problems } from '../config/yaml/problems.js'
 const PATIENCE_MS = 30_000
 const LONGEST_SHOWN = 2000
 
-/** Collects what does not hold. */
+/** Collects violations. */
 export class Findings {
   readonly list: string[] = []
 
@@ -48,7 +48,7 @@ export async function findingsOf(title: string, work: (found: Findings) => unkno
   return found.list.map(text => `${title}: ${text}`)
 }
 
-/** Waits until `test` holds. Throws when it does not come about. */
+/** Waits until `test` holds. Throws if it does not in time. */
 export async function until(test: () => boolean, what: string): Promise<void> {
   for (let waited = 0; !test(); waited += 5) {
     if (waited > PATIENCE_MS) throw new Error(`${what}: it did not come about`)

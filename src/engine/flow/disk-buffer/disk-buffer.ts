@@ -203,7 +203,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits what waits for room if there is room, and then the next batch. */
+  /** Admits the waiting batch if there is room, and then the next one. */
   protected override advance(): void {
     while (this.#blocked && this.#admits(this.#blocked)) {
       this.#blocked = undefined
@@ -258,7 +258,9 @@ export class DiskBuffer extends BatchQueue {
     return this.#waiting.length === 0 && this.#kept().events === 0
   }
 
-  /** Whether others left room. If not, this is checked again soon, because they do not report what they free. */
+  /**
+   * Whether the shared space has room. If not, this is checked again soon, because others do not report freed space.
+   */
   #hasSharedRoom({ framed }: Arrival): boolean {
     const { disk } = this.#context
     if (!disk || disk.hasRoom(framed.length)) return true

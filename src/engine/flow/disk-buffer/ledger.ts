@@ -11,7 +11,7 @@ import type { LogPosition } from './segments.js'
  * causes repetition and nothing worse.
  */
 
-/** Records that follow each other, or parts of the first and last one: then the cursor is at the start of that one. */
+/** A range of consecutive records; the first and last may be partial. The cursor is then at the start of the first. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** Most ranges that fit into a slot, however large their numbers are. */
@@ -20,7 +20,7 @@ export const MOST_RANGES = 20
 export interface LedgerState {
   /** Everything before it is settled. The place may be within the record at the cursor. */
   readonly settled: Cursor & LogPosition
-  /** What is settled behind it, in order; at most MOST_RANGES. Earlier releases did not record this. */
+  /** Settled ranges after it, in order; at most MOST_RANGES. Earlier releases did not record this. */
   readonly ahead?: readonly Range[]
   /** The place after everything that was safe on disk. */
   readonly end: LogPosition

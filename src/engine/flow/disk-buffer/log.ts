@@ -44,7 +44,7 @@ export interface Incoming extends Linked<Incoming> {
   readonly release?: (() => void) | undefined
 }
 
-/** What is done about problems of reading. */
+/** Handles problems of reading. */
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
@@ -288,7 +288,7 @@ export class RecordLog {
   #recentEnd: LogPosition
   /** The place before which everything was taken. */
   #taken: LogPosition
-  /** What an earlier run settled and is not taken, in order. */
+  /** Records that an earlier run settled and that are not taken yet, in order. */
   readonly #settled: Incoming[]
   /** The record that was read from disk and not taken. */
   #peeked: Incoming | undefined
@@ -321,7 +321,7 @@ export class RecordLog {
     return unsettled(this.#taken, this.#end, this.#settled)
   }
 
-  /** What an earlier run settled and is not taken, in order. */
+  /** Ranges that an earlier run settled and that are not taken yet, in order. */
   get settled(): readonly Range[] {
     return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
   }
@@ -430,7 +430,7 @@ export class RecordLog {
     const incoming = await this.#reader.next(this.#taken)
     const isBefore = !settled || (incoming ? incoming.place.event < settled.place.event : !this.#reader.atEnd)
     if (isBefore) return (this.#peeked = incoming && before(incoming, settled))
-    // What was before the settled ones is damaged.
+    // The records before the settled range are damaged.
     incoming?.release?.()
     return settled
   }

@@ -26,7 +26,7 @@ export class Reading {
   readonly #settlement: Settlement
   readonly #report: BufferReport
   readonly #decoder: BatchDecoder
-  /** Of records without places. */
+  /** Reading id for records without places. */
   readonly #name = newReading()
   readonly #maxHeld: number
   /** Memory of records passed on and not settled. */
@@ -138,7 +138,7 @@ export class Reading {
   }
 }
 
-/** What is settled of a record whose batch came back with the ranges `again`. */
+/** The settled ranges of a record whose batch came back with the ranges `again`. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined

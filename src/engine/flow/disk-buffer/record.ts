@@ -273,7 +273,7 @@ export class Encoding {
     this.#parts.push({ batch, isFirst: true })
   }
 
-  /** Encodes the next part, which the caller holds from now on; undefined if there is none. */
+  /** Encodes the next part, which the caller holds from now on; undefined if no part is left. */
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
@@ -291,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Puts the parts of one that takes `bytes` in its place. False if it need not or cannot be divided. */
+  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it need not or cannot be divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false
@@ -334,7 +334,7 @@ export class Encoding {
     }
   }
 
-  /** Memory for a record. Those of parts that follow each other share chunks. */
+  /** Memory for a record. Records of consecutive parts share chunks. */
   #memory(size: number): Buffer {
     if (this.#used + size > this.#chunk.length) {
       this.#forget()

@@ -24,7 +24,7 @@ export interface Recovered {
   readonly ledger: LedgerFound
   /** Where reading resumes; everything before it is settled. */
   readonly settled: Cursor & LogPosition
-  /** What is settled behind it, in order. */
+  /** Settled ranges after it, in order. */
   readonly ahead: readonly Range[]
   /** The place after the last event. */
   readonly end: LogPosition

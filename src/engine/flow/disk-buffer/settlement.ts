@@ -12,10 +12,10 @@ const INTERVAL_MS = 1000
 /** Bytes of events that may be settled in memory only. A kill repeats them. */
 const MOST_UNSAVED = 1024 * 1024
 
-/** What is settled behind the mark. */
+/** A settled range after the mark. */
 interface Ahead {
   readonly range: Range
-  /** The segments of which nothing else is left. */
+  /** The segments that it covers completely. */
   readonly covers: readonly Segment[]
   /** Whether such segments were removed, or may be: without the range, their events would seem to be missing. */
   readonly hasHole: boolean
@@ -32,7 +32,7 @@ export class Settlement {
   readonly #freed: () => void
   readonly #ledger: Ledger
   readonly #taken: LowWaterMark<Cursor & LogPosition>
-  /** What is settled of records that were given back. */
+  /** Settled ranges of records that were given back. */
   readonly #partly: Range[] = []
   #dirty = false
   /** Bytes of events that were settled since the last write. */
@@ -72,7 +72,7 @@ export class Settlement {
     }
   }
 
-  /** Registers what is settled of a record that will not be settled in this run. */
+  /** Registers the settled ranges of a record that will not be settled in this run. */
   partly(ranges: readonly Range[]): void {
     if (ranges.length === 0) return
     this.#partly.push(...ranges)
@@ -130,7 +130,7 @@ export class Settlement {
     if (passed.length > 0 || covered.length > 0) this.#freed()
   }
 
-  /** Events that are settled behind the mark. */
+  /** Settled events after the mark. */
   get settledAhead(): readonly Amount[] {
     return [
       ...this.#taken.ahead(Number.POSITIVE_INFINITY).map(([from, to]) => unsettled(from, to)),
@@ -138,10 +138,7 @@ export class Settlement {
     ]
   }
 
-  /**
-   * One request that is retried must not cause everything that was delivered behind it to be delivered again, nor take the
-   * room of it.
-   */
+  /** Settled ranges after the mark. They limit repetition and free segments while one request is retried. */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records
     const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {

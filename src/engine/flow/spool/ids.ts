@@ -12,7 +12,7 @@ const [TIME, READING, COUNT, SUM] = [8, 8, 4, 4]
 /** Bytes of the largest difference of two places, which have 48 bits. */
 const LONGEST_STEP = 8
 
-/** Ids that are kept in memory: 12 bytes each. */
+/** Maximum number of ids in memory, of 12 bytes each. */
 const MOST_KNOWN = 500_000
 
 export function encodeIds(request: readonly EventBatch[], at: number): Buffer {
@@ -50,12 +50,12 @@ interface Known {
   readonly sums: Uint32Array
 }
 
-/** The ids of what earlier runs have stored. */
+/** The ids of events that earlier runs have stored. */
 export class KnownIds {
   /** By reading, in the order of places. */
   readonly #known = new Map<string, Known>()
 
-  /** Of records, of which the last ones are known if there are too many. */
+  /** Reads the ids of records. If there are too many, keeps the last ones. */
   constructor(records: readonly Buffer[]) {
     const found = new Map<string, [place: number, sum: number][]>()
     let count = 0

@@ -12,7 +12,7 @@ import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal 
  * acknowledged.
  */
 
-/** What is known of an object from its first event on. */
+/** The facts about an object that are fixed by its first event. */
 export interface ObjectFacts {
   /** Its name at the receiver. */
   readonly key: string
@@ -25,15 +25,15 @@ export interface ObjectFacts {
   readonly openedAt: number
 }
 
-/** Where the content of a record is. */
+/** The position of a record's content. */
 interface Piece {
   readonly at: number
   readonly size: number
 }
 
-/** What a file holds. */
+/** The contents of a file. */
 export interface Survey {
-  /** Undefined: they are damaged, so that it cannot be sent. */
+  /** Undefined if the facts are damaged; the object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
   /** Size of the object. */
@@ -41,7 +41,7 @@ export interface Survey {
   /** The end of the last whole record, and the events that were ever put in before. */
   readonly end: number
   readonly place: LogPosition
-  /** Where the last record with a whole header begins and ends. What is before it was acknowledged. */
+  /** Start and end of the last record with a whole header. Earlier records were acknowledged. */
   readonly last: { readonly from: LogPosition; readonly to: LogPosition }
   /** Its events. Those that are missing before `place` are damaged. */
   readonly held: Amount
@@ -201,9 +201,9 @@ export class ObjectFile {
   isBroken = false
   /** Whether something is being appended. */
   isBusy = false
-  /** For the one that sends it. */
+  /** State of the sender. */
   progress: unknown
-  /** Of its records, after `finish`. */
+  /** Ids of its records, after `finish`. */
   ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START
@@ -218,7 +218,9 @@ export class ObjectFile {
     this.openedAt = openedAt
   }
 
-  /** One of an earlier run. Its damaged events count as its own until `finish` reports them. */
+  /**
+   * Creates the object for a file of an earlier run. Its damaged events count as its own until `finish` reports them.
+   */
   static found(
     folder: BufferFolder,
     name: string,
@@ -230,7 +232,7 @@ export class ObjectFile {
     file.end = end
     file.held = { events: place.event, bytes: place.byte }
     file.#place = place
-    // What a kill left behind the last record is cut off before anything follows.
+    // Data that a kill left after the last record is cut off before the next write.
     file.isBroken = !isClosed(name)
     return file
   }
@@ -263,7 +265,7 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off what follows the last whole record, so that nothing else can ever count as a part of the object. */
+  /** Cuts off everything after the last whole record, so it can never count as a part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {
@@ -277,8 +279,8 @@ export class ObjectFile {
   }
 
   /**
-   * Decides what is sent: the whole records. Resolves with the events that are damaged since they were written. After
-   * it, `read` may be called.
+   * Determines the content to send: the whole records. Resolves with the events that were damaged since they were
+   * written. Afterwards `read` may be called.
    */
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
@@ -329,7 +331,7 @@ export class ObjectFile {
     }
   }
 
-  /** What the sender has noted about it; it may be lost. */
+  /** The sender's note about it, which may be lost. */
   async readNote(): Promise<string | undefined> {
     try {
       const file = await this.#folder.open(this.#note)
@@ -350,7 +352,7 @@ export class ObjectFile {
       const file = await this.#folder.create(this.#note)
       await file.write([Buffer.from(text)], 0).finally(() => file.close())
     } catch {
-      // It only saves the receiver some work.
+      // The note only saves the receiver some work.
     }
   }
 

@@ -4,7 +4,7 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
 
-/** What a spool counts and logs. */
+/** Counts and logs the events of a spool. */
 export class SpoolReport {
   readonly #context: Pick<ComponentContext, 'log' | 'metrics' | 'clock'>
   readonly #path: string
@@ -65,7 +65,7 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
-  /** What followed the last whole record of an object that grows. `events`: as far as it says so. */
+  /** Data after the last whole record of a growing object was cut off. `events`: the number that the data states. */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
     const text = 'removed an unfinished write at the end of an object in the spool, such as a crash leaves behind'

@@ -23,7 +23,7 @@ const SENT = /\.sent$/
 
 /** Open objects. For a further one, the object that was not written to for the longest time is closed. */
 export const MOST_OPEN = 500
-/** Files, each of which takes memory and one block of the disk at least. */
+/** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
 const BLOCK = 4096
 
@@ -35,11 +35,11 @@ export interface SpoolOptions {
   /** An object is closed when it has reached this size, as it is sent, or this age. */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
-  /** Bound of all files. */
+  /** Maximum size of all files, in bytes. */
   readonly maxBytes: number
-  /** How the content of new objects is made. */
+  /** The format of the content of new objects. */
   readonly format: string
-  /** Sends the next request of an object. True: it is delivered. */
+  /** Sends the next request of an object. Returns true when the object is delivered. */
   send(object: ObjectFile, signal: AbortSignal): Promise<boolean>
 }
 
@@ -59,7 +59,7 @@ export class ObjectSpool implements Spool {
   /** Closed and not being sent, in order. */
   readonly #closed: ObjectFile[] = []
   readonly #sending = new Set<ObjectFile>()
-  /** What is about to be written. */
+  /** Bytes about to be written. */
   #writing = 0
   readonly #appends = new Set<Promise<void>>()
   #cancelTimer: (() => void) | undefined
@@ -79,7 +79,7 @@ export class ObjectSpool implements Spool {
     options.state.count(() => this.bytes)
   }
 
-  /** Finds what earlier runs have left. Throws StateUnreadable if a file cannot be read now. */
+  /** Recovers the objects of earlier runs. Throws StateUnreadable if a file cannot be read now. */
   async recover(): Promise<void> {
     if (this.#isRecovered) return
     const { folder, clock, report, format } = this.#options
@@ -102,7 +102,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    // Later ones were written before the clock was set back.
+    // Later times were written before the clock was set back.
     const now = clock.wall()
     const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))

@@ -14,7 +14,10 @@ import { SpoolReport } from './spool-report.js'
 /** Where objects go. */
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
   open(signal: AbortSignal): Promise<void>
-  /** Makes one attempt at the next request for an object. True: the receiver has taken it. Throws a DeliveryError. */
+  /**
+   * Makes one attempt at the next request for an object. Returns true when the receiver has accepted the object. Throws
+   * a DeliveryError.
+   */
   send(object: ObjectFile, signal: AbortSignal): Promise<boolean>
   stop(deadline: AbortSignal): Promise<void>
 }
@@ -31,7 +34,7 @@ export interface ObjectFormat {
 
 /** The names of objects, by the events in them. */
 export interface ObjectNames {
-  /** The beginning of the name of the object of an event. Throws a DeliveryError for one that can be in none. */
+  /** The start of the object name for an event. Throws a DeliveryError if the event cannot be in any object. */
   prefixOf(batch: EventBatch, i: number): string
 }
 
@@ -43,7 +46,7 @@ const ENDS: Readonly<Record<Compression, { readonly suffix: string; readonly typ
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
 
-/** The name of an object, from its partition to its end: in the order of time, and known by no other one. */
+/** The name of an object. Names are unique and sorted by time within a partition. */
 export function objectKey(prefix: string, format: ObjectFormat, openedAt: number, id: string): string {
   const time = new Date(openedAt).toISOString().replace(/[-:]|\.\d+/g, '')
   return `${prefix}${time}-${id}${endingOf(format)}`
@@ -134,7 +137,7 @@ export class SpooledDestination implements Destination {
     const plain = Buffer.concat(isOpen ? [...encoded.parts, NEWLINE] : encoded.parts)
     encoded.release?.()
     const content = await compress(plain, compression)
-    // What is written from here on counts as delivered, however long it takes.
+    // Everything written from here on counts as delivered, however long it takes.
     signal.throwIfAborted()
     const amount = { events: 0, bytes: 0 }
     for (const { length, bytes } of request) add(amount, length, bytes)

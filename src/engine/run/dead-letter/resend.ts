@@ -163,7 +163,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await unlink(records)
 }
 
-/** The target and everything behind it. Events that fail or are rejected are always kept. */
+/** The target and everything downstream of it. Events that fail or are rejected are always kept. */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -196,7 +196,10 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Gives the objects that a stop has left to the next run of the destination. Their names are in no other spool. */
+/**
+ * Leaves the objects that a stop interrupted to the next run of the destination. Their names are not in any other
+ * spool.
+ */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []

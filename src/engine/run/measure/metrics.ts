@@ -146,7 +146,7 @@ class Family {
   }
 }
 
-/** Makes one result for all who ask while another one is made: it may be older than their question. */
+/** Shares the next result among all callers: a running one may be older than their call. */
 class Together<T> {
   readonly #make: () => Promise<T>
   #running: Promise<T> | undefined
