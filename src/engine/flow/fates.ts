@@ -16,10 +16,7 @@ export interface DiscardedEvents {
   error?(i: number): string | undefined
 }
 
-/**
- * Observes what becomes of the events of a component, while their bytes are still valid. Must keep no reference to
- * them.
- */
+/** Observes the fates of a component's events while their bytes are valid. Must keep no reference to them. */
 export interface FateObserver {
   discarded(events: DiscardedEvents): void
   /** A receiver has rejected the events of a request permanently. */
