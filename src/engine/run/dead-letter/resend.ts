@@ -196,10 +196,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/**
- * Leaves the objects that a stop interrupted to the next run of the destination. Their names are not in any other
- * spool.
- */
+/** Moves objects that a stop left to the destination's spool. Their names are not in any other spool. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []
