@@ -7,19 +7,20 @@ import type { DialOptions } from './dial-options.js'
 import { closeAll, Dialer } from './dialer.js'
 
 /**
- * The connection of a destination whose protocol has no requests, such as syslog: made when it is first used, and again
- * after it has ended or the certificates were replaced. What is sent over it, and what acknowledges that, is its user's.
+ * The connection of a destination whose protocol has no requests, such as syslog. It connects on first use, and again
+ * after the connection has ended or the certificates were replaced. The caller defines the payload and how it is
+ * acknowledged.
  */
 export class Connection {
   readonly #url: string
   readonly #dialer: Dialer
   readonly #made: (socket: Socket) => unknown
-  /** Not closed yet; of these, the one to use. */
+  /** Sockets that are not closed yet. `#socket` is the one to use. */
   readonly #sockets = new Set<Socket>()
   #socket: Socket | undefined
   #dialing: Promise<Socket> | undefined
 
-  /** `made` is called with each new connection, and may read from it. Without it, what the receiver sends is skipped. */
+  /** `made` gets each new connection and may read from it. By default, bytes from the receiver are skipped. */
   constructor(
     url: string,
     options: DialOptions,
@@ -31,19 +32,19 @@ export class Connection {
     this.#dialer = new Dialer(options, context)
   }
 
-  /** For the start of the destination: reads the certificates, and connects. Throws a DeliveryError. */
+  /** Reads the certificates and connects, when the destination starts. Throws a DeliveryError. */
   async open(signal: AbortSignal): Promise<void> {
     await this.#dialer.open(new URL(this.#url), () => this.#retire())
     await this.use(signal, async () => {})
   }
 
   /**
-   * Runs `work` with the connection. If it throws, the connection is closed, unless the error is a DeliveryError, which
-   * is about the events; so it is if the signal aborts, whose reason is thrown. If the connection ends, `work` is left.
+   * Runs `work` with the connection. An error of `work` closes it, unless it is a DeliveryError, which concerns the
+   * events. An abort closes it, too, and throws the reason. If the connection ends, `use` does not wait for `work`.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // An end that came while the connection was idle is noticed, and another one is made.
+    // If the idle connection has ended, the event arrives here and a new connection is made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket
@@ -63,12 +64,12 @@ export class Connection {
     }
   }
 
-  /** As that of a destination. */
+  /** Like `changed` of a destination. */
   changed(): Promise<boolean> {
     return this.#dialer.changed()
   }
 
-  /** Sends what is still on its way until the deadline, and closes the connection. */
+  /** Flushes pending writes until the deadline, then closes the connection. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#retire()
     const closed = Promise.all([...this.#sockets].map(socket => new Promise(resolve => socket.once('close', resolve))))
@@ -99,7 +100,7 @@ export class Connection {
     return socket
   }
 
-  /** No more work begins on the connection; work that is under way ends. */
+  /** Stops new work on the connection; pending work may finish. */
   #retire(): void {
     this.#socket?.end()
     this.#socket = undefined
@@ -116,7 +117,7 @@ export function writeAll(socket: Socket, parts: readonly Uint8Array[]): Promise<
   })
 }
 
-/** The result of work on a connection, as long as that is open and the signal does not abort. */
+/** Settles as `work` does, and rejects when the connection closes or the signal aborts. */
 function whileOpen<T>(socket: Socket, signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const closed = () => reject(coded('ECONNRESET', 'the connection was closed'))

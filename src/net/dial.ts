@@ -8,7 +8,7 @@ import { after } from '../lib/time.js'
 import type { Via } from './proxy.js'
 import { type Place, placeOf } from './urls.js'
 
-/** TCP probes of connections on which nothing is sent begin after this time. */
+/** TCP keep-alive probes start when a connection has been idle for this time. */
 const PROBE_MS = 60_000
 const MOST_SESSIONS = 64
 
@@ -16,9 +16,9 @@ export interface ConnectorOptions {
   readonly ca?: Buffer | undefined
   readonly cert?: Buffer | undefined
   readonly key?: Buffer | undefined
-  /** The name in the certificate, if it is not that of the URL. */
+  /** The name in the certificate, if it differs from the host of the URL. */
   readonly serverName?: string | undefined
-  /** How long connecting may take, with the TLS handshake, in milliseconds. */
+  /** Time limit for connecting, including the TLS handshake, in milliseconds. */
   readonly timeoutMs: number
   readonly reach: Reach | undefined
 }
@@ -30,7 +30,7 @@ export class Connector {
   /** The last TLS session with each receiver, which makes the next handshake shorter. */
   readonly #sessions = new BoundedMap<string, Buffer>(MOST_SESSIONS)
 
-  /** `connecting`: has the sockets that are being connected. */
+  /** Sockets are in `connecting` while they connect. */
   constructor(options: ConnectorOptions, connecting: Set<Socket>) {
     this.#options = options
     this.#connecting = connecting
@@ -56,7 +56,7 @@ export class Connector {
     return this.#connected(socket, 'secureConnect', timeoutMs)
   }
 
-  /** Why the host of a URL, if it is an address, must not be connected to. Names are checked when they are looked up. */
+  /** The error if the host is an address that must not be connected to. Names are checked when they are looked up. */
   denied(target: URL): DeniedAddress | undefined {
     return deniedPlace(placeOf(target), this.#options.reach)
   }
@@ -78,7 +78,7 @@ export class Connector {
   }
 }
 
-/** Options of a socket to a place. `deniedPlace` is asked before. */
+/** Socket options for a place. Check it with `deniedPlace` first. */
 export function socketTo({ host, port }: Pick<Place, 'host' | 'port'>, reach: Reach | undefined) {
   return { host, port, ...(reach && { lookup: permittedLookup(reach, port) }) }
 }

@@ -11,10 +11,12 @@ import type { TlsContent } from './tls-check.js'
 
 /** Polling interval for replaced files while there are requests. */
 const POLL_MS = 1000
-/** Polling interval for replaced files while there are none. */
+/** Polling interval for replaced files while idle. */
 const IDLE_POLL_MS = 60_000
 
-/** How a destination reaches its receiver: with certificates that are renewed, through a proxy, within its limits. */
+/**
+ * Connects a destination to its receiver, with current certificates, through a proxy, within the component's limits.
+ */
 export class Dialer {
   readonly #options: DialOptions
   readonly #context: ComponentContext
@@ -41,7 +43,7 @@ export class Dialer {
 
   /**
    * Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced.
-   * `renewed` is called with those to use, now and when they were replaced: older connections should not be used again.
+   * `renewed` gets the certificates to use, now and after each replacement. Do not reuse older connections then.
    */
   async open(target: URL, renewed: (content: TlsContent) => void): Promise<void> {
     this.#openProxy(target)
@@ -54,7 +56,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Uses replaced certificates. Before a request, they are looked at once a second at most; undefined: not now. */
+  /** Applies replaced certificates. Before a request, checks at most once a second; returns undefined in between. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
@@ -64,7 +66,7 @@ export class Dialer {
     })
   }
 
-  /** Connects to the host and port of a URL. The certificate of the receiver is verified. `open` comes first. */
+  /** Connects to the host and port of a URL. The certificate of the receiver is verified. Call `open` first. */
   async dial(target: URL): Promise<Socket> {
     const { receiver, proxy } = this.#connectors!
     const via = await this.#proxy?.viaFor(target)
@@ -104,13 +106,13 @@ export class Dialer {
     return replaced || password
   }
 
-  /** Ends what is being connected. Resolves when it is closed. */
+  /** Closes pending connections. Resolves when they are closed. */
   async close(): Promise<void> {
     this.release()
     await closeAll(this.#connecting)
   }
 
-  /** Stops looking at files. */
+  /** Stops polling files. */
   release(): void {
     this.#stopPolling?.()
   }

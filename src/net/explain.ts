@@ -16,7 +16,7 @@ const REASONS: Record<string, string> = {
   ENETUNREACH: 'unreachable',
 }
 
-/** Types of frames of HTTP/2. */
+/** HTTP/2 frame types. */
 const [SETTINGS, GOAWAY] = [4, 7]
 
 const WORDS: Record<string, string> = {
@@ -27,7 +27,7 @@ const WORDS: Record<string, string> = {
   unreachable: 'it cannot be reached from this network',
 }
 
-/** The receiver changed to another protocol, which it was not asked for. */
+/** The receiver switched to another protocol without being asked. */
 export class UnexpectedUpgrade extends Error {
   constructor() {
     super('101 Switching Protocols, which was not asked for')
@@ -98,7 +98,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   if (reason === 'protocol') {
     const { rawPacket } = error as { readonly rawPacket?: unknown }
     if (!Buffer.isBuffer(rawPacket)) return ''
-    // The header of a TLS alert, and of the frames that HTTP/2 begins or ends with.
+    // TLS alerts, and the first and last frames of HTTP/2, begin with these bytes.
     if (rawPacket[0] === 0x15 && rawPacket[1] === 0x03) return '; it speaks TLS there: use https://'
     const isHttp2 = rawPacket[0] === 0 && (rawPacket[3] === SETTINGS || rawPacket[3] === GOAWAY)
     return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: take its port for HTTP' : ''

@@ -20,7 +20,7 @@ const KEYS = ['key', 'key_file', 'credential', 'exec'] as const
 const PASSWORDS = ['password', 'password_file', 'credential', 'exec'] as const
 const ALL = [...KEYS, 'username', 'password', 'password_file', 'scheme'] as const
 
-/** By type: the word before the key, where the key comes from, and what else is used. */
+/** By type: the word before the key, the options that can hold the key, and other options of the type. */
 const TYPES = {
   token: { word: 'Token', places: KEYS, others: ['scheme'] },
   bearer: { word: 'Bearer', places: KEYS, others: [] },
@@ -72,14 +72,14 @@ export const auth = z
 
 type AuthName = (typeof ALL)[number]
 
-/** Where a key or a password comes from, and what goes with it, for one type of authentication. */
+/** For one type of authentication: the options that can hold the key or the password, and other options. */
 export const USES = {
   key: { places: KEYS, others: [] },
   password: { places: PASSWORDS, others: ['username'] },
   none: { places: [], others: [] },
 } as const
 
-/** Refuses options that do not go together. `withUser`: a type that has a user. */
+/** Rejects options that do not go together. `withUser`: the types with a user, to suggest. */
 export function checkAuth(
   auth: { readonly type: string } & { readonly [name in AuthName]?: unknown },
   context: z.RefinementCtx,
@@ -112,10 +112,10 @@ const PLAIN_KEY = 'the key is ID:KEY; api_key expects both in base64, as in "enc
 
 export type AuthOptions = z.output<typeof auth>
 
-/** The word before the credentials; empty: there is none. */
+/** The word before the credentials; empty without one. */
 export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYPES[type].word
 
-/** What stands behind that word. */
+/** The text after that word. */
 export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
   username === undefined ? key : basicCredentials(username, key)
 
@@ -139,7 +139,7 @@ export function keyFileWarnings(
   })
 }
 
-/** The same, about one file. */
+/** Like `keyFileWarnings`, for one file. */
 export function fileWarning(file: string, what: string): string | undefined {
   const shown = shownPath(file)
   try {
@@ -175,7 +175,7 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 
 const LONGEST_KEY = 16 * 1024
 const EXPOSED = 'everyone can read it'
-/** How long a program may take, and how often it is run again. */
+/** Time limit of a program, and minimum time before it runs again. */
 const RUN_MS = 10_000
 const RUN_AGAIN_MS = 10_000
 
@@ -188,18 +188,17 @@ interface Version {
 }
 
 /**
- * A password of a user may have any character, since it is encoded. A token lets in who sends it, so its file must not be
- * readable by everyone.
+ * A password may have any character, since it is encoded. A token alone grants access, so its file must not be readable
+ * by everyone.
  */
 type What = 'access key' | 'password' | 'token'
 
-/** One of the places that a key, or a password, can come from. */
+/** The options that can hold a key or a password. */
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry, from any of its possible places. A file is read again when it changes, and a program is
- * run again for `changed`. While they are unusable, the last key stays in use; without one, delivery pauses. No message
- * or log line contains a key.
+ * The key that requests carry. A changed file is read again, and `changed` runs a program again. While they are
+ * unusable, the last key stays in use; without one, delivery pauses. Messages and log lines do not contain keys.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -211,7 +210,7 @@ export class AccessKey {
   #loggedUnusable = false
   #loggedReadable = false
   #ranAgainAt = Number.NEGATIVE_INFINITY
-  /** The run of the program that is under way. */
+  /** The current run of the program. */
   #running: Promise<void> | undefined
 
   /** `reach`: the limits of the component that the options belong to. */
@@ -244,7 +243,7 @@ export class AccessKey {
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }
 
-  /** The key to use now. If there is none, throws a DeliveryError that pauses delivery. */
+  /** The key to use now. Without a key, throws a DeliveryError that pauses delivery. */
   async current(): Promise<string> {
     const { exec } = this.#source
     if (exec) {
@@ -272,8 +271,8 @@ export class AccessKey {
   }
 
   /**
-   * Reads the file again even if it looks unchanged, or runs the program again if it is time. Resolves with true if the
-   * key is another one.
+   * Reads the file again even if it looks unchanged, or runs the program again if the last run was long enough ago.
+   * Resolves with true if the key has changed.
    */
   async changed(): Promise<boolean> {
     const before = this.#key
@@ -292,7 +291,7 @@ export class AccessKey {
     return this.#key !== before
   }
 
-  /** As the log has it. */
+  /** The term used in the log. */
   get #name(): string {
     return this.#what === 'token' ? 'token' : 'access key'
   }
@@ -332,7 +331,7 @@ export class AccessKey {
     this.#take(await printedBy(exec, { maxBytes: LONGEST_KEY, timeoutMs: RUN_MS }), { program: exec[0] })
   }
 
-  /** Uses the key that was read. */
+  /** Checks and applies the key that was read. */
   #take(bytes: Buffer, from: object): void {
     const isPassword = this.#what === 'password'
     const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
@@ -357,7 +356,7 @@ export class AccessKey {
   }
 }
 
-/** Why a file is not that of a key of at most `longest` bytes. */
+/** Returns a check: why a file cannot be a key of at most `longest` bytes. */
 export const noKeyFile = (longest: number) => (stats: Stats) => {
   if (!stats.isFile()) return new Error('it is not a file')
   return stats.size > longest ? new Error('it is too long for a key') : undefined

@@ -22,7 +22,7 @@ export interface ConnectionBounds {
   readonly isShared?: ((address: string) => boolean) | undefined
   /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
-  /** Time within which a client has to read what is sent, or make progress. */
+  /** Time limit for a client to read a response, or to make progress. */
   readonly sendMs?: number | undefined
   /** Time between the end of the last response and the end of the connection. */
   readonly closeMs?: number | undefined
@@ -80,7 +80,7 @@ interface Connection {
   /** When its headers were complete, and how many bytes had been received by then. */
   lastAt: number
   lastFrom: number
-  /** Since when the client has read nothing, and how much had been sent then. */
+  /** When the client stopped reading, and the number of bytes sent by then. */
   blocked: { at: number; sent: number } | undefined
   endedAt: number | undefined
 }
@@ -161,8 +161,8 @@ export class ConnectionLimits {
   }
 
   /**
-   * Closes connections without a request under way, and the others once theirs are answered. The timeouts of Node.js for
-   * requests that do not come to their end are over when a server closes.
+   * Closes connections without a pending request, and the others after the response. Node.js stops its own timeouts for
+   * incomplete requests when a server closes.
    */
   drain(): void {
     this.#isDraining = true

@@ -5,7 +5,7 @@ import { isAddressOrRange } from '../lib/network/address-list.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 import { isLoopback } from './urls.js'
 
-/** The options of servers, apart from the servers: a configuration is read without loading them. */
+/** The options of servers, in a module of their own: reading a configuration does not load the servers. */
 
 export function addressRange() {
   return reaches(
@@ -59,7 +59,7 @@ export const tlsOptions = z.strictObject({
 })
 export type TlsFileOptions = z.output<typeof tlsOptions>
 
-/** Options of every source that others connect to. */
+/** Options of every source that clients connect to. */
 export const listenOptions = {
   listen: listenAddress().describe(
     'HOST:PORT to listen on; 127.0.0.1 can only be reached from this machine, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: connections wait while the daemon restarts, and ports below 1024 need no privilege.',

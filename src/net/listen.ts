@@ -140,7 +140,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. `http` is missing for a server without requests, which may need idle ones. */
+/** Limits the connections of a server. Omit `http` for protocols without requests, which may need idle connections. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -186,7 +186,7 @@ export class ServerTls {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
-    // One check at a time: what an older one has read must not replace what a newer one has applied.
+    // One check at a time: an older check must not overwrite files that a newer one applied.
     let renewing = false
     return every(renewEveryMs, () => {
       if (renewing) return

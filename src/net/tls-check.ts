@@ -39,7 +39,7 @@ export interface TlsExpiry {
   readonly subject: string
   /** When the first certificate of a chain, or the last of several authorities, expires; wall clock in milliseconds. */
   readonly expiresAt: number
-  /** Since when the certificates are valid; wall clock in milliseconds. */
+  /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number
 }
 
@@ -112,7 +112,7 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   const chain = cert && inspection.chain(cert)
   const privateKey = key && inspection.privateKey(key)
   if (chain?.[0] && privateKey) inspection.match(chain, privateKey)
-  // Without files it would only read the authorities that Node.js has.
+  // Without files, this would only load the default authorities of Node.js.
   if (inspection.usable && Object.keys(found).length > 0) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
   const { problems, expiries } = inspection
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
@@ -264,7 +264,7 @@ class Inspection {
       )
   }
 
-  /** Checks what only OpenSSL knows, such as a key that is too short for its security level. */
+  /** Lets OpenSSL check the rest, such as a key that is too short for its security level. */
   asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
     try {
       nodeTls().createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })

@@ -129,7 +129,7 @@ export class TlsFiles {
     return versions.join(';')
   }
 
-  /** At most once a day for each file. */
+  /** Warns about each file at most once a day. */
   #warnOfExpiry(): void {
     const { log, clock } = this.#context
     const wall = clock.wall()

@@ -14,11 +14,11 @@ export interface Span {
 
 /** A parameter of a URL, and where its value is. */
 export interface Parameter extends Span {
-  /** Empty: it is a value without a name. */
+  /** Empty for a value without a name. */
   readonly name: string
 }
 
-/** As parsers take it: line breaks, tabs and any number of slashes do not matter. */
+/** Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
 /** The parameters that have a value: in the query, behind a #, and in the path, as in `/logs;token=VALUE`. */
@@ -39,7 +39,7 @@ export function parametersOf(url: string): Parameter[] {
   return found
 }
 
-/** Signs of equality at the end belong to a value in base64. */
+/** Equals signs at the end are base64 padding. */
 const isBare = (item: string): boolean => /^[^=]*=*$/.test(item)
 
 export function userOf(url: string): { readonly user: Span; readonly password: Span | undefined } | undefined {
@@ -63,17 +63,17 @@ const SECRET_PARAMETER =
 export const isSecretParameter = (name: string): boolean =>
   SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
 
-/** The text that stands in a query as `text`. Parsers of URLs ignore line breaks and tabs. */
+/** Decodes text of a query. URL parsers ignore line breaks and tabs. */
 export function decoded(text: string): string {
   if (!/[%+\t\n\r]/.test(text)) return text
   const [value = ''] = new URLSearchParams(`=${text.replace(/[\t\n\r]/g, '')}`).values()
   return value
 }
 
-/** Whether a segment of a path is a step to its own or the upper folder. */
+/** Whether a path segment is `.` or `..`, encoded or not. */
 export const isDotSegment = (segment: string): boolean => /^(?:\.|%2e){1,2}$/i.test(segment)
 
-/** The ports of schemes, and which of them are TLS. */
+/** The default ports of schemes, and whether they use TLS. */
 const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTls?: true }>> = {
   'http:': { port: 80 },
   'https:': { port: 443, isTls: true },
@@ -84,7 +84,7 @@ const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTls?:
   'tls:': { port: 0, isTls: true },
 }
 
-/** Where the URL of a server leads. */
+/** The address in the URL of a server. */
 export interface Place {
   readonly host: string
   readonly port: number

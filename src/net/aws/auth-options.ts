@@ -4,7 +4,7 @@ import { filePath, reaches } from '../../core/options/reach.js'
 
 const NAME = /^[\x21-\x7e]+$/
 
-/** Where the keys of requests to AWS come from. */
+/** The credentials of requests to AWS. */
 export const awsAuth = z
   .strictObject({
     access_key_id: reaches('nothing', z.string().regex(NAME, { error: 'must be printable ASCII without spaces' }))

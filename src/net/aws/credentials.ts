@@ -15,7 +15,7 @@ import { isLoopback } from '../urls.js'
 import type { AwsAuth } from './auth-options.js'
 import type { Credentials } from './sign.js'
 
-/** Credentials, and until when they are valid, wall clock in milliseconds. */
+/** Credentials and their expiry, wall clock in milliseconds. */
 interface Found extends Credentials {
   readonly expiresAt: number
 }
@@ -23,29 +23,29 @@ interface Found extends Credentials {
 interface Place {
   /** For messages. */
   readonly name: string
-  /** Whether they are looked at before each request. Others are kept until they expire. */
+  /** Whether the credentials are read before each request. Otherwise they are cached until they expire. */
   readonly isNear: boolean
   readonly advice?: string
   read(signal: AbortSignal): Promise<Found>
 }
 
-/** They are fetched again so long before they expire. */
+/** How long before their expiry credentials are fetched again. */
 const EARLY_MS = 5 * 60_000
-/** How often they are fetched again after a failure, or because they were refused. */
+/** Minimum time between fetches after a failure or a rejection. */
 const AGAIN_MS = 10_000
 const FETCH_MS = 5000
 const LONGEST_FILE = 256 * 1024
 const METADATA = 'http://169.254.169.254'
 const CONTAINER = 'http://169.254.170.2'
-/** Where a token may be sent without encryption, besides this machine. */
+/** Hosts other than this machine that may receive a token without encryption. */
 const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * The keys of requests, from the first of these places that is named: the options, the environment, a web identity, the
- * shared credentials file, the endpoint of a container, the metadata service of EC2 (version 2). They are read again when
- * they change or expire. Configurations of others have those in their options only: the rest belongs to the host.
+ * The credentials of requests, from the first configured source: the options, the environment, a web identity, the
+ * shared credentials file, the endpoint of a container, the metadata service of EC2 (version 2). They are read again
+ * when they change or expire. A published pipeline uses only its options: the other sources belong to the host.
  */
 export class AwsCredentials {
   readonly #auth: AwsAuth
@@ -57,7 +57,7 @@ export class AwsCredentials {
   #found: Found | undefined
   #triedAt = Number.NEGATIVE_INFINITY
   #transport: Transport | undefined
-  /** Whether it was logged that they cannot be read again. */
+  /** Whether a failed refresh was logged. */
   #isLogged = false
 
   constructor(
@@ -84,7 +84,7 @@ export class AwsCredentials {
     return [secretAccessKey, sessionToken].filter(text => text !== undefined)
   }
 
-  /** The credentials to use now. If there are none, throws a DeliveryError that pauses delivery. */
+  /** The credentials to use now. Without credentials, throws a DeliveryError that pauses delivery. */
   async current(signal: AbortSignal): Promise<Credentials> {
     const { clock } = this.#context
     const place = await this.#place()
@@ -94,7 +94,7 @@ export class AwsCredentials {
     return await this.#read(place, signal)
   }
 
-  /** Reads them again. Resolves with true if they are others. */
+  /** Reads the credentials again. Resolves with true if they have changed. */
   async changed(): Promise<boolean> {
     const before = this.#found
     const place = await this.#place()
@@ -179,7 +179,7 @@ export class AwsCredentials {
     return bytes.toString()
   }
 
-  /** Whether a file that nothing names has the profile that would be taken. */
+  /** Whether the default credentials file has the default profile. */
   async #hasDefault(path: string): Promise<boolean> {
     const text = await this.#textOf(path).catch(() => '')
     return profileOf(text, 'default') !== undefined
@@ -244,7 +244,7 @@ export class AwsCredentials {
     return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
   }
 
-  /** The beginning of an answer. `isRemote`: it is not an address of this machine, so a proxy may be needed. */
+  /** Returns the start of a response. `isRemote`: the URL is not an address of this machine and may need the proxy. */
   async #ask(
     method: 'GET' | 'PUT' | 'POST',
     url: string,
@@ -276,7 +276,7 @@ export class AwsCredentials {
   }
 }
 
-/** The names of credentials in answers of AWS. */
+/** Credentials as AWS names them in responses. */
 interface Given {
   readonly AccessKeyId?: string | undefined
   readonly SecretAccessKey?: string | undefined
@@ -290,7 +290,7 @@ const far = (name: string, read: Place['read']): Place => ({ name, isNear: false
 function lasting(given: Given): Found {
   const { AccessKeyId: accessKeyId, SecretAccessKey: secretAccessKey, Token: sessionToken } = given
   if (!accessKeyId || !secretAccessKey) throw new Error('it has no access key ID with a secret access key')
-  // These are in headers.
+  // Both are sent in headers.
   const problem = keyProblem(accessKeyId) ?? (sessionToken ? keyProblem(sessionToken, 'session token') : undefined)
   if (problem) throw new Error(problem.replace('the key', 'the access key ID'))
   return { accessKeyId, secretAccessKey, sessionToken: sessionToken || undefined, expiresAt: Number.POSITIVE_INFINITY }
@@ -309,7 +309,7 @@ const answer = z.object({
   Expiration: z.string().nullish(),
 })
 
-/** The messages of JSON.parse and of zod could have a part of it. */
+/** Replaces messages of JSON.parse and zod, which could quote credentials. */
 function answered(text: string): Given {
   try {
     return answer.parse(JSON.parse(text))

@@ -1,6 +1,6 @@
 import { createHash, createHmac } from 'node:crypto'
 
-/** Signature Version 4 of AWS, as S3 and the servers like it expect it. */
+/** AWS Signature Version 4, as S3 and compatible servers expect it. */
 
 export interface Credentials {
   readonly accessKeyId: string
@@ -11,7 +11,7 @@ export interface Credentials {
 export interface Signable {
   readonly method: string
   readonly host: string
-  /** As it is sent. */
+  /** The path as sent. */
   readonly path: string
   readonly query: Readonly<Record<string, string>>
   /** All of them are signed. Names in lower case. */
@@ -30,17 +30,17 @@ export const sha256 = (content: Buffer | string) => createHash('sha256').update(
 
 const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).update(text).digest()
 
-/** All but unreserved characters (RFC 3986) as `%XX`. */
+/** Encodes all but the unreserved characters (RFC 3986) as `%XX`. */
 export const encodeUri = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
-/** The query in the order in which it is signed, which is also sent. */
+/** The query in the order in which it is signed and sent. */
 export function queryText(query: Signable['query']): string {
   const pairs = Object.entries(query).map(([name, value]) => `${encodeUri(name)}=${encodeUri(value)}`)
   return pairs.sort().join('&')
 }
 
-/** The headers of a signed request: those that are given, and what the signature adds. `at`: wall clock in milliseconds. */
+/** Returns the headers of a signed request: `headers` and those of the signature. `at`: wall clock in milliseconds. */
 export function sign(
   { method, host, path, query, headers, body }: Signable,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,

@@ -1,11 +1,11 @@
 import { OptionalPackage } from '../../core/optional-package.js'
 
 /**
- * The protocol of Kafka: how requests are written and answers are read, SASL, and checksums. All of it is from
- * @platformatic/kafka. Connections, retries and sequence numbers are not: docs/decisions/receivers.md says why.
+ * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. Sluice implements connections,
+ * retries and sequence numbers itself: docs/decisions/receivers.md says why.
  */
 
-/** What the functions of the client send through. */
+/** The connection that functions of the client send through. */
 export interface Sender {
   send(
     apiKey: number,
@@ -97,7 +97,7 @@ export interface KafkaClient {
   crc32c(bytes: Buffer): number
 }
 
-/** It takes a second of CPU time and 47 MB: only what has a configuration with Kafka loads it. */
+/** Loading takes a second of CPU time and 47 MB, so only configurations with Kafka load it. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(
   '@platformatic/kafka',
   '1.35',

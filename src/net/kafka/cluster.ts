@@ -12,21 +12,21 @@ import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software 
 import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
-/** After this time, the partitions of a topic are looked up again: there may be more. */
+/** Age at which the partitions of a topic are looked up again: their number may have grown. */
 const MAX_AGE_MS = 5 * 60_000
 /** How long a topic may be unknown after its first use, because brokers are creating it. */
 const CREATION_MS = 5000
 const MOST_TOPICS = 10_000
-/** A server could keep a thread busy for hours. */
+/** Limit of SCRAM iterations. With more, a server could keep a thread busy for hours. */
 const MOST_ITERATIONS = 1_000_000
 /** Connections are replaced after this share of the time that a broker gives them. */
 const SESSION_SHARE = 0.8
 const LONGEST_TEXT = 500
-/** The bit of the right to write, and what is said when a broker does not say. */
+/** The bit of the Write permission, and the value of a broker that does not report permissions. */
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
-/** The leaders of the partitions of a topic; -1: there is none now. */
+/** The leader of each partition of a topic; -1 if it has no leader now. */
 export interface Topic {
   readonly leaders: readonly number[]
   readonly at: number
@@ -45,7 +45,7 @@ export class KafkaCluster {
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
   /** By id. */
   #brokers = new Map<number, string>()
-  /** What the cluster calls itself. Another one can take its place at the same addresses. */
+  /** The cluster id. Another cluster can appear at the same addresses. */
   id: string | null | undefined
   /** The broker that answered last. */
   #last: string | undefined
@@ -65,7 +65,7 @@ export class KafkaCluster {
     this.#key = new AccessKey(source, context.log, context.reach, what)
   }
 
-  /** Reads what it needs to connect. Throws a DeliveryError. */
+  /** Reads the key and the certificates. Throws a DeliveryError. */
   async open(): Promise<void> {
     await this.#key?.current()
     await this.#dialer.open(this.#url(this.#options.brokers[0]!), () => this.#retireAll())
@@ -83,7 +83,9 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `failure`: what it means that there is none. `mayCreate`: a broker may create it. */
+  /**
+   * The partitions of a topic. `failure`: for errors that concern only the topic. `mayCreate`: a broker may create it.
+   */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -110,7 +112,7 @@ export class KafkaCluster {
     throw this.refusal(errorCode, `topic ${name}`, '', isNew ? 'retry' : meaningOf(errorCode).isOfTopic && failure)
   }
 
-  /** The partitions of a topic are looked up again before they are used. */
+  /** Looks up the partitions of a topic again before the next use. */
   forget(topic: string): void {
     this.#topics.delete(topic)
   }
@@ -166,7 +168,7 @@ export class KafkaCluster {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
 
-  /** `onClose`: what to do about a connection that was closed. */
+  /** `onClose`: advice for a closed connection. */
   #explain(error: unknown, place: string, onClose = ''): DeliveryError {
     if (error instanceof DeliveryError) return error
     const shown = shownPlace(place)
@@ -183,7 +185,7 @@ export class KafkaCluster {
     return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
   }
 
-  /** What a broker may want that closes a new connection. */
+  /** Advice: what a broker that closes a new connection may expect. */
   #wanted(connection: KafkaConnection | undefined): string {
     const { tls } = this.#options
     if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''
@@ -235,7 +237,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // What an operator has to do comes before a broker that is down.
+        // An error that an operator must fix takes precedence over a broker that is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed
@@ -335,7 +337,7 @@ export class KafkaCluster {
         )
     }
     const { authBytes, sessionLifetimeMs } = await connection.run(work, signal)
-    // A broker refuses a token with a text, and waits for an answer to it.
+    // A broker rejects a token with a text, and waits for a response to it.
     if (type === 'oauthbearer' && authBytes.length > 0)
       throw this.refusal(CODES.REFUSED, name, authBytes.toString('utf8', 0, LONGEST_TEXT))
     if (sessionLifetimeMs > 0n)
@@ -351,7 +353,7 @@ export class KafkaCluster {
     return new URL(place.replace('kafka:', this.#options.tls ? 'tls:' : 'tcp:'))
   }
 
-  /** What a broker says, without the password, and on one line. */
+  /** A text of a broker on one line, without the password. */
   #shown(text: string): string {
     return printable(hideSecrets(text, [this.#key?.last ?? '', ...this.#dialer.secrets])).slice(0, LONGEST_TEXT)
   }
@@ -360,7 +362,7 @@ export class KafkaCluster {
 const shownPlace = (place: string) => place.replace('kafka://', '')
 const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
 
-/** The first error that a broker has answered with. */
+/** The code of the first error that a broker reported. */
 function codeOf(error: unknown): number | undefined {
   const { apiCode, errors = [], cause } = error as { apiCode?: number; errors?: unknown[]; cause?: unknown }
   if (typeof apiCode === 'number') return apiCode
@@ -371,7 +373,7 @@ function codeOf(error: unknown): number | undefined {
   return undefined
 }
 
-/** What a broker says about it. */
+/** The broker's message about the error. */
 function wordsOf(error: unknown): string {
   const {
     serverErrorMessage,

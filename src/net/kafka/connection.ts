@@ -6,19 +6,22 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** The largest answer: brokers and partitions of one topic, or the result of a request. Read, it takes 20 times as much. */
+/**
+ * Maximum size of a response: brokers and partitions of one topic, or the result of a request. Parsed, it takes 20
+ * times the memory.
+ */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
-/** The largest one while a connection is opened. The client takes the square of the length of a text of SCRAM. */
+/** Maximum size while a connection is opened. For a SCRAM text, the client takes time quadratic in its length. */
 const MOST_FIRST_BYTES = 8 * 1024
-/** The first bytes of other protocols are larger sizes. */
+/** A larger size is the first bytes of another protocol. */
 const MOST_SIZE = 256 * 1024 * 1024
-/** How the client calls what goes wrong within SASL. */
+/** The client's error code for failures within SASL. */
 export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
-/** In the version of Kafka 2.8: its answers name the records that are refused. */
+/** The version of Kafka 2.8, whose responses name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
-/** The other side does not speak the protocol of Kafka, or not this version. */
+/** The other side does not speak the Kafka protocol, or not this version. */
 export class ProtocolProblem extends Error {}
 
 interface Asked {
@@ -26,19 +29,19 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/** A connection to a broker. Whatever goes wrong closes it, and it never reconnects: its user makes another one. */
+/** A connection to a broker. Connection and protocol errors close it. It never reconnects: its user makes a new one. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket
   readonly #asked = new Map<number, Asked>()
   #correlation = 0
-  /** What has arrived of the next answer. A list of chunks would take many times the memory if they come byte by byte. */
+  /** The received part of the next response. A list of single-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
-  /** Whether it is open for requests of others. */
+  /** Whether it is fully opened, including authentication. */
   isReady = false
   answers = 0
-  /** When another one has to be made, by the monotonic clock: the broker lets go of it soon after. */
+  /** When to replace the connection, by the monotonic clock: the broker closes it soon after. */
   expiresAt = Number.POSITIVE_INFINITY
 
   constructor(client: KafkaClient, socket: Socket) {
@@ -59,12 +62,12 @@ export class KafkaConnection implements Sender {
     else this.#socket.once('close', closed)
   }
 
-  /** Makes a request. If the signal aborts, the connection is closed: nobody knows what became of the request. */
+  /** Makes a request. An abort closes the connection, since the outcome of the request is unknown. */
   ask<A extends readonly unknown[], T>(api: Api<A, T>, args: A, signal: AbortSignal): Promise<T> {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** The same for work of several requests. Its callback is called when the connection ends, too. */
+  /** Like `ask`, for several requests. The callback is also called when the connection ends. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason)
@@ -122,7 +125,7 @@ export class KafkaConnection implements Sender {
     writeAll(this.#socket, [head, ...buffers]).catch(() => {})
   }
 
-  /** Closes it when all that was asked is answered. */
+  /** Closes the connection when all requests are answered. */
   retire(): void {
     this.#isRetired = true
     if (this.#asked.size === 0) this.destroy(coded('ECONNRESET', 'the connection was replaced'))
@@ -178,7 +181,7 @@ export class KafkaConnection implements Sender {
   }
 }
 
-/** Why an answer with a size like this cannot be read. */
+/** Why a response of this size cannot be read. */
 function notKafka(bytes: Buffer): string {
   const size = bytes.readInt32BE()
   if (size > 0 && size < MOST_SIZE) return `its answer of ${size} bytes is too long: a lower batch.max_events may help`

@@ -3,12 +3,12 @@ import { DeliveryError, type Failure } from '../../core/errors.js'
 /** The errors of brokers by their codes: what they mean for events, and what to do about them. */
 
 interface Meaning {
-  /** `session`: the broker does not accept the producer any more; another one can send the same. */
+  /** `session`: the broker no longer accepts the producer; a new producer can send the events. */
   readonly failure: Failure | 'session'
   /** As a metric label. */
   readonly reason: string
   readonly advice: string
-  /** Whether it is about the topic alone. */
+  /** Whether the error concerns only the topic. */
   readonly isOfTopic?: true
   /** Whether another broker may be the leader of the partition now. */
   readonly isStale?: true
@@ -16,7 +16,7 @@ interface Meaning {
   readonly isUnknown?: true
 }
 
-/** A leader says so, too, if it has stored the events and was replaced before its replicas confirmed them. */
+/** A leader also reports this if it has stored the events and was replaced before its replicas confirmed them. */
 const MOVED = {
   failure: 'retry',
   reason: 'leader',
@@ -138,11 +138,11 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   90: SESSION,
 }
 
-/** What a code means; one that is not known may mean that nothing is stored, or that it is. */
+/** The meaning of a code. After an unknown code, the events may be stored or not. */
 export const meaningOf = (code: number): Meaning =>
   MEANINGS[code] ?? { failure: 'retry', reason: 'broker', advice: 'see the log of the broker', isUnknown: true }
 
-/** `who`: what was asked, such as a topic. `said`: the words of the broker. */
+/** `who`: the subject, such as a topic. `said`: the broker's message. */
 export function refusal(code: number, name: string, who: string, said = '', failure?: Failure): DeliveryError {
   const meaning = meaningOf(code)
   const { reason, advice } = meaning

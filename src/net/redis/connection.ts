@@ -4,16 +4,18 @@ import type { Place, ServerOptions } from './connector.js'
 export interface RedisConnection {
   /** Whether the keys of a command must be in one hash slot. */
   readonly isCluster: boolean
-  /** Executes a command. `key`: one of its keys; it names the node of a cluster. `asBytes`: texts of the reply are buffers. */
+  /**
+   * Executes a command. `key`: one of its keys, which selects the cluster node. `asBytes`: reply strings are buffers.
+   */
   command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
-  /** Ends it at once; commands without a reply reject. */
+  /** Closes the connection at once; pending commands reject. */
   destroy(): void
 }
 
-/** For replies with buffers: the type of RESP that begins with "$". */
+/** Returns RESP bulk strings, which begin with "$", as buffers. */
 const BYTES = { typeMapping: { 36: Buffer } }
 
-/** It is large, and needed by few configurations. */
+/** Loaded on demand: it is large, and few configurations need it. */
 const library = () => import('@redis/client')
 
 /** Connects to one server. `lost` is called when the connection ends by itself; `signal` gives up. */
@@ -59,7 +61,7 @@ interface Client {
   destroy(): void
 }
 
-/** Connects a client, unless the signal aborts. Resolves with what ends it. */
+/** Connects a client, unless the signal aborts. Resolves with a function that closes it. */
 async function connected(client: Client, signal: AbortSignal): Promise<() => void> {
   const destroy = () => {
     if (client.isOpen) client.destroy()
@@ -76,7 +78,7 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
   }
 }
 
-/** Where the primary called `name` is, according to the first Sentinel that knows it. */
+/** The address of the primary `name`, from the first Sentinel that knows it. */
 export async function askSentinels(
   places: readonly Place[],
   name: string,

@@ -13,11 +13,14 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Bounds what a server may send on a new connection: the client keeps all of a reply, also of one without end. */
+  /**
+   * Limits the bytes that a server may send on a new connection: the client buffers all of a reply, even an endless
+   * one.
+   */
   readonly bound: (socket: Socket) => void
 }
 
-/** The settings are wrong: connecting again helps only after somebody has changed something. */
+/** The settings are wrong: retries fail until an operator changes something. */
 export class RedisRefusal extends Error {}
 
 export type Place = Pick<ServerPlace, 'host' | 'port'>
@@ -29,7 +32,7 @@ type SocketTo = ReturnType<typeof socketTo> & {
 
 const CONNECT_MS = 5000
 
-/** Makes connections, each with the password and the certificates as they are then. */
+/** Makes connections, each with the current password and certificates. */
 export class RedisConnector {
   readonly #options: RedisOptions
   readonly #context: RedisContext
@@ -105,7 +108,7 @@ export class RedisConnector {
   }
 }
 
-/** What all connections of a connector have in common. */
+/** Options that all connections of a connector share. */
 export interface ServerOptions {
   readonly client: {
     readonly RESP: 2

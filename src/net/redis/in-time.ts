@@ -3,13 +3,13 @@ import { deadline, type TimerClock, unlessAnswered } from '../../lib/time.js'
 import type { RedisConnection } from './connection.js'
 import { RedisTimeout } from './redis-error.js'
 
-/** As that of RedisConnector. */
+/** Like `connect` of RedisConnector. */
 export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
 
 const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
-/** Connects within five seconds. A connection that is made later is ended. */
+/** Connects within five seconds. A later connection is closed. */
 export async function connectInTime(
   connect: Connect,
   lost: (error: Error) => void,
@@ -44,9 +44,9 @@ export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerCloc
 }
 
 /**
- * Ends a connection on which the server sends more than it can have been asked for: the client keeps all of a reply, also
- * where nobody waits for it. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
- * `perByte` for each byte that it was sent.
+ * Closes a connection when the server sends more than it can have been asked for. The client buffers all of a reply,
+ * even if nobody waits for it. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
+ * `perByte` bytes for each byte that it received.
  */
 export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void {
   let left = most

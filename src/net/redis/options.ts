@@ -23,7 +23,7 @@ const credential = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/** How a Redis or Valkey server is reached. `timeout` has the default of whoever uses it. */
+/** Options for connecting to a Redis or Valkey server. Each user adds `timeout` with a default of its own. */
 export const serverOptions = {
   url: redisUrl().describe('Address of the server: redis://HOST:PORT, or rediss://HOST:PORT with TLS.'),
   nodes: z
@@ -82,7 +82,7 @@ export function checkServer(redis: RedisOptions, context: z.RefinementCtx): void
     refuseAt(context, ['url'], 'must not name a database: a Redis Cluster has only database 0')
 }
 
-/** Of a server that is asked about events. */
+/** Options of a server that components query while they process events. */
 export const redisOptions = z
   .strictObject({
     ...serverOptions,

@@ -3,7 +3,7 @@ import { hideSecrets } from '../../lib/formats/escapes.js'
 import { printable } from '../../lib/printable.js'
 import { RedisRefusal } from './connector.js'
 
-/** Of what a server replies, in characters. */
+/** Maximum length of a reply in messages, in characters. */
 const LONGEST_TEXT = 500
 
 export interface RedisProblem {
@@ -20,7 +20,7 @@ export class RedisTimeout extends Error {
   }
 }
 
-/** Replies of the server that only an operator can change, by how they begin or what they hold. */
+/** Patterns of replies that only an operator can fix, with advice. */
 const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [
@@ -34,7 +34,7 @@ const DENIED: readonly [RegExp, string][] = [
 ]
 const NO_PERMISSION = /NOPERM|no permissions? to (run|access)|can't run this command/i
 
-/** Replies that say that another server has to be asked, or that the settings do not fit it. */
+/** Patterns of replies that point to another server or to unsuitable settings, with advice. */
 const REFUSED: readonly [RegExp, string][] = [
   [/^MOVED|^CROSSSLOT/, 'the server belongs to a Redis Cluster; set "cluster: true"'],
   [/cluster support disabled/, 'the server belongs to no Redis Cluster; remove "cluster"'],
@@ -42,12 +42,12 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
 
-/** The arguments of a command that a server does not know, among which can be a password. */
+/** The arguments of an unknown command, which may contain a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
 /**
- * What went wrong, without secrets: the arguments of a command, and the password wherever a server repeats it.
- * `permissions`: what the user needs, in the words of ACL SETUSER.
+ * Describes an error without secrets: hides the arguments of a command, and the password wherever a server repeats it.
+ * `permissions`: the rules of ACL SETUSER that the user needs.
  */
 export function redisProblem(error: unknown, password?: string, permissions = ''): RedisProblem {
   if (error instanceof RedisTimeout) return { kind: 'timeout', text: error.message }
@@ -60,7 +60,7 @@ export function redisProblem(error: unknown, password?: string, permissions = ''
   return { kind: 'connection', text }
 }
 
-/** On one line and not too long, since a server says what it likes. */
+/** On one line and not too long, since the server's text is untrusted. */
 function textOf(error: unknown, password = ''): string {
   // A failure of several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''
