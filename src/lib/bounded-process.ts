@@ -8,15 +8,17 @@ import { settledWithin } from './time.js'
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** What Node.js itself may take: its code, the stacks of its threads, and the young generation of its heap. */
+/** Memory of Node.js itself: its code, the stacks of its threads, and the young generation of its heap. */
 const OWN_BYTES = 192 * MIB
 
-/** The end of what a process writes to standard error says how it crashed. */
+/** Characters kept of the end of standard error, which says how the process crashed. */
 const LONGEST_TEXT = 1000
-/** How long that is waited for when it has ended. */
+/** How long to wait for them after the process has ended. */
 const LAST_WORDS_MS = 200
 
-/** What V8 reserves for code, writable from the start: 512 MiB in newer releases of Node.js. It counts as data. */
+/**
+ * Bytes that V8 reserves for code, writable from the start: 512 MiB in newer releases of Node.js. They count as data.
+ */
 function codeBytes(): number {
   try {
     const ranges = readFileSync('/proc/self/maps', 'latin1').matchAll(/^(\w+)-(\w+) rwxp /gm)
@@ -27,9 +29,9 @@ function codeBytes(): number {
 }
 
 /**
- * Sets the limits of this process, and becomes the program. The kernel refuses memory beyond RLIMIT_DATA at once, also
- * to a process that is busy. Where the machine has no memory left, it ends this process rather than its parent. A stack
- * of each thread counts, and is not larger than usual. A loop does not outlive the parent, where there is `setpriv`.
+ * Sets the limits of this process, then executes the program. The kernel denies memory beyond RLIMIT_DATA immediately,
+ * even to a busy process. If the machine runs out of memory, the kernel kills this process rather than its parent.
+ * Thread stacks count as data and have the usual size. With `setpriv`, a looping process does not outlive its parent.
  */
 const LAUNCH = `{ echo 500 >/proc/self/oom_score_adj; ulimit -c 0; ulimit -s 8192; ulimit -d "$1"; } 2>/dev/null
 shift
@@ -37,31 +39,31 @@ setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$@"
 exec "$@"`
 
 export interface ProcessEnd {
-  /** It could not be started, or sent what was not expected, and was killed. */
+  /** Why it could not start, or which unexpected output it was killed for. */
   readonly wrong: string | undefined
-  /** As far as one can tell. */
+  /** As far as it can be detected. */
   readonly outOfMemory: boolean
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
-  /** The end of what it wrote to standard error. */
+  /** The end of its standard error. */
   readonly text: string
 }
 
 export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
   /** Bytes for the heap of V8. */
   readonly maxHeap: number
-  /** Bytes for everything that the program keeps, beside what Node.js itself takes. */
+  /** Bytes for everything that the program keeps, besides Node.js itself. */
   readonly maxMemory: number
-  /** Bytes of the head of a frame. */
+  /** Maximum bytes of the head of a frame. */
   readonly mostHead: number
-  /** Understands the head of a frame that it wrote; see FrameReader. */
+  /** Parses the head of a frame from the process; see FrameReader. */
   readonly begin: (head: Buffer) => Begun
   readonly ended: (end: ProcessEnd) => void
 }
 
 /**
- * A module in a process of Node.js of its own, whose memory the kernel bounds. What it sends is input: it is killed at the
- * first frame that is not as expected.
+ * Runs a module in its own Node.js process, whose memory the kernel limits. Its output is untrusted: the first
+ * unexpected frame kills it.
  */
 export class BoundedProcess {
   readonly #child: ChildProcess
@@ -84,7 +86,7 @@ export class BoundedProcess {
     })
     this.#child.on('error', error => {
       this.#wrong = error.message
-      // Where too many files are open, there are not even its pipes.
+      // If too many files are open, the process does not even have pipes.
       if (this.pid === undefined) this.#end(null, null)
     })
     if (this.pid !== undefined) this.#calls = this.#follow()
@@ -94,7 +96,7 @@ export class BoundedProcess {
     return this.#child.pid
   }
 
-  /** How many bytes of frames have come from it. */
+  /** Bytes of frames received. */
   get received(): number {
     return this.#received
   }
@@ -105,7 +107,7 @@ export class BoundedProcess {
     if (bytes && bytes.length > 0) this.#calls?.write(bytes, sent)
   }
 
-  /** Nothing more is sent. */
+  /** Ends the input of the process. */
   end(): void {
     this.#calls?.end()
   }
@@ -137,12 +139,12 @@ export class BoundedProcess {
         this.kill()
       }
     })
-    // The end of the process says the rest.
+    // The end of the process reports failures.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
     const [told, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
       await answered
-      // A program that it started may keep it.
+      // A program that it started may keep standard error open.
       await settledWithin(LAST_WORDS_MS, [told!])
       this.#end(code, signal)
     })
@@ -156,16 +158,16 @@ export class BoundedProcess {
   }
 }
 
-/** What V8 and the C++ library write to standard error when they end a process that got no memory. */
+/** Messages of V8 and the C++ library when they end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
-/** How a process ends that got no memory where nothing else can be done. */
+/** Signals that can end a process that got no memory. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
-/** Bytes of resident memory of a process; undefined: it is gone, or the system does not tell. */
+/** Bytes of resident memory of a process; undefined if it is gone or the system does not report them. */
 export function residentMemory(pid: number): number | undefined {
   try {
-    // Unlike statm, it does not count pages of an unknown size.
+    // Unlike statm, it does not count in pages.
     const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
     return kib === undefined ? undefined : Number(kib) * KIB
   } catch {

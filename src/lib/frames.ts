@@ -1,9 +1,9 @@
 /**
- * What goes through a pipe between two processes: frames of a head with bytes behind it, and the sizes of both before
- * them. The reader bounds both, and what it throws is the writer's fault.
+ * Frames for a pipe between two processes: the sizes of head and bytes, the head, the bytes. The reader limits both
+ * sizes; its errors are the writer's fault.
  */
 
-/** The descriptors at which a process reads and writes frames that was started for them (bounded-process.ts). */
+/** The descriptors at which a BoundedProcess reads and writes frames. */
 export const TO_CHILD = 3
 export const FROM_CHILD = 4
 
@@ -22,7 +22,7 @@ export function jsonHead(head: object, bytes: number): Buffer {
   return frameHead(Buffer.from(JSON.stringify(head)), bytes)
 }
 
-/** Reads a head in JSON. Throws if it has more values than `most`: one of a single byte takes 56 bytes of memory. */
+/** Reads a head in JSON. Throws if it has more than `most` values: a value of one byte takes 56 bytes of memory. */
 export function readHead(head: Buffer, most: number): unknown {
   let values = 1
   let isText = false
@@ -38,13 +38,13 @@ export function readHead(head: Buffer, most: number): unknown {
 
 const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 
-/** A head that was understood. */
+/** A parsed head. */
 export interface Begun {
-  /** How many bytes may be behind it. */
+  /** Maximum number of bytes after it. */
   readonly most: number
-  /** Takes them, at the beginning of what `room` gave. */
+  /** Receives the bytes, at the beginning of the buffer from `room`. */
   readonly take: (bytes: Buffer) => void
-  /** Room for them, and perhaps for more. */
+  /** Returns a buffer of at least `size` bytes. */
   readonly room?: (size: number) => Buffer
 }
 
@@ -59,7 +59,7 @@ export class FrameReader {
   #size = SIZES
   #got = 0
 
-  /** `begin` throws if a head is not one that is expected. */
+  /** `begin` throws if a head is unexpected. */
   constructor(mostHead: number, begin: (head: Buffer) => Begun) {
     this.#mostHead = mostHead
     this.#begin = begin
@@ -72,7 +72,7 @@ export class FrameReader {
       portion.copy(this.#into, this.#got, at, end)
       this.#got += end - at
       at = end
-      // A part of no bytes is complete at once.
+      // An empty part is complete at once.
       while (this.#got === this.#size) this.#next()
     }
   }
@@ -99,5 +99,5 @@ export class FrameReader {
   }
 }
 
-/** Not from the pool of Node.js: it may be kept. */
+/** The buffer may be kept, so it does not come from the pool of Node.js. */
 const allocate = (size: number) => Buffer.allocUnsafeSlow(size)

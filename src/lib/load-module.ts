@@ -11,17 +11,17 @@ import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-p
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** URLs that have been imported, and how often importing them has failed: Node.js would only repeat the error. */
+/** Imported URLs and how often their import failed. For the same URL, Node.js would only repeat the error. */
 const failures = new Map<string, number>()
 
 /**
  * Imports a module of users: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
  * `@sluice-logs/sluice` and its exports, which are those of the running program.
  *
- * With `fresh`, a file that has changed since it was loaded, or that imports one that has by a relative path, is loaded
- * again; an unchanged one is the same module. The code of earlier versions stays in memory until the process ends.
+ * With `fresh`, the module is loaded again if its file, or one that it imports by a relative path, has changed. The
+ * code of earlier versions stays in memory until the process ends.
  *
- * Throws what the module throws, or what Node.js says of it; `loadErrorText` puts it in words.
+ * Throws the error of the module or of Node.js; `loadErrorText` describes it.
  */
 export async function loadModule(path: string, { fresh = false }: { fresh?: boolean } = {}): Promise<ModuleExports> {
   prepare()
@@ -29,7 +29,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
   const failed = failures.get(first)
   const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
-  // What `import` makes of a CommonJS module is kept by its path.
+  // `import` caches a CommonJS module by its path.
   if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
   try {
     const exports = (await import(url)) as ModuleExports
@@ -41,7 +41,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   }
 }
 
-/** Imports a package, as a file in `folder` would, once: later changes are not seen. */
+/** Imports a package once, as a file in `folder` would: later changes have no effect. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
   importedPackages.push(join('node_modules', name, '/'))
@@ -49,7 +49,7 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
   return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
 
-/** What `loadModule` threw for this path, on one line, with its place as far as it is known. */
+/** Describes an error of `loadModule` for this path on one line, with its place if known. */
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
   const { code } = error as NodeJS.ErrnoException
@@ -70,8 +70,8 @@ function prepare(): void {
 }
 
 /**
- * Where the syntax error in a module is, or in what it imports by relative paths, as `/etc/sluice/mine.js:3:9`. Node.js
- * does not say it when the module is imported. Undefined if there is none in JavaScript.
+ * The place of a syntax error in a module or in its relative imports, as `/etc/sluice/mine.js:3:9`. Node.js does not
+ * report it on import. Undefined if the JavaScript has none.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

@@ -20,7 +20,7 @@ const LONGEST = 64 * 1024
 /** The pattern cannot be used; the message says why. */
 export class PatternError extends Error {}
 
-/** What decides whether a text matches. */
+/** The part of a Pattern that decides whether a text matches. */
 export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
 
 export class Pattern {
@@ -65,12 +65,12 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** What `compilingWithin` has compiled, and the CPU time that is left for more, in milliseconds. */
+/** Patterns that `compilingWithin` has compiled, and the CPU time left for more, in milliseconds. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
- * Does work that compiles patterns, each of them once, and for `ms` of CPU time together at most. Then PatternError is
- * thrown for further ones. For patterns of others, which block this process meanwhile.
+ * Runs work that compiles patterns, each only once. After `ms` of CPU time in total, further patterns throw
+ * PatternError. For patterns of others, which block this process meanwhile.
  */
 export function compilingWithin<T>(ms: number, work: () => T): T {
   const outer = within

@@ -3,8 +3,8 @@ import { after } from './time.js'
 import { formatDuration } from './units.js'
 
 /**
- * Runs a program without a shell, and resolves with what it prints. No error has its arguments, or what it writes to
- * standard error: these may be secret. When its time is over, it is killed with all that it has started.
+ * Runs a program without a shell, and resolves with its standard output. Errors do not contain its arguments or its
+ * standard error, which may be secret. After the time limit, it is killed with all processes that it has started.
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],
@@ -35,7 +35,7 @@ export function printedBy(
     }
     const cancel = after(timeoutMs, () => giveUp(`it did not end within ${formatDuration(timeoutMs)}`))
     process.once('exit', kill)
-    // Where too many files are open, it has no output.
+    // If too many files are open, it does not have an output.
     child.stdout?.on('data', (part: Buffer) => {
       parts.push(part)
       bytes += part.length

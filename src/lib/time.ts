@@ -77,8 +77,8 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms`, unless the returned function was called: when the answer that is waited for has come. What
- * has arrived by then is read first, since a process that was stopped or busy runs its timers before it reads.
+ * Runs `fn` once after `ms`, unless the returned function is called when the awaited answer arrives. Answers that have
+ * arrived by then are read first: a process that was stopped or busy runs its timers before it reads.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false
@@ -118,9 +118,9 @@ export function cpuTime(): number {
 }
 
 /**
- * Measures work that only computes, for what pauses in proportion to it: the time that passed until the returned
- * function is called, without that in which the machine ran other processes. Otherwise a busy machine, a CPU quota or a
- * stop of the process would lengthen the pause many times.
+ * Measures computing work, for pauses in proportion to it. The returned function gives the milliseconds since the call,
+ * without the time of other processes. Otherwise a busy machine, a CPU quota or a stop of the process would lengthen
+ * the pause many times.
  */
 export function measureWork(clock: Clock): () => number {
   const [began, usedBefore] = [clock.now(), cpuTime()]
@@ -132,7 +132,7 @@ export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)
 }
 
-/** A promise, and what resolves it. Node.js has this from version 22 on, as `Promise.withResolvers`. */
+/** A promise and its resolve function. Node.js has this from version 22 on, as `Promise.withResolvers`. */
 export interface Deferred {
   readonly promise: Promise<void>
   readonly resolve: () => void
@@ -154,7 +154,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Settles as `work` does, or resolves as soon as the signal aborts. Then nothing is left at the signal. */
+/** Settles as `work` does, or resolves as soon as the signal aborts. Then it removes its listener from the signal. */
 export function orAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = () => {

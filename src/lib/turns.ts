@@ -20,7 +20,7 @@ export class Turns {
 
 const turns = new Turns()
 
-/** The same for all of the process. Keys are paths of files, or what else tasks share. */
+/** The same for the whole process. Keys are paths of files, or other things that tasks share. */
 export function inTurn<T>(key: string, task: () => Promise<T>): Promise<T> {
   return turns.take(key, task)
 }

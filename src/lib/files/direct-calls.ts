@@ -1,13 +1,13 @@
 import type { Clock } from '../time.js'
 
-/** After a slow call, the number of calls made in another thread. Twice as many after the next one that follows soon. */
+/** After a slow call, the number of calls made in another thread. It doubles if the next slow call follows soon. */
 const LEAST_APART = 64
 const MOST_APART = 1024
 
 /**
- * Decides whether a read or write of a local file is made directly. Data that is cached takes a fraction of the time
- * that another thread would need, and is still in the cache of the processor. A call that waits for a disk would block
- * the process, so that after a slow one the next ones are left to another thread.
+ * Decides whether a read or write of a local file is made directly. For cached data, this takes a fraction of the time
+ * of another thread, and the data stays in the processor's cache. A call that waits for a disk would block the process.
+ * Therefore another thread makes the next calls after a slow one.
  */
 export class DirectCalls {
   readonly #clock: Clock

@@ -2,7 +2,9 @@ import { readFileSync, statSync } from './remote/guarded-fs.js'
 
 const MIB = 1024 * 1024
 
-/** Why a file of at most `largest` bytes cannot be read as a whole, as the end of a sentence; undefined: it can. */
+/**
+ * Why a file cannot be read as a whole, as the end of a sentence; undefined if it is regular and not above `largest`.
+ */
 export function notWhole(
   stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number },
   largest: number,
@@ -13,7 +15,7 @@ export function notWhole(
   return stats.size > largest ? `is larger than ${largest / MIB} MiB` : undefined
 }
 
-/** The bytes of a regular file of at most `largest` bytes. Throws an error that says what else it is. */
+/** The bytes of a regular file of at most `largest` bytes. Throws an error that says why it cannot be read. */
 export function readRegularSync(path: string, largest: number): Buffer {
   const wrong = notWhole(statSync(path), largest)
   if (wrong !== undefined) throw new Error(`it ${wrong}`)

@@ -5,10 +5,10 @@ import { readRegularSync } from '../files/read-regular.js'
 /** The largest file of a module, in bytes. */
 const LARGEST_MODULE = 64 * 1024 * 1024
 
-/** What a module imports by a relative path, as a statement or an expression. */
+/** Imports by a relative path, as a statement or an expression. */
 const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
 
-/** The files of a module: its own, and what it imports by relative paths, and so on. Those that cannot be read are left out. */
+/** The files of a module: its own and those of its relative imports, recursively. Unreadable files are left out. */
 export function moduleFiles(path: string): readonly string[] {
   return [...textsOf(resolve(path)).keys()]
 }
@@ -30,7 +30,7 @@ function textsOf(path: string): Map<string, string> {
       texts.set(file, text)
       for (const [, specifier] of text.matchAll(RELATIVE)) waiting.push(resolve(dirname(file), specifier!))
     } catch {
-      // Importing it says why.
+      // The import reports the reason.
     }
   }
   return texts

@@ -9,21 +9,24 @@ import {
 import { fileURLToPath } from 'node:url'
 
 /**
- * How Node.js finds and reads the modules of users. With `registerHooks` these functions run in the thread that loads;
- * where there is only `register` (Node.js 20), in a thread of Node.js, where `next` returns promises.
+ * Hooks with which Node.js resolves and loads the modules of users. With `registerHooks`, they run in the thread that
+ * loads. With only `register` (Node.js 20), they run in another thread, where `next` returns promises.
  */
 
 /** The parameter in the URL of a module of users; its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/** The scheme of a package as a folder finds it: `sluice-package:` and the JSON of `[name, URL of a file in the folder]`. */
+/**
+ * The scheme of a package as resolved from a folder: `sluice-package:` and the JSON of `[name, URL of a file in the
+ * folder]`.
+ */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>
 const after = <A, B>(value: Maybe<A>, use: (value: A) => B): Maybe<B> =>
   value instanceof Promise ? value.then(use) : use(value)
 
-/** The program's own exports are those of the running program. What a module imports by a relative path has its version. */
+/** Resolves the program's own package to the running program. A relative import gets the version of its importer. */
 export function resolve(
   specifier: string,
   context: ResolveHookContext,
@@ -40,7 +43,7 @@ export function resolve(
   return after(found, result => ({ ...result, url: versioned(result.url, version) }))
 }
 
-/** Strips types where Node.js does not, and reads as ES modules what is written as such. */
+/** Strips types if Node.js does not, and loads sources that look like ES modules as ES modules. */
 export function load(
   url: string,
   context: LoadHookContext,
@@ -72,7 +75,7 @@ function versionOf(url: string | undefined): string | undefined {
 
 const looksLikeModule = (source: string): boolean => /^\s*(import\b\s*[^\s(.]|export\b\s*[{*\w])/m.test(source)
 
-/** Puts spaces in the place of types, so that all else stays on its line and in its column. */
+/** Replaces types with spaces, which keeps the lines and columns of the rest. */
 function withoutTypes(source: string, path: string): string {
   // A large package, which only TypeScript on Node.js 20 needs.
   const { transformSync } = createRequire(import.meta.url)(

@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url'
 
-/** Parts of the paths of packages that were imported. */
+/** Path parts of imported packages. */
 export const importedPackages: string[] = []
 
-/** Line and column of a syntax error in what Node.js prints: the line, and below it spaces up to the column. */
+/** Line and column of a syntax error that Node.js prints: the line, and below it spaces up to the column. */
 export function markedPlace(printed: string, name: string): { line: number; column: number } | undefined {
   const [first = '', , mark = ''] = printed.slice(Math.max(0, printed.indexOf(`${name}:`))).split('\n')
   const line = Number(first.slice(name.length + 1))
@@ -11,7 +11,10 @@ export function markedPlace(printed: string, name: string): { line: number; colu
   return { line, column: /^\s*/.exec(mark)![0].length + 1 }
 }
 
-/** Where in a module of users an error was thrown, or passed: `/etc/sluice/mine.js:3:11`. Undefined: in none, as far as is known. */
+/**
+ * The place in a module of users where an error was thrown, or passed: `/etc/sluice/mine.js:3:11`. Undefined if
+ * unknown.
+ */
 export function placeInPlugin(error: unknown): string | undefined {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []

@@ -1,23 +1,23 @@
 import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
 
 /**
- * Sockets that are read into one memory that all of them share. Node.js makes a new buffer for each read of a socket
- * otherwise, which costs more than the read, and a garbage collection every few dozen reads.
+ * Sockets that are read into shared memory. By default, Node.js allocates a buffer for each read of a socket, which
+ * costs more than the read, and a garbage collection every few dozen reads.
  *
- * The system calls for a read, and what is done with the bytes, happen in one call, so that no two reads overlap.
+ * The system calls for a read and the use of its bytes happen in one call, so reads do not overlap.
  */
 
 /** Size of a read while there are few sockets. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** For the reads of all sockets, one each: so much may have to be kept when nothing can be passed on. */
+/** Limit for one read of every socket: this much may be kept when nothing can be passed on. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined
 /** Number of open sockets. */
 let open = 0
 
-/** The memory, of READ_BYTES, for use between two reads. */
+/** The shared memory, of READ_BYTES, for use between two reads. */
 export function sharedMemory(): Buffer {
   memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
   return memory
@@ -38,9 +38,9 @@ interface SharedReadOptions extends SocketConstructorOpts {
 
 /** A socket whose bytes go to `receive` while it is not paused. It is paused at first, and emits no `data`. */
 export class SharedReadSocket extends Socket {
-  /** Gets bytes, which are valid for the time of the call. Returns false to stop reading until `resume` is called. */
+  /** Receives bytes, which are valid during the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true
-  /** Size of a read when there is more than that. */
+  /** Maximum size of a read. */
   readonly readBytes: number
 
   constructor(options: SharedReadOptions) {
@@ -56,7 +56,7 @@ export class SharedReadSocket extends Socket {
   }
 }
 
-/** A server whose connections are of that kind, where Node.js can do that. */
+/** A server whose connections are SharedReadSockets, if Node.js supports that. */
 export class SharedReadServer extends Server {
   constructor(serve: (socket: Socket) => void) {
     super({ pauseOnConnect: true }, serve)

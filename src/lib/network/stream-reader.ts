@@ -2,16 +2,16 @@ import type { Readable } from 'node:stream'
 import { after, systemClock } from '../time.js'
 import { READ_BYTES, SharedReadSocket, sharedMemory } from './shared-reads.js'
 
-/** Nothing more is to be read. */
+/** The receiver does not accept more bytes. */
 export const REFUSED = -1
 
 export interface Receiver {
   /**
-   * Takes bytes, which are valid for the time of the call. Returns how many of them it took, at least one, or REFUSED. It
-   * gets the others when there is room again.
+   * Takes bytes, which are valid during the call. Returns how many of them it took, at least one, or REFUSED. It gets
+   * the rest when there is room again.
    */
   take(bytes: Buffer): number
-  /** Resolves when there may be room for more, and never rejects; undefined: there is. */
+  /** Resolves when there may be room for more, and never rejects; undefined if there is room now. */
   room(): Promise<void> | undefined
 }
 
@@ -21,19 +21,19 @@ export interface ReadLimits {
   readonly idleMs?: (() => number | undefined) | undefined
 }
 
-/** Why reading stopped. ended: no more bytes come, because of an error, too. refused: by the receiver. */
+/** Why reading stopped. ended: the stream has ended or failed. refused: by the receiver. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** After a read of at least this size from a stream with small buffers there is probably more, to be passed on with it. */
+/** After a read of this size from a stream with small buffers, more data is probably there and is passed on with it. */
 const LARGE_READ_BYTES = 16 * 1024
-/** Limit for what is kept so, for all streams together. */
+/** Limit of the bytes that wait for more data, for all streams together. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
 let gatheredBytes = 0
 
-/** Maximum amount that is read of a socket before others have their turn. */
+/** Maximum bytes read from a socket before others get their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** Data that is on its way to this process comes within this time. */
+/** Data that is on its way to this process arrives within this time. */
 const LEAST_IDLE_MS = 1
 
 /** Returns a function that cancels it. */
@@ -45,14 +45,14 @@ const afterTurn = (fn: () => void): (() => void) => {
 const ENDS = ['end', 'error', 'close'] as const
 
 /**
- * Passes the bytes of a stream on as fast as there is room. While the receiver has no room, at most one read is kept, and
- * while `read` is not pending, nothing is read. To be released at the end.
+ * Passes on the bytes of a stream as fast as there is room. Without room, it keeps at most one read. It reads only
+ * while `read` is pending. Call `release` at the end.
  */
 export class StreamReader {
   readonly #stream: Readable
   readonly #receiver: Receiver
   readonly #shared: SharedReadSocket | undefined
-  /** What was read and not passed on. */
+  /** Bytes that were read but not passed on. */
   #held: Buffer[] = []
   #heldBytes = 0
   #isBlocked = false
@@ -99,7 +99,7 @@ export class StreamReader {
     return stopped
   }
 
-  /** Passes on what is left of what was read, and gives the stream back for others to read. */
+  /** Passes on the remaining bytes, and releases the stream for other readers. */
   async release(): Promise<void> {
     for (const name of ENDS) this.#stream.off(name, this.#ended)
     this.#stream.off('readable', this.#drain)
@@ -154,7 +154,7 @@ export class StreamReader {
     return false
   }
 
-  /** Returns whether reading goes on. */
+  /** Returns whether to continue reading. */
   #take(bytes: Buffer): boolean {
     this.#reads++
     try {
@@ -163,7 +163,7 @@ export class StreamReader {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
-    // What is read without room would have to be kept.
+    // Bytes read without room would have to be kept.
     if (this.#heldBytes > 0 || this.#receiver.room()) {
       this.#block()
       return false
@@ -221,14 +221,14 @@ export class StreamReader {
     if (!this.#isBlocked) this.#stop?.('ended')
   }
 
-  /** When the stream will have been idle for too long, unless bytes come. */
+  /** When the stream becomes idle for too long, unless bytes arrive. */
   #idleAfter(): number {
     return this.#lastAt + Math.max(LEAST_IDLE_MS, this.#limits.idleMs?.() ?? Number.POSITIVE_INFINITY)
   }
 
   #watchIdle(): void {
     const at = this.#idleAfter()
-    // A timer that is too early is set again when it rings.
+    // A timer that fires too early is set again.
     if (this.#cancelIdle && this.#idleAt <= at) return
     this.#stopIdle()
     if (at === Number.POSITIVE_INFINITY) return
@@ -237,8 +237,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O: what has arrived is read before the first immediate. That makes room for what
-   * the system of the sender keeps, which is read before the second one.
+   * After a stall, timers run before I/O: arrived data is read before the first immediate. That makes room for data
+   * that the sender's system keeps, which is read before the second one.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -179,7 +179,7 @@ export class AwsCredentials {
     return bytes.toString()
   }
 
-  /** Whether the default credentials file has the default profile. */
+  /** Whether the default credentials file has a default profile. */
   async #hasDefault(path: string): Promise<boolean> {
     const text = await this.#textOf(path).catch(() => '')
     return profileOf(text, 'default') !== undefined

@@ -110,8 +110,8 @@ class Guard {
 }
 
 /**
- * Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. With `folder`, only if that
- * folder is on the silent file system: a mount point or a link in it is none of its own files.
+ * Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. With `folder`, only if
+ * that folder is on the silent file system, not if a mount point or a link in it is.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return

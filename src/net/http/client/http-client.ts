@@ -31,7 +31,7 @@ export interface Answer {
   readonly sent: Promise<void>
 }
 
-/** As many kept-alive connections as concurrent requests. */
+/** Keeps as many connections alive as there are concurrent requests. */
 export class HttpClient {
   #content: TlsContent | undefined
   #pool = this.#newPool()
@@ -45,7 +45,7 @@ export class HttpClient {
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // An idle connection that the receiver has closed meanwhile is noticed, and another one is made.
+    // If the receiver has closed an idle connection, the event arrives here and a new connection is made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -59,7 +59,7 @@ export class HttpClient {
         sent.destroy()
       }
       signal.addEventListener('abort', abort, { once: true })
-      // None of these but `error` comes twice.
+      // Of these events, only `error` can occur twice.
       sent.on('error', reject)
       sent.on('close', () => signal.removeEventListener('abort', abort))
       const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
@@ -77,7 +77,7 @@ export class HttpClient {
         if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
         resolve({ statusCode, headers, body, sent: isSent })
       })
-      // The parts wait for the connection, and leave in one call, with the head.
+      // The parts wait for the connection and are written in one call, with the head.
       if (body) for (const part of body.parts) sent.write(part)
       sent.end()
     })
@@ -122,8 +122,9 @@ export class HttpClient {
 }
 
 /**
- * Closes the connection of a request that was refused before it was sent: a receiver that reads no further would keep
- * it, and the body, for as long as it likes. What the receiver has read is known to be written a turn later.
+ * Closes the connection of a request that was rejected before it was sent. Otherwise, a receiver that stops reading
+ * could keep the connection and the body as long as it likes. A turn later, all bytes that the receiver has read count
+ * as written.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()
@@ -132,11 +133,13 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/** So much earlier than the receiver says, so that it does not close a connection while a request is on its way. */
+/**
+ * How much earlier than the receiver's own timeout: the receiver must not close a connection while a request is sent.
+ */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** Options of a request, with where its connection leads: a URL that is only an origin. */
+/** Options of a request, with the target of its connection: a URL that is only an origin. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }
@@ -144,7 +147,7 @@ export interface PooledRequest extends ClientRequestArgs {
 /** Keeps as many connections as there are concurrent requests. */
 export class Pool extends Agent {
   readonly #connect: (target: URL) => Promise<Socket>
-  /** How long a connection is kept idle, if its receiver said so. */
+  /** Idle timeouts that receivers announced, by connection. */
   readonly #idleMs = new WeakMap<Duplex, number>()
   #isRetired = false
 
@@ -153,13 +156,13 @@ export class Pool extends Agent {
     this.#connect = connect
   }
 
-  /** Notes what a response says about its connection. */
+  /** Records the idle timeout that a response announces for its connection. */
   answered(socket: Socket, keepAlive: string | string[] | undefined): void {
     const seconds = typeof keepAlive === 'string' ? SECONDS.exec(keepAlive)?.[1] : undefined
     if (seconds !== undefined) this.#idleMs.set(socket, Math.min(IDLE_MS, Number(seconds) * 1000 - EARLIER_MS))
   }
 
-  /** Keeps no connection any more; those with a request close after it. */
+  /** Closes idle connections now, and the others after their request. */
   retire(): void {
     this.#isRetired = true
     for (const sockets of Object.values(this.freeSockets)) for (const socket of sockets ?? []) socket.destroy()

@@ -17,7 +17,7 @@ import type { Inspection, RequestFormat } from './request-format.js'
 import { addressOf, type Head, RequestHeads } from './request-heads.js'
 import { Transport } from './transport.js'
 
-/** How long a start waits for what the receiver says about itself. */
+/** How long the start waits for the receiver to describe itself. */
 const INSPECT_MS = 5000
 
 const USER_AGENT = `sluice/${packageVersion()}`
@@ -60,7 +60,7 @@ export class HttpDestination implements Destination {
     if (this.#format.inspect) await this.#introduce(signal)
   }
 
-  /** Logs what the receiver says about itself. One that says nothing gets events all the same. */
+  /** Logs how the receiver describes itself. If it does not, events are sent anyway. */
   async #introduce(signal: AbortSignal): Promise<void> {
     const { log } = this.#context
     const limit = deadline(INSPECT_MS, signal)
@@ -90,7 +90,7 @@ export class HttpDestination implements Destination {
     return inspection ?? {}
   }
 
-  /** As `check` of a definition, after the start. */
+  /** Like `check` of a definition, after the start. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
     const { url, contentType, emptyRequest, answerList, success } = this.#format
@@ -121,7 +121,7 @@ export class HttpDestination implements Destination {
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 
-  /** The head of a request without events; the error if none can be made. */
+  /** The head of a request without events; the error if it cannot be made. */
   #defaultHead(): Head | DeliveryError {
     try {
       return this.#heads.ofDefaults()

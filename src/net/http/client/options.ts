@@ -83,7 +83,7 @@ export const clientOptions = {
 }
 
 type Options = z.output<z.ZodObject<typeof clientOptions>>
-/** Snappy is only for a receiver that knows it. */
+/** Snappy is only for receivers that support it. */
 export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
 /** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */

@@ -22,11 +22,11 @@ export interface Body {
 
 /** A request as it is sent, identical in each attempt. */
 interface Prepared {
-  /** Slices of the chunks of its batches, which keep them until the request is settled; compressed once it is sent. */
+  /** Slices of the chunks of its batches, which keep them until the request is settled; compressed when it is sent. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
-  /** Lets the memory of the body be used again. */
+  /** Releases the memory of the body for reuse. */
   release: (() => void) | undefined
   attempts: number
 }
@@ -40,7 +40,7 @@ export class RequestBodies {
   readonly #memory = new JoinMemory()
   readonly #prepared = new WeakMap<Request, Prepared>()
 
-  /** `level`: that of gzip, if it is not the usual one. */
+  /** `level`: of gzip, if not the default. */
   constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression'], level?: number) {
     this.#encode = encode
     this.#compress = COMPRESSORS[compression]?.(level)
@@ -70,7 +70,9 @@ export class RequestBodies {
     }
   }
 
-  /** The request was delivered and will not be repeated. All of its body was sent, unless an earlier attempt still sends. */
+  /**
+   * The request was delivered and is not repeated. Its body was sent completely, unless an earlier attempt still sends.
+   */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()
@@ -104,7 +106,7 @@ const STEP = 64 * 1024
 class JoinMemory {
   readonly #kept: Buffer[] = []
 
-  /** The body in one piece, to be given back. */
+  /** Joins the body into one buffer, to be returned with `giveBack`. */
   join({ parts, bytes }: Body): Buffer {
     const kept = this.#kept.pop()
     const memory = kept && kept.length >= bytes ? kept : Buffer.allocUnsafeSlow(Math.ceil(bytes / STEP) * STEP)

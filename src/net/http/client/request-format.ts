@@ -5,7 +5,7 @@ import type { Template } from '../../../core/template.js'
 import type { Entry } from './answers/divided.js'
 
 /**
- * What a type of HTTP destination adds to the client: URL, content and the interpretation of responses.
+ * The parts that a type of HTTP destination adds to the client: URL, content and the interpretation of responses.
  *
  * The client does the rest. The status decides: 2xx means delivered; 401, 403, 407 and redirects pause delivery; 408,
  * 425, 429, 5xx and network errors are retried, after Retry-After if given; a request with 413 is sent in halves; any
@@ -28,35 +28,35 @@ export interface RequestFormat {
   /** As in Destination. */
   readonly mostPartitions?: number
   /**
-   * The only status with which the receiver takes events. Any other 2xx comes from somebody else, such as a proxy, and
+   * The only status with which the receiver accepts events. Any other 2xx comes from elsewhere, such as a proxy, and
    * delivers nothing. If missing, every 2xx means delivered.
    */
   readonly takenStatus?: number
   /**
-   * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
-   * may be slices of the chunks of the batches; the client keeps these until the last attempt is over. `texts`: the
-   * values of `texts` for these events.
+   * Encodes the body. Called once for each request; all attempts send the same bytes. The parts may be slices of the
+   * chunks of the batches; the client keeps these until the last attempt is over. `texts`: the values of `texts` for
+   * these events.
    */
   encode(request: readonly EventBatch[], texts: Readonly<Record<string, string>>): Encoded
   /** The body for people, as JSON, if `encode` writes another format. */
   json?(request: readonly EventBatch[]): Encoded
-  /** A body without events, by which a key is checked, and what the receiver says to it. */
+  /** A body without events, which checks a key, and the response that it gets. */
   readonly emptyRequest?: { readonly body: string; readonly status: number; readonly says: RegExp }
   /**
    * Asks the receiver about itself, before events are sent and for `sluice validate --online`. `get` resolves with the
-   * JSON at a URL; undefined: it does not say.
+   * JSON at a URL, or undefined without a usable response.
    */
   inspect?(get: (url: string) => Promise<unknown>): Promise<Inspection>
   /** How responses distinguish events. If missing, the status counts for all of them. */
   readonly answerList?: AnswerList
   /**
-   * Reads the content of a response with a success status, of a receiver that does not say which events it refuses.
-   * Undefined: it is not that of such a receiver, and delivers nothing.
+   * Reads a success response of a receiver that does not report which events it rejects. Undefined: the response has
+   * another form and delivers nothing.
    */
   success?(content: Buffer, contentType: string): PartlyRefused | undefined
-  /** The words in the content of an error response, if that is no text. */
+  /** Extracts the text of an error response that is not plain text. */
   words?(content: Buffer, contentType: string): Buffer
-  /** Reads an error response in the words of the receiver. Undefined: it means what its status means. */
+  /** Interprets an error text of the receiver. Undefined: the status decides. */
   refusal?(status: number, text: string, request: readonly EventBatch[]): Refused | undefined
   /** How many events of a request a response can distinguish; 0: none. If missing, all of them. */
   countable?(request: readonly EventBatch[]): number
@@ -68,7 +68,7 @@ export interface PartlyRefused {
   readonly message: string
 }
 
-/** What a receiver says about itself. */
+/** A receiver's description of itself. */
 export interface Inspection {
   /** As `OpenSearch 2.19.3`. */
   readonly server?: string
@@ -78,7 +78,7 @@ export interface Inspection {
   readonly problem?: string
 }
 
-/** What an error response means; what is missing, its status says. */
+/** The meaning of an error response. The status decides on missing properties. */
 export interface Refused
   extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups' | 'ofPartition'>> {
   /** What to do about it. */
@@ -88,7 +88,7 @@ export interface Refused
 /** A JSON list that distinguishes events. Events that are not listed were accepted with a 2xx, and not with a 4xx. */
 export interface AnswerList {
   readonly name: string
-  /** Set if a 2xx lists every event: one that does not comes from somebody else, such as a proxy, and delivers nothing. */
+  /** Set if a 2xx lists every event. Any other 2xx comes from elsewhere, such as a proxy, and delivers nothing. */
   readonly isWhole?: true
   /**
    * Reads the entry at `position` of the list: the index of an event in its request, from 0, and its own status if it

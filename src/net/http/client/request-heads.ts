@@ -8,7 +8,7 @@ import { BoundedMap } from '../../../lib/bounded-map.js'
 import { isDotSegment, withoutQuery } from '../../urls.js'
 import type { RequestFormat } from './request-format.js'
 
-/** Partitions whose heads are kept. */
+/** Maximum number of cached heads. */
 const MOST_KEPT = 128
 
 export interface Address {
@@ -21,16 +21,16 @@ export interface Address {
 /** Names in lower case. */
 type Headers = Readonly<Record<string, string>>
 
-/** Where a request goes and what it carries, apart from its body. */
+/** A request without its body: its address, its headers, and the texts for the body. */
 export interface Head {
   readonly address: Address
   /** Method and URL, for messages. */
   readonly place: string
-  /** Of the format. */
+  /** From the format. */
   readonly headers: Headers
-  /** Of the options; they replace all others. */
+  /** From the options; they override all others. */
   readonly ownHeaders: Headers
-  /** Of the body. */
+  /** For the body. */
   readonly texts: Readonly<Record<string, string>>
 }
 
@@ -38,7 +38,7 @@ export interface Head {
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** Of the texts after the URL. */
+  /** The targets of the texts after the URL. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -47,7 +47,7 @@ export class RequestHeads {
   /** As in Destination; undefined if all events share one head. */
   readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
 
-  /** `headers`: those of the options. `field`: that of the context. */
+  /** `headers`: from the options. `field`: from the context. */
   constructor(
     format: RequestFormat,
     headers: Readonly<Record<string, string>>,
@@ -81,7 +81,7 @@ export class RequestHeads {
     this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
   }
 
-  /** Consecutive events mostly have the same name, and one text of it is compared sooner than two. */
+  /** Consecutive events mostly have the same name, and one string is compared faster than two. */
   #joined(part: string, rest: string): string {
     const last = this.#lastName
     if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }
@@ -107,7 +107,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** The body of a request, with the texts of its first event, which all of them share. */
+  /** Encodes the body of a request, with the texts of its first event, which all events share. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
@@ -120,7 +120,7 @@ export function addressOf(url: string): Address {
 
 const asTemplate = (value: string | Template): Template => (typeof value === 'string' ? parseTemplate(value) : value)
 
-/** A value in a path must not become a step of it, nor a separator in a query. */
+/** A value must not become a dot segment of the path. */
 function urlText(url: string): RequestText {
   const problem = (text: string) => {
     const [path = ''] = text.split(/[?#]/, 1)

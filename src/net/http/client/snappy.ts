@@ -6,7 +6,7 @@ export const snappyPackage = new OptionalPackage<{ snappyCompress(body: Buffer):
   () => import('@platformatic/wasm-utils'),
 )
 
-/** Compresses to a block of Snappy, without the frames of a stream. */
+/** Compresses to a Snappy block, without stream framing. */
 export async function snappy(body: Buffer): Promise<Buffer> {
   return (await snappyPackage.load('compression')).snappyCompress(body)
 }

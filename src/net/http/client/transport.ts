@@ -6,7 +6,7 @@ import type { Via } from '../../proxy.js'
 import { withoutQuery } from '../../urls.js'
 import type { Answer, HttpClient, Sent } from './http-client.js'
 
-/** Where it connects first, and how. */
+/** The first URL to connect to, and how to connect. */
 export type TransportOptions = DialOptions & { readonly url: string }
 
 /** The connections of a destination. */
@@ -40,7 +40,7 @@ export class Transport {
    * response.
    */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
-    // Waiting for nothing takes turns, too: sources that have room would read before the receiver gets its request.
+    // A needless await would yield, and sources with room would read before the request is sent.
     const renewing = this.#dialer.renew(true)
     if (renewing) await renewing
     signal.throwIfAborted()
@@ -55,7 +55,7 @@ export class Transport {
     }
   }
 
-  /** Connects to where requests for `url` go, and sends nothing. Throws a DeliveryError. */
+  /** Connects like requests for `url`, and sends nothing. Throws a DeliveryError. */
   async connect(url: string): Promise<void> {
     const target = new URL(new URL(url).origin)
     try {

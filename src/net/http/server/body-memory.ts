@@ -1,18 +1,18 @@
 /**
- * The memory of bodies, used again: fresh memory for each would cost a garbage collection every few dozen bodies. What
- * is never given back does no harm: it is collected as usual.
+ * Reuses the memory of bodies: fresh memory for each would cost a garbage collection every few dozen bodies. Buffers
+ * that are not returned are collected as usual.
  */
 
 /** Smaller buffers are not kept. */
 const LEAST_BYTES = 16 * 1024
-/** Of buffers that nobody uses. */
+/** Maximum bytes of unused buffers. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** By size. */
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/** The size of a buffer for at least `bytes`: a quarter more at most, so that there are few sizes, and it fits others. */
+/** The size of a buffer for at least `bytes`: at most a quarter more. There are few sizes, which helps reuse. */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4
@@ -27,7 +27,7 @@ export function takeBody(room: number): Buffer {
   return buffer
 }
 
-/** Gives back a whole buffer of `takeBody` that nobody will read or write any more. To be called once. */
+/** Returns a whole buffer of `takeBody`. Call it once, when nobody will read or write the buffer any more. */
 export function freeBody(buffer: Buffer): void {
   const { length } = buffer
   if (length < LEAST_BYTES || length !== bodyRoom(length) || keptBytes + length > MOST_KEPT_BYTES) return

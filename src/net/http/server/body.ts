@@ -54,8 +54,7 @@ export interface BodyOptions {
 
 /**
  * Reads the body of a request into a buffer; a non-empty one has room for at least one byte after `size`. Rejects with
- * a Refusal or with Gone. The request stays usable for a response. `freeBody` takes the buffer when it is not needed any
- * more.
+ * a Refusal or with Gone. The request stays usable for a response. Return the buffer with `freeBody`.
  *
  * A compressed body is collected completely before it is decompressed: a zlib stream would keep each waiting part as an
  * object, which takes hundreds of times the memory if parts have one byte.

@@ -34,10 +34,9 @@ class Sender {
 }
 
 /**
- * Limits the memory that all unanswered requests hold together. If there is no room for a new one, the sender whose
- * incomplete bodies hold the most gives up the largest of them, unless it is the one that asks: a slow sender, or one
- * that never finishes, must not exclude others. Neither may one that sends more than can be delivered: several requests
- * of one sender leave room for others.
+ * Limits the memory that all unanswered requests hold together. Without room for a new one, the sender whose incomplete
+ * bodies hold the most loses the largest of them, unless it is the sender of the new one. A slow sender, or one that
+ * never finishes, must not exclude others. Several requests of one sender leave room for others.
  */
 export class Quota {
   requests = 0

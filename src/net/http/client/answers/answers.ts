@@ -69,7 +69,7 @@ export class Answers {
     return found && this.#divided(answer, asked, found, read.text)
   }
 
-  /** The error for a response that says how many events are refused, and not which. */
+  /** The error for a response that reports how many events were rejected, but not which. */
   async #partly(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { content, text: said, broken } = await shortBody(answer.body)
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
@@ -90,7 +90,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /** The meaning of an error response, or of a success status that takes no events, and what to do about it. */
+  /** The error for an error response, or for a success status that accepts no events, with advice. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -123,7 +123,7 @@ export class Answers {
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
   }
 
-  /** The error for a response that distinguishes events; each rejected one has what the response says of it. */
+  /** The error for a response that distinguishes events. Each rejected event gets its message from the response. */
   #divided(answer: Answer, asked: Asked, found: Divided, text: string): DeliveryError {
     const { failure, rejected, again, refusals, first } = found
     const shown = ({ message = text, advice }: Entry) =>
@@ -220,7 +220,7 @@ export class Answers {
     })
   }
 
-  /** A receiver may echo what it was sent. */
+  /** A receiver may echo parts of the request. */
   #withoutSecrets(text: string): string {
     const { options, format } = this.#of
     const inQuery = [format.url, options.validate ?? ''].flatMap(url => {
@@ -238,7 +238,7 @@ export class Answers {
 
 const eventsIn = (request: readonly EventBatch[]) => request.reduce((sum, { length }) => sum + length, 0)
 
-/** `status`: that of a response, or of one event. */
+/** `status`: of a response, or of one event. */
 const reasonFor = (status: number) => (isSuccess(status) ? 'rejected' : `status_${status}`)
 
 /** Whether a response may be JSON. Simple receivers send no content type. */

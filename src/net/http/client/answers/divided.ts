@@ -10,7 +10,7 @@ export interface Divided {
   readonly again: readonly number[]
   /** The first event for which the request waits; without one, the first rejected one. */
   readonly first: Entry
-  /** What the response says of each rejected event. */
+  /** The results for the rejected events. */
   readonly refusals: readonly Entry[]
 }
 
@@ -20,7 +20,7 @@ export interface Entry {
   readonly status?: number | undefined
   /** The event is rejected, whatever its status means. */
   readonly isRejected?: boolean
-  /** Default: made of the status. */
+  /** Default: derived from the status. */
   readonly reason?: string | undefined
   readonly message?: string | undefined
   /** What to do about it. */

@@ -6,14 +6,14 @@ import type { Entry } from './divided.js'
 /** Reads the bodies of responses, which are untrusted. */
 
 const TEXT_BYTES = 4096
-/** Of an error response, whose meaning may stand behind a long name that it repeats. */
+/** Maximum bytes of an error response: its meaning may follow a long name that it repeats. */
 const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
 /** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
 /** Limit of a response that only counts events, or in which a receiver describes itself. */
 const SHORT_BYTES = 128 * 1024
-/** A list with more entries for each event is not about them. Reading millions of entries takes minutes. */
+/** A list with more entries per event does not describe the events. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
 /** Most bytes read in order to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
@@ -44,8 +44,8 @@ function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unkn
 }
 
 /**
- * Reads up to `most` bytes of a body, and one part more of a longer one. They are copied: a list of parts would take
- * hundreds of times the memory of a body that comes byte by byte.
+ * Reads up to `most` bytes of a body, plus one part if it is longer. The bytes are copied: if a body arrives byte by
+ * byte, a list of parts would take hundreds of times the memory.
  */
 async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer; broken: unknown }> {
   const content = new GrowingBytes()
@@ -56,7 +56,7 @@ async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer
   return { content: content.bytes.subarray(0, content.length), broken }
 }
 
-/** The beginning of the body of an error response as one line. `words`: what of it is text. */
+/** The beginning of the body of an error response as one line. `words` extracts its text. */
 export async function bodyText(body: Readable, words = (content: Buffer) => content): Promise<string> {
   const { content } = await readUpTo(ERROR_BYTES - 1, body)
   return oneLine(words(content).toString('utf8', 0, ERROR_BYTES))

@@ -25,7 +25,7 @@ const OF_THE_CONNECTION: readonly [RegExp, string][] = [
   [/<title>400 The SSL certificate error</, '; it refuses the client certificate in tls.cert_file: has it expired?'],
 ]
 
-/** What to do about a response that rejects the connection; undefined if it is about the request. */
+/** Advice for a response that rejects the connection; undefined if it rejects the request. */
 export function connectionAdvice(status: number, text: string): string | undefined {
   if (status !== 400) return undefined
   return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
