@@ -1,15 +1,15 @@
 /** CSV as in RFC 4180, of a text that is read as a whole. */
 
 export interface CsvRecord {
-  /** Where it begins, from 1. */
+  /** The line where it begins, from 1. */
   readonly line: number
   readonly fields: string[]
 }
 
-/** What is wrong with a text; `line` is from 1. */
+/** A problem in a text; `line` counts from 1. */
 export interface CsvProblem {
   readonly line: number
-  /** The index of the record that is wrong, if it is one. */
+  /** The index of the wrong record, if the problem is in a record. */
   readonly record?: number
   readonly message: string
 }
@@ -21,10 +21,10 @@ export interface CsvTable {
 }
 
 const LINE = /\r?\n/
-/** A field in quotes, in which quotes are doubled, or one without; then what ends it. */
+/** A quoted field, in which quotes are doubled, or an unquoted one; then its delimiter. */
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
 
-/** More than these take too much memory. */
+/** Limits: more would take too much memory. */
 const MOST_VALUES = 8_000_000
 const MOST_RECORDS = 2_000_000
 
@@ -48,7 +48,7 @@ export function readCsvTable(text: string): CsvTable | CsvProblem {
   return { names, records }
 }
 
-/** What is wrong with the names of the columns. */
+/** The problem with the column names; undefined if they are valid. */
 function problemOf(names: readonly string[]): string | undefined {
   const seen = new Set<string>()
   const twice = names.find(name => seen.size === seen.add(name).size)
@@ -56,7 +56,7 @@ function problemOf(names: readonly string[]): string | undefined {
   return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
 }
 
-/** Undefined: there are too many. */
+/** Undefined if there are too many. */
 function recordsOf(text: string): CsvRecord[] | undefined {
   const records: CsvRecord[] = []
   let values = 0

@@ -28,28 +28,31 @@ export const MOST_LEVELS = 3
 const LONGEST_COLOR = 24
 const LONGEST_REFERENCE = 8
 
-/** What a letter or quote behind a backslash stands for; 0: nothing. */
+/** The meaning of a letter or quote after a backslash; 0: it has none. */
 const BEHIND_BACKSLASH = new Uint8Array(256)
 for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""', "''", '//']) {
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** What the escape that was read last stands for: a byte, a code point if that is not ASCII and `isCodePoint`, or NOTHING. */
+/**
+ * The meaning of the escape that was read last: a byte, a code point if that is not ASCII and `isCodePoint`, or
+ * NOTHING.
+ */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
 let isColor = false
 
 /**
- * The end of the escape at `p`, whose meaning is then in `meaning`; -1: there is none. These are escapes: `%3D`, `%253D`
- * and so on; `\n`, `\"`, `\u003d`, `\x3d`, `\012` behind any number of backslashes; the `#012` of rsyslog; `&#61;`; colors
- * of a terminal, which stand for a space, and `isColor` knows; soft hyphens and spaces without a width, which stand
- * for nothing; and the wide digits, letters, dots, dashes and @ of East Asian texts.
+ * The end of the escape at `p`, or -1; `meaning` then has its meaning. Escapes are: `%3D`, `%253D` and so on; `\n`,
+ * `\"`, `\u003d`, `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal colors,
+ * which mean a space and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide digits,
+ * letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
   isColor = false
-  // No byte behind the end is read.
+  // Bytes after the end are not read.
   if (p + 3 > end) return b[p] === BACKSLASH ? backslashEnd(b, p, end) : -1
   switch (b[p]) {
     case PERCENT:
@@ -120,7 +123,7 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   return true
 }
 
-/** Three octal digits that are a control character. Behind the backslashes of a path there can be an address. */
+/** Three octal digits of a control character. Other digits after backslashes can be an address in a path. */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
   const high = b[p + 1]! - ZERO
@@ -154,14 +157,14 @@ function colorEnd(b: Buffer, p: number, end: number): number {
   return to < last ? to + 1 : -1
 }
 
-/** The second and the third byte of a space without a width, a joiner, a mark of the direction, or an unseen operator. */
+/** The second and the third byte of a zero-width space, a joiner, a direction mark or an invisible operator. */
 function isNarrow(bytes: number): boolean {
   return (
     (bytes >= 0x808b && bytes <= 0x808f) || (bytes >= 0x80aa && bytes <= 0x80ae) || (bytes >= 0x81a0 && bytes <= 0x81a4)
   )
 }
 
-/** A digit, letter, dot, dash or @ as wide as an ideograph, or the mark of the byte order. */
+/** A digit, letter, dot, dash or @ as wide as an ideograph, or the byte order mark. */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]
   if (second === 0xbb && third === 0xbf) {
@@ -179,22 +182,22 @@ function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
 
-/** A text without its escapes. It can be read again from another one, in the same memory. */
+/** A text without its escapes. `read` reuses its memory for another text. */
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0
-  /** Whether colors of a terminal stand for nothing rather than for a space, as within a word that was marked. */
+  /** Whether terminal colors mean nothing rather than a space, as within a highlighted word. */
   joins = false
-  /** Whether there were any. */
+  /** Whether there were terminal colors. */
   hasColors = false
-  /** Where each escape ends in what the text was written as, and what it stands for in the text. */
+  /** Where each escape ends in the original text, and where its meaning ends in `text`. */
   readonly #ends: number[] = []
   readonly #places: number[] = []
   #count = 0
   #start = 0
 
   /**
-   * Becomes the text [start, end) without one level of escapes. `isText`: it stays valid UTF-8. Returns whether it has any.
+   * Reads [start, end) and removes one level of escapes. `isText`: it stays valid UTF-8. Returns whether it has any.
    */
   read(b: Buffer, start: number, end: number, isText: boolean): boolean {
     this.#read(b, start, end, 0x10ffff)
@@ -217,7 +220,7 @@ export class Unescaped {
       }
       const to = escapeEnd(b, p, end)
       if (to < 0 || meaning > most) {
-        // A run of backslashes is looked at once.
+        // Inspects a run of backslashes only once.
         p = Math.max(p + 1, endOfBackslashes(b, p, end))
         continue
       }
@@ -237,7 +240,7 @@ export class Unescaped {
     this.length = length
   }
 
-  /** Where what begins or ends at `p` of the text does so in what it was written as. */
+  /** The place in the original text of what begins or ends at `p` of the text. */
   placeOf(p: number): number {
     // The number of escapes before.
     let low = 0
@@ -261,7 +264,7 @@ export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   return plain
 }
 
-/** The text with `[hidden]` in the place of each secret, also where it is written with escapes. */
+/** Replaces each secret in the text by `[hidden]`, even if it is written with escapes. */
 export function hideSecrets(text: string, secrets: readonly string[]): string {
   const b = Buffer.from(text)
   const wanted = secrets.filter(secret => secret !== '').map(secret => Buffer.from(secret))
@@ -275,7 +278,7 @@ export function hideSecrets(text: string, secrets: readonly string[]): string {
   return hidden + b.toString('utf8', at)
 }
 
-/** Where the secrets are in the text, and in it without as many levels of escapes. */
+/** The places of the secrets in the text, also where removing up to `levels` levels of escapes reveals them. */
 function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
   const found: [number, number][] = []
   for (const secret of secrets) {

@@ -1,4 +1,4 @@
-/** A name of a field: a constant, or one that is found in each line and moved with `at`. UTF-8. */
+/** A field name in UTF-8: a constant, or a range of each line that `at` sets. */
 export class FieldName {
   bytes: Buffer
   start = 0
@@ -25,23 +25,23 @@ export class FieldName {
   }
 }
 
-/** Makes values of ranges of a line that are no text as they are: a codec. */
+/** Converts ranges of a line that are not plain text to values. Codecs implement it. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }
 
 /**
  * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
- * valid during the call. A codec that gives constant names gives each of them once.
+ * valid during the call. A codec with constant names passes each of them once.
  */
 export interface FieldSink {
   /** The value is the UTF-8 text [start, end). */
   text(name: FieldName, b: Buffer, start: number, end: number): void
-  /** The value is the text that [start, end) is between the quotes of a JSON string. */
+  /** The value is the text of the JSON string with the content [start, end) between its quotes. */
   string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void
   /** The value is [start, end), which is valid JSON. */
   json(name: FieldName, b: Buffer, start: number, end: number): void
-  /** The value is what `maker` makes of [start, end). */
+  /** `maker` makes the value from [start, end). */
   made(name: FieldName, maker: ValueMaker, b: Buffer, start: number, end: number): void
   /** Any value that can be written as JSON. */
   value(name: FieldName, value: unknown): void

@@ -8,12 +8,12 @@ const KEPT_FROM = 16 * 1024
 /** Bytes of text for which there is room before they are escaped. */
 const ESCAPED_AT_ONCE = 2048
 
-/** Bytes that are put one after the other into memory that grows, and is used again after `clear`. */
+/** Appends bytes to memory that grows, and is reused after `clear`. */
 export class GrowingBytes implements ByteSink {
   bytes: Buffer
   length = 0
 
-  /** `room`: for as many bytes as will probably come. */
+  /** `room`: the expected number of bytes. */
   constructor(room = FIRST_BYTES) {
     this.bytes = Buffer.allocUnsafeSlow(room)
   }
@@ -27,13 +27,13 @@ export class GrowingBytes implements ByteSink {
     this.length = writeBytes(b, start, end, this.bytes, this.length)
   }
 
-  /** Clears it, and lets its memory go. */
+  /** Clears it and releases its memory. */
   release(): void {
     this.bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
     this.length = 0
   }
 
-  /** Gives all of it to `to`, and clears it. Memory of which a slice may be kept is not written to again. */
+  /** Passes all of it to `to`, and clears it. Memory of which a slice may be kept is not written to again. */
   giveTo(to: ByteSink): void {
     to.add(this.bytes, 0, this.length)
     if (this.length >= KEPT_FROM) this.bytes = Buffer.allocUnsafeSlow(this.bytes.length)

@@ -1,4 +1,4 @@
-/** A text that cannot be markup, within an element or a quoted attribute. */
+/** Escapes a text for the inside of an element or a quoted attribute. */
 export function escaped(text: string): string {
   return text.replace(/[&<>"'`]/g, char => `&#${char.charCodeAt(0)};`)
 }

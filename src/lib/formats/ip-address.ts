@@ -20,16 +20,19 @@ for (let value = 0; value < 16; value++) {
 /** The groups of the address that was read last. */
 export const groups = new Uint16Array(GROUPS)
 
-/** A range of addresses, as of `10.0.0.0/8`. */
+/** A range of addresses, such as `10.0.0.0/8`. */
 export interface AddressRange {
   readonly groups: Uint16Array
   /** The bits of each group that all addresses of the range have in common. */
   readonly masks: Uint16Array
-  /** Whether it is a range of IPv4, which may also be written as one of mapped addresses. */
+  /** Whether it is an IPv4 range, which may also be written with mapped addresses. */
   readonly isIPv4: boolean
 }
 
-/** Reads [start, end) into `groups`. Returns 4 or 6, as it is written; 0: it is no address. Zones (`fe80::1%eth0`) are none. */
+/**
+ * Reads [start, end) into `groups`. Returns 4 or 6 by its notation, or 0 if it is not an address. Addresses with a zone
+ * (`fe80::1%eth0`) are not read.
+ */
 export function readAddress(b: Uint8Array, start: number, end: number): 0 | 4 | 6 {
   if (end - start > LONGEST) return 0
   const v4 = readIPv4(b, start, end)
@@ -42,7 +45,7 @@ export function readAddress(b: Uint8Array, start: number, end: number): 0 | 4 | 
   return 4
 }
 
-/** Parses a range, or an address as the range that has only it; undefined: it is neither. Bits after the prefix are ignored. */
+/** Parses a range, or an address as a range of one; undefined if it is neither. Bits after the prefix are ignored. */
 export function parseRange(text: string): AddressRange | undefined {
   const [address = '', prefix, ...more] = text.split('/')
   const bytes = Buffer.from(address)
@@ -55,7 +58,7 @@ export function parseRange(text: string): AddressRange | undefined {
   return { groups: groups.slice(), masks, isIPv4: isMapped(groups) && bits >= MAPPED_BITS }
 }
 
-/** Whether an address is one of IPv4, written as such or mapped. */
+/** Whether it is an IPv4 address, in its own form or mapped. */
 export function isMapped(groups: Uint16Array): boolean {
   return (groups[0]! | groups[1]! | groups[2]! | groups[3]! | groups[4]!) === 0 && groups[5] === MAPPED
 }

@@ -18,8 +18,8 @@ let micros = 0
 
 /**
  * Returns milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds, or NaN if it is
- * no such time. A space may replace the T, seconds and punctuation may be left out, and an offset may follow; without
- * one it is UTC, as is a date alone.
+ * not a time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an
+ * offset, and for a date alone, it is UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN

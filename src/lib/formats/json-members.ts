@@ -2,21 +2,21 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, Q
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Finds members of objects and items of arrays in valid JSON, with what to cut out to remove one. */
+/** Finds members of objects and items of arrays in valid JSON, with the bytes to cut to remove one. */
 
-/** What was found last. Kept between calls, so that nothing is allocated. */
+/** The last result. It is reused to avoid allocations. */
 export const found = {
-  /** How many members have the name; the rest is about the last of them, whose value counts. */
+  /** Number of members with the name. The rest describes the last of them, whose value counts. */
   count: 0,
   /** The name with its quotes. */
   nameStart: 0,
   nameEnd: 0,
   start: 0,
   end: 0,
-  /** Without the bytes [cutStart, cutEnd) the member or item is gone, with one comma. */
+  /** Cutting the bytes [cutStart, cutEnd) removes the member or item with one comma. */
   cutStart: 0,
   cutEnd: 0,
-  /** Whether nothing else is in the object or array. */
+  /** Whether it is the only member or item. */
   isOnly: false,
 }
 
@@ -67,7 +67,7 @@ export function findMember(b: Buffer, start: number, end: number, name: MemberNa
 
 /**
  * Like `findMember`, for a member whose value is known to be [from, to): much faster. Returns false if its name is
- * written with escapes or may occur twice: ask `findMember`. `isOnlyOne`: it is known to occur once.
+ * written with escapes or may occur twice: use `findMember` then. `isOnlyOne`: it is known to occur once.
  */
 export function memberOf(
   b: Buffer,
@@ -170,7 +170,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** With the comma after it, or else with the one before it. */
+/** Includes the comma after it, or else the one before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from

@@ -1,12 +1,12 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** The longest integer whose digits are certain to be its canonical text. */
+/** Maximum length of an integer whose digits are certainly its canonical text. */
 export const LONGEST_PLAIN_NUMBER = 15
 /** Digits of the largest integer that is exact, and its sign. */
 const MOST_DIGITS = 17
 
-/** Adds the digits of an integer, all of them. */
+/** Adds all digits of an integer. */
 export function addInteger(to: GrowingBytes, value: number | bigint): void {
   if (typeof value === 'bigint') {
     to.addText(String(value))
@@ -29,14 +29,16 @@ export function addInteger(to: GrowingBytes, value: number | bigint): void {
   to.length += size
 }
 
-/** Adds a number that keeps a fraction even if that is 0, so that it is read as what it was. Not a number: null. */
+/**
+ * Adds a number with its fraction, even if that is 0, which keeps its type for readers. NaN and infinities become null.
+ */
 export function addFloat(to: GrowingBytes, value: number): void {
   if (!Number.isFinite(value)) to.addText('null')
   else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
-/** The number in [start, end) if its text is String() of it, and short; NaN otherwise. Builds no string. */
+/** The integer in [start, end) if it is short and its text is String() of it; NaN otherwise. Builds no string. */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let p = negative ? start + 1 : start

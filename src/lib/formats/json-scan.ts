@@ -21,9 +21,9 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
-  /** Whether nobody asks for more than the lines, so that they are not scanned ahead. */
+  /** Whether only whole lines are used, so that they are not scanned ahead. */
   isUnused = false
-  /** Whether somebody uses ids of events: what they are made of is saved before the first event leaves. */
+  /** Whether ids of events are used. If so, their inputs are saved before the first event leaves. */
   areIdsUsed = false
 
   /** The slot of `name`; the same name always has the same slot. */

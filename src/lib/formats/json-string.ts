@@ -8,7 +8,7 @@ export interface ByteSink {
   addEscaped?(source: Buffer, start: number, end: number): void
 }
 
-/** Adds bytes whose memory is used again afterwards. */
+/** Adds bytes whose memory is reused afterwards. */
 export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): void {
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
@@ -16,20 +16,20 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
 /** Bytes that every sink copies. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
-/** For each byte what follows the backslash, `u` with four digits; 0: the byte is written as it is. */
+/** For each byte, the character after the backslash, `u` with four digits; 0: the byte needs no escape. */
 const LETTERS = Uint8Array.from({ length: 256 }, (_, byte) => {
   const [backslash, letter] = Buffer.from(JSON.stringify(String.fromCharCode(byte)).slice(1, -1))
   return byte < 0x80 && backslash === BACKSLASH ? letter! : 0
 })
 const DIGITS = Buffer.from('0123456789abcdef')
 
-/** Bytes that an escaped byte takes at most. */
+/** Maximum bytes of an escaped byte. */
 export const MOST_ESCAPED = 6
 /** Bytes of text that are escaped at a time: little enough to be copied by every sink. */
 const AT_ONCE = 2048
 const escaped = Buffer.allocUnsafeSlow(AT_ONCE * MOST_ESCAPED)
 
-/** Writes the UTF-8 text [start, end) as within the quotes of a JSON string. */
+/** Writes the UTF-8 text [start, end) as the content of a JSON string, without quotes. */
 export function addEscaped(to: ByteSink, b: Buffer, start: number, end: number): void {
   if (to.addEscaped) {
     to.addEscaped(b, start, end)
@@ -54,7 +54,7 @@ function plainEnd(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** Up to this size a loop that looks at each byte and copies it is faster than one that looks and a call of `copy`. */
+/** Up to this size, a loop that checks and copies each byte is faster than a check and a call of `copy`. */
 const COPIED_AT_ONCE = 160
 
 /** Escapes [start, end) into `to` at `at`, where there is room. Returns the end. */
@@ -69,7 +69,7 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    // What is behind the first escape is overwritten: there is room, and a branch costs more than a store.
+    // Bytes after the first escape are overwritten later: there is room, and a branch costs more than a store.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third
@@ -122,14 +122,14 @@ export function writeBytes(b: Buffer, start: number, end: number, to: Buffer, at
   return at
 }
 
-/** What the letter of an escape stands for. */
+/** The meaning of the letter of an escape. */
 const MEANS = new Uint8Array(256)
 for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, b: 8, f: 12, n: 10, r: 13, t: 9 }))
   MEANS[letter.charCodeAt(0)] = byte
 
 /**
- * Copies [start, end), which is within the quotes of a valid JSON string, to `to` at `at` as what it stands for: never
- * more bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
+ * Copies [start, end), the content of a valid JSON string, to `to` at `at` without escapes, which never takes more
+ * bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
  */
 export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   for (let p = start; p < end; ) {
@@ -144,7 +144,7 @@ export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, e
       continue
     }
     let from = p
-    // Several of them may be one character.
+    // Several escapes may be one character.
     for (p += 4; b[p] === BACKSLASH && b[p + 1] === U && p < end; p += 6);
     let text = ''
     for (; from < p; from += 6) text += String.fromCharCode(Number.parseInt(b.toString('latin1', from, from + 4), 16))

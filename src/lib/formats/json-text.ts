@@ -1,6 +1,6 @@
 import { CR, LF, SPACE } from './ascii.js'
 
-/** Makes valid JSON fit on one line, in place: its line ends are all between values. Returns the number of LFs. */
+/** Makes valid JSON fit on one line, in place: all its line ends are between values. Returns the number of LFs. */
 export function flatten(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {
@@ -10,7 +10,7 @@ export function flatten(json: Buffer, start: number, end: number): number {
   return lines
 }
 
-/** What V8 quotes of a text that is not JSON: the text may hold keys. */
+/** The end of V8's message for text that is not JSON. It quotes the text, which may hold keys. */
 const QUOTED = /(?:^|, )(?:\.{3})?".*"(?:\.{3})? is not valid JSON$/s
 
 /** JSON.parse, with errors that do not quote the text. */
@@ -32,7 +32,7 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** An open object or array: its members, the position of the next one, and whether none was written yet. */
+/** An open object or array: its members, the position of the next one, and whether none is written yet. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]
   readonly names: readonly string[] | undefined

@@ -8,7 +8,7 @@ export function tokenText(b: Buffer, p: number, end: number): string {
   return sawEscape ? (JSON.parse(b.toString('utf8', p, stop + 1)) as string) : b.toString('utf8', p + 1, stop)
 }
 
-/** The integer in a text, with all of its digits; undefined: it is none. */
+/** The integer in a text, with all of its digits; undefined if it is not an integer. */
 export function integerOf(text: string): number | bigint | undefined {
   if (/^-?\d{1,15}$/.test(text)) return Number(text)
   if (/^-?\d{1,40}$/.test(text)) return BigInt(text)

@@ -13,21 +13,21 @@ const COMMON_LENGTH = 26
 /** Length of `2026-01-31T11:00:00.000Z`. */
 const ISO_LENGTH = 24
 
-/** Milliseconds since the epoch of the time that the bytes [start, end) say, or NaN. */
+/** Milliseconds since the epoch of the time in the bytes [start, end), or NaN. */
 type TimeOf = (b: Buffer, start: number, end: number) => number
 
-/** The same of what reads texts. */
+/** Makes a TimeOf from a function that reads a string. */
 export function ofText(convert: (text: string) => number): TimeOf {
   return (b, start, end) => convert(b.toString('latin1', start, end))
 }
 
-/** Converts times with the function that it is made with, and keeps the last result. */
+/** Converts times with the given function, and caches the last result. */
 export class LastTime {
   readonly #convert: TimeOf
   readonly #last = Buffer.alloc(64)
   #length = -1
   #iso = Buffer.alloc(ISO_LENGTH)
-  /** The day that `#iso` is of, since the epoch; NaN: of none that others are like. */
+  /** The day of `#iso`, counted from the epoch; NaN if its text cannot be reused for other times of that day. */
   #day = Number.NaN
   #isTime = false
 
@@ -35,7 +35,7 @@ export class LastTime {
     this.#convert = convert
   }
 
-  /** The time that the text [start, end) says; undefined if it is none. Valid until the next call. */
+  /** The time in [start, end); undefined if it is not a time. Valid until the next call. */
   iso(b: Buffer, start: number, end: number): Buffer | undefined {
     const length = end - start
     if (length > this.#last.length) return undefined
@@ -47,7 +47,7 @@ export class LastTime {
     return this.#isTime ? this.#iso : undefined
   }
 
-  /** Makes the text of a time. Mostly it differs from the one before in its digits behind the date. */
+  /** Writes the text of a time. Mostly, only the digits after the date differ from the last time. */
   #write(ms: number): boolean {
     const day = Math.floor(ms / MS_PER_DAY)
     if (day !== this.#day) {
@@ -109,7 +109,10 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
 
 let local: TimeZone | undefined
 
-/** The first of these that reads a text. A time without a zone is local time; `wall` gives the year of one without. */
+/**
+ * Converts with the first of these readers that accepts a text. A time without a zone is local time; `wall` gives a
+ * missing year.
+ */
 export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
   return ofText(text => {
     local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)

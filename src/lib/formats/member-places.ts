@@ -2,7 +2,7 @@ import { resized } from '../columns.js'
 import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** For so many members there is room from the beginning; room for many more is not kept. */
+/** Initial room for members. Room for more than MOST_KEPT is not kept. */
 const USUAL = 64
 const MOST_KEPT = 4096
 

@@ -4,17 +4,17 @@ import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
 
-/** More members than these are only written, since each name is compared with all others. */
+/** Further members are only written, since each name is compared with all others. */
 const MOST_KNOWN = 64
 
-/** Shorter texts are escaped at once, with room for the most that they may take. */
+/** Shorter texts are escaped at once, with room for their maximum size. */
 const SHORT = 2048
 
-/** Writes the fields of a line as members of a JSON object, and keeps where they are. */
+/** Writes the fields of a line as members of a JSON object, and records their places. */
 export class Members implements FieldSink {
   /** The members, with commas between them. */
   readonly out = new GrowingBytes()
-  /** How many of them are known by their places. */
+  /** How many members have known places. */
   count = 0
   /** Whether there may be others, or several of one name, or names with escapes. */
   isUnclear = false

@@ -13,18 +13,18 @@ const TIMESTAMP = Buffer.from('"timestamp":')
 const STR_8 = 0xd9
 /** An array of two values. */
 const PAIR = 0x92
-/** Shorter texts are escaped at once, with room for the most that they may take. */
+/** Shorter texts are escaped at once, with room for their maximum size. */
 const SHORT = 2048
 /** Records of more levels cannot be read. */
 const MOST_LEVELS = 256
-/** The result of what cannot be read. */
+/** The result for bytes that cannot be read. */
 const NONE = -1
 
 const isArray = (type: number) => (type >= 0x90 && type < 0xa0) || type === ARRAY_16 || type === ARRAY_16 + 1
 const isMap = (type: number) => (type >= 0x80 && type < 0x90) || type === MAP_16 || type === MAP_16 + 1
 const isText = (type: number) => (type >= 0xa0 && type < FIRST_TYPE) || (type >= STR_8 && type < ARRAY_16)
 
-/** Writes records of MessagePack as JSON. Each method returns where what it has read ends, or NONE. */
+/** Writes MessagePack records as JSON. Each method returns the end of the bytes that it has read, or NONE. */
 export class MsgpackJson {
   readonly #binaryIsText: boolean
   #b: Buffer = Buffer.alloc(0)
@@ -38,7 +38,9 @@ export class MsgpackJson {
     this.#binaryIsText = binaryIsText
   }
 
-  /** Adds the JSON of the record [start, end), a map or an entry of Fluentd; false, and nothing, if it is neither. */
+  /**
+   * Adds the JSON of the record [start, end), a map or an entry of Fluentd. Otherwise returns false and adds nothing.
+   */
   write(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
     this.#b = b
     this.#end = end
@@ -141,7 +143,7 @@ export class MsgpackJson {
     return p
   }
 
-  /** A key that is no text becomes the text of its JSON; one that has parts cannot be read. */
+  /** A key that is not text becomes the text of its JSON. Maps and arrays cannot be keys. */
   #key(p: number): number {
     const [b, to] = [this.#b, this.#to]
     if (p >= this.#end || isMap(b[p]!) || isArray(b[p]!)) return NONE
@@ -186,7 +188,7 @@ export class MsgpackJson {
     return stop
   }
 
-  /** `p` is at the number of its type, which its bytes follow. */
+  /** `p` is at the number of its type; its bytes follow. */
   #extension(p: number, size: number): number {
     const b = this.#b
     const stop = p + 1 + size

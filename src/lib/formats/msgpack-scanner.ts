@@ -1,14 +1,14 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
-/** The first byte of the types that are not in one byte with their value, from `nil` on; 0xc1 is none. */
+/** The range of first bytes, from `nil` on, that do not include the value. 0xc1 is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
-/** Of each of these types: how many bytes of a length follow. */
+/** For each of these types, the number of length bytes that follow. */
 export const LENGTH_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0],
   ...[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4],
 )
-/** How many bytes follow besides that length, and what it is the length of. */
+/** For each of these types, the number of bytes besides the length and its content. */
 export const FIXED_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 4, 8, 1, 2, 4, 8],
   ...[1, 2, 4, 8, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0, 0],
@@ -16,7 +16,7 @@ export const FIXED_BYTES = Uint8Array.of(
 export const ARRAY_16 = 0xdc
 export const MAP_16 = 0xde
 
-/** The number of `size` bytes, 0 to 4, at `p`. */
+/** The number in the `size` bytes, 0 to 4, at `p`. */
 export function lengthAt(b: Buffer, p: number, size: number): number {
   let length = 0
   for (let i = 0; i < size; i++) length = length * 256 + b[p + i]!
@@ -26,9 +26,9 @@ export function lengthAt(b: Buffer, p: number, size: number): number {
 /** Whether a record can begin with this byte: it is a map, or an array. */
 const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >= ARRAY_16 && byte <= LAST_TYPE)
 
-/** Finds the ends of MessagePack values, which are delimited by nothing but themselves. */
+/** Finds the ends of MessagePack values, which have no delimiters. */
 export class MsgpackScanner implements RecordScanner {
-  /** How many values of the record are still to come, and how many bytes of the one before them. */
+  /** Remaining values of the record, and remaining bytes of the current one. */
   #values = 1
   #bytes = 0
   #isInside = false

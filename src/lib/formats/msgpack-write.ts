@@ -12,7 +12,7 @@ const T = 0x74
 const MOST_DIGITS = 15
 const MOST_UINT = 2n ** 64n - 1n
 const LEAST_INT = -(2n ** 63n)
-/** Deeper objects and arrays have a length of 32 bits, so that each byte is moved a bounded number of times. */
+/** Deeper objects and arrays get a length of 32 bits, which limits how often each byte is moved. */
 const MOST_SHORT_LEVELS = 16
 /** Members of an object or array whose length is in its type. */
 const MOST_FIXED = 15
@@ -22,12 +22,12 @@ export class MsgpackWriter {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** Of each open object or array: where it begins in the output, its members so far, and whether it is an object. */
+  /** For each open object or array: where it begins in the output, its members so far, and whether it is an object. */
   readonly #heads: number[] = []
   readonly #counts: number[] = []
   readonly #areObjects: boolean[] = []
 
-  /** Adds the value in [start, end). The scan needs a byte to stop at behind it. */
+  /** Adds the value in [start, end). The scan needs a byte after it to stop at. */
   write(b: Buffer, start: number, end: number, to: GrowingBytes): void {
     this.#b = b
     this.#end = end
@@ -39,7 +39,7 @@ export class MsgpackWriter {
       if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#open(byte === OPEN_OBJECT)
         p = skipSpace(b, p + 1, end)
-        // The closing bracket is two behind the opening one.
+        // The code of a closing bracket is that of the opening one plus 2.
         if (b[p] !== byte + 2) {
           p = this.#member(p)
           continue

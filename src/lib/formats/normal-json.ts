@@ -8,8 +8,8 @@ const LONG_INTEGER = /^-?\d{16,}$/
 const MANY_DIGITS = /\d{16}/
 
 /**
- * The valid JSON value [start, end) as `jsonText` writes what JSON.parse reads, except that numbers beyond the range of a
- * double and integers of which it loses digits stay as they were written.
+ * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Numbers beyond the range of a double, and
+ * integers of which a double loses digits, stay as they were written.
  */
 export function normalJson(b: Buffer, start: number, end: number): string {
   const text = b.toString('utf8', start, end)
@@ -17,7 +17,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   // Numbers beyond the range become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // A text in place of each goes through both steps. Nobody can have written it before.
+  // A text replaces each number in both steps. It is random, so the input cannot contain it.
   const mark = randomUUID()
   let marked = ''
   let copied = start

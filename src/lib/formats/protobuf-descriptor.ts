@@ -25,7 +25,7 @@ export const TYPE = {
 
 export interface EnumType {
   readonly name: string
-  /** In JSON. */
+  /** The names as JSON. */
   readonly names: ReadonlyMap<number, string>
   readonly numbers: ReadonlyMap<string, number>
 }
@@ -47,7 +47,7 @@ export interface Field {
 export interface MessageType {
   readonly name: string
   readonly isMapEntry: boolean
-  /** Fields, and each oneof as one. */
+  /** Number of fields; each oneof counts as one. */
   places: number
   readonly fields: Map<number, Field>
   /** Both names of each field; `named` has the field of each slot. */
@@ -59,7 +59,7 @@ export interface Types {
   readonly messages: ReadonlyMap<string, MessageType>
 }
 
-/** Reads a FileDescriptorSet, as `protoc --descriptor_set_out` writes it. Throws if it is none, or is not complete. */
+/** Reads a FileDescriptorSet, as `protoc --descriptor_set_out` writes it. Throws if it is invalid or incomplete. */
 export function readTypes(bytes: Buffer): Types {
   const reading = new DescriptorReader()
   try {
@@ -124,7 +124,7 @@ class DescriptorReader implements Types {
     const values = all(parts, 2).map(({ bytes }) => partsOf(bytes))
     const entries = values.map(value => [textOf(value, 1), numberOf(value, 2) ?? 0] as const)
     const name = `${prefix}.${textOf(parts, 1)}`
-    // Of names of the same number, the first one is written.
+    // If several names have the same number, the first one is written.
     const names = new Map(entries.map(([text, number]) => [number, JSON.stringify(text)] as const).reverse())
     this.#enums.set(name, { name: name.slice(1), names, numbers: new Map(entries) })
   }
@@ -153,7 +153,7 @@ class DescriptorReader implements Types {
     this.#scope(name, parts, { messages: 3, enums: 4, packs })
   }
 
-  /** Gives fields their types. */
+  /** Links fields to their types. */
   link(): void {
     for (const { field, type, of } of this.#links) {
       if (field.type === TYPE.message) field.message = this.messages.get(type.slice(1))

@@ -11,16 +11,16 @@ import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 
-/** Shorter texts are escaped at once, with room for the most that they may take. */
+/** Shorter texts are escaped at once, with room for their maximum size. */
 const SHORT = 2048
 
 /** The wire type of each type of a field; -1: groups, which are not read. */
 const WIRE_TYPES = [-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, -1, 2, 2, 0, 0, 5, 1, 0, 0]
 
 export interface JsonOptions {
-  /** As in the definition, or as JSON usually has them. */
+  /** As in the definition, or in the usual form of JSON. */
   readonly fieldNames: 'proto' | 'json'
-  /** Whether integers of 64 bits are texts. */
+  /** Whether 64-bit integers are written as texts. */
   readonly textIntegers: boolean
 }
 
@@ -37,7 +37,7 @@ export class ProtobufJson {
   /** By field: its name in JSON, with the quotes and the colon. */
   readonly #names = new Map<Field, Buffer>()
   to!: GrowingBytes
-  /** Where the JSON of the record ends at the latest. */
+  /** The maximum end of the JSON of the record. */
   #most = 0
 
   constructor(types: Types, options: JsonOptions) {
@@ -51,7 +51,7 @@ export class ProtobufJson {
     }
   }
 
-  /** Adds the JSON of the message [start, end); false, and nothing, if it is not of this type. */
+  /** Adds the JSON of the message [start, end). Returns false and adds nothing if it is not of this type. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
     const before = to.length
     this.to = to
@@ -66,7 +66,7 @@ export class ProtobufJson {
     }
   }
 
-  /** Writes the message that the reader is of. */
+  /** Writes the message of the reader. */
   message(type: MessageType, reader: WireReader, level: number): void {
     if (level === MOST_LEVELS) broken()
     const known = KNOWN.get(type.name)
@@ -79,7 +79,7 @@ export class ProtobufJson {
     this.to.addByte(CLOSE_OBJECT)
   }
 
-  /** Writes the members of the object that a message is. */
+  /** Writes a message as the members of an object. */
   members(type: MessageType, reader: WireReader, level: number): void {
     const { to } = this
     const before = to.length
@@ -99,12 +99,12 @@ export class ProtobufJson {
     return found !== undefined
   }
 
-  /** All values of a field are one: elements in one array, messages put together, or the last one. */
+  /** Combines all values of a field: elements in one array, messages merged, or the last value. */
   #field({ field, places }: Found, reader: WireReader, level: number): void {
     if (field.isRepeated) this.#elements(field, places, reader, level)
     else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)
     else {
-      // One after the other they are the same as one message with all of their fields.
+      // Concatenated messages are the same as one message with all of their fields.
       const contents = places.map(place => behindTag(reader, place).inner().rest())
       this.message(field.message!, WireReader.of(Buffer.concat(contents)), level + 1)
     }
@@ -128,7 +128,7 @@ export class ProtobufJson {
     to.addByte(entry ? CLOSE_OBJECT : CLOSE_ARRAY)
   }
 
-  /** An entry of a map: its key as a name, and its value. Either may be missing, and then is the default of its type. */
+  /** An entry of a map: its key as a name, and its value. A missing one is the default of its type. */
   #entry(type: MessageType, reader: WireReader, level: number): void {
     const { to } = this
     const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
@@ -150,7 +150,7 @@ export class ProtobufJson {
     add(value)
   }
 
-  /** Writes the value of a field that is missing. */
+  /** Writes the default of a missing field. */
   default(field: Field, level: number): void {
     const { to } = this
     if (field.type === TYPE.string || field.type === TYPE.bytes) to.addText('""')
@@ -196,7 +196,7 @@ function behindTag(reader: WireReader, place: number): WireReader {
   return reader
 }
 
-/** The fields of a message in the order in which they come. Of those of a oneof, the last one counts. */
+/** The fields of a message in their order. The last field of a oneof counts. */
 function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   const found = new Map<number, Found>()
   while (reader.p < reader.end) {

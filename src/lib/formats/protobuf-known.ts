@@ -3,7 +3,7 @@ import type { ProtobufJson } from './protobuf-json.js'
 import { BYTES, broken, MOST_LEVELS, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
-/** Writes the message that the reader is of as JSON. */
+/** Writes the message of the reader as JSON. */
 type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
 
 const MOST_NANOS = 999_999_999
@@ -45,7 +45,7 @@ const wrapper: Known = (json, type, reader, level) => {
   if (!json.unnamed(type, reader, level)) json.default(type.fields.get(1) ?? broken(), level)
 }
 
-/** Paths, separated by commas, with names as JSON usually has them. */
+/** Paths separated by commas, with names in the usual form of JSON. */
 const fieldMask: Known = (json, type, reader, level) => {
   const { to } = json
   const before = to.length
@@ -58,7 +58,7 @@ const fieldMask: Known = (json, type, reader, level) => {
   to.addText(JSON.stringify(names.join(',')))
 }
 
-/** A message with the name of its type; of a type that is not known, its bytes. */
+/** A message with the name of its type; the bytes of an unknown type. */
 const any: Known = (json, _type, reader, level) => {
   const { to } = json
   let url = ''
@@ -85,7 +85,7 @@ const any: Known = (json, _type, reader, level) => {
   to.addText('}')
 }
 
-/** The types that have a form of their own in JSON. */
+/** The types with a JSON form of their own. */
 export const KNOWN: ReadonlyMap<string, Known> = new Map(
   Object.entries({
     Timestamp: timestamp,

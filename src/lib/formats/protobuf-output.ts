@@ -1,6 +1,6 @@
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** Writes values as they are on the wire. */
+/** Writes values in wire format. */
 export class WireWriter {
   to!: GrowingBytes
 
@@ -8,7 +8,7 @@ export class WireWriter {
     this.varint((number << 3) | wire, number >>> 29)
   }
 
-  /** Any bits: those of 64 in two halves. */
+  /** Writes any bits: 64 bits in two halves. */
   varint(low: number, high = 0): void {
     const { to } = this
     to.reserve(10)
@@ -45,7 +45,7 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value with its length before it, which mostly takes `room` bytes. Returns its place, for `end`. */
+  /** Begins a value after its length, which mostly takes `room` bytes. Returns its place, for `end`. */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)
@@ -53,7 +53,7 @@ export class WireWriter {
     return to.length
   }
 
-  /** Writes the length of what follows `from`, which is moved if that needs more or less than `room` bytes. */
+  /** Writes the length of the bytes after `from`, and moves them if the length does not take `room` bytes. */
   end(from: number, room = 1): void {
     const { to } = this
     const size = to.length - from

@@ -6,11 +6,11 @@ import type { WireReader } from './protobuf-wire.js'
 const QUOTE = 0x22
 const TRUE = Buffer.from('true')
 const FALSE = Buffer.from('false')
-/** Types of 64 bits that are signed integers, and those that are not. */
+/** Types of 64-bit integers, signed and unsigned. */
 const WIDE_SIGNED: ReadonlySet<number> = new Set([TYPE.int64, TYPE.sint64, TYPE.sfixed64])
 const WIDE_UNSIGNED: ReadonlySet<number> = new Set([TYPE.uint64, TYPE.fixed64])
 
-/** Adds the number or boolean at the place of the reader. `isText`: integers of 64 bits are texts. */
+/** Adds the number or boolean at the place of the reader. `isText`: writes 64-bit integers as texts. */
 export function addScalar(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
   switch (type) {
     case TYPE.int32:
@@ -44,7 +44,7 @@ export function addScalar(reader: WireReader, to: GrowingBytes, type: number, is
   }
 }
 
-/** Adds what a number or boolean is that is missing. */
+/** Adds the default of a missing number or boolean. */
 export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
   if (type === TYPE.bool) addBoolean(to, false)
   else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')
@@ -83,7 +83,7 @@ function addNumber(to: GrowingBytes, value: number): void {
   to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
 }
 
-/** The number with the fewest digits that is this one in 32 bits. */
+/** The number with the fewest digits that equals this one in 32 bits. */
 function shortest(value: number): number {
   if (!Number.isFinite(value) || (Number.isInteger(value) && Math.abs(value) < 2 ** 24)) return value
   for (let digits = 6; digits < 9; digits++) {

@@ -1,13 +1,13 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
 const MOST_VARINT_BYTES = 5
-/** The largest message that there is. */
+/** Maximum size of a message. */
 const MOST_BYTES = 2 ** 31 - 1
 
 /** Finds the ends of records that begin with their length: a varint, or four bytes, the highest first. */
 export class LengthScanner implements RecordScanner {
   readonly #isVarint: boolean
-  /** How many bytes of the record are still to come; undefined: its length is not known. */
+  /** Remaining bytes of the record; undefined if its length is unknown. */
   #left: number | undefined
 
   constructor(isVarint: boolean) {
@@ -32,7 +32,7 @@ export class LengthScanner implements RecordScanner {
   }
 }
 
-/** Bytes of a length that begins a record; one more than there are if it does not end. */
+/** Bytes of the length at the beginning of a record; one more than are available if it is incomplete. */
 export function varintSize(b: Buffer, p: number, to: number): number {
   for (let n = 0; n < MOST_VARINT_BYTES; n++) {
     if (p + n >= to) return to - p + 1

@@ -7,16 +7,16 @@ export const END_GROUP = 4
 export const FIXED_32 = 5
 
 const MOST_VARINT_BYTES = 10
-/** Groups in groups; the same as messages in messages. */
+/** Maximum nesting of groups, and of messages. */
 export const MOST_LEVELS = 100
 
-/** The types of Google whose messages have one value. */
+/** Google's wrapper types, whose messages have one value. */
 export const WRAPPERS: readonly string[] = [
   ...['DoubleValue', 'FloatValue', 'Int64Value', 'UInt64Value', 'Int32Value', 'UInt32Value'],
   ...['BoolValue', 'StringValue', 'BytesValue'],
 ]
 
-/** The bytes are no message of the type. */
+/** The bytes are not a message of the type. */
 export class NotProtobuf extends Error {}
 const BROKEN = new NotProtobuf('not a message')
 
@@ -24,11 +24,11 @@ export function broken(): never {
   throw BROKEN
 }
 
-/** Reads one value after the other from the bytes of a message. Throws NotProtobuf where they end too soon. */
+/** Reads one value after the other from the bytes of a message. Throws NotProtobuf if they end too soon. */
 export class WireReader {
   readonly b: Buffer
   p: number
-  /** Where the message ends that is being read. */
+  /** The end of the message. */
   readonly end: number
   /** The upper half of the last varint. */
   high = 0

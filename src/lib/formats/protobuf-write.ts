@@ -14,7 +14,7 @@ const OPEN_OBJECT = 0x7b
 const N = 0x6e
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/
 
-/** Least and most of integers, by type. */
+/** Ranges of integers, by type. */
 const RANGES: Readonly<Record<number, readonly [least: number | bigint, most: number | bigint]>> = {
   [TYPE.int32]: [-(2 ** 31), 2 ** 31 - 1],
   [TYPE.sint32]: [-(2 ** 31), 2 ** 31 - 1],
@@ -29,14 +29,14 @@ const RANGES: Readonly<Record<number, readonly [least: number | bigint, most: nu
   [TYPE.fixed64]: [0, 2n ** 64n - 1n],
 }
 
-/** The wire type of a value by itself. */
+/** The wire type of a single value. */
 function wireOf({ type }: Field): number {
   if (type === TYPE.double || type === TYPE.fixed64 || type === TYPE.sfixed64) return FIXED_64
   if (type === TYPE.float || type === TYPE.fixed32 || type === TYPE.sfixed32) return FIXED_32
   return type === TYPE.string || type === TYPE.bytes || type === TYPE.message ? BYTES : VARINT
 }
 
-/** Writes JSON as messages. What a message has no field for, and values that do not fit their field, are left out. */
+/** Writes JSON as messages. Leaves out members without a field, and values that do not fit their field. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
   /** Called for each value that does not fit its field. */
@@ -48,7 +48,7 @@ export class ProtobufWriter {
     this.#onLeftOut = onLeftOut
   }
 
-  /** Adds the message of the object in [start, end). A scan needs a byte to stop at behind it. */
+  /** Adds the message of the object in [start, end). A scan needs a byte after it to stop at. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): void {
     this.b = b
     this.#end = end
@@ -60,7 +60,7 @@ export class ProtobufWriter {
     return valueEnd(this.b, p, this.#end)
   }
 
-  /** Writes the content of a message from the JSON at `p`. Returns false if it is not the JSON of one. */
+  /** Writes the content of a message from the JSON at `p`. Returns false if the JSON has another form. */
   message(type: MessageType, p: number, level: number): boolean {
     if (level === MOST_LEVELS) return false
     const written = WRITTEN.get(type.name)
@@ -73,7 +73,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Calls `each` with where the name and the value are of each member. */
+  /** Calls `each` with the places of the name and the value of each member. */
   #members(open: number, each: (nameStart: number, nameEnd: number, value: number) => void): void {
     const { b } = this
     const end = this.#end
@@ -93,7 +93,7 @@ export class ProtobufWriter {
     return slotOf(this.b, nameStart + 1, nameEnd - 1, type.wanted)
   }
 
-  /** Writes a field with all of its values. Returns false if the JSON at `p` has no value of it. */
+  /** Writes a field with all of its values. Returns false if the JSON at `p` does not fit. */
   field(field: Field, p: number, level: number): boolean {
     const { b } = this
     if (b[p] === N && field.message?.name !== 'google.protobuf.Value') return true
@@ -142,7 +142,9 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Writes a value by itself. Returns false if the JSON at `p` has none; what was written then does not count. */
+  /**
+   * Writes a value without a tag. Returns false if the JSON at `p` does not fit; the caller then discards the output.
+   */
   value(field: Field, p: number, level: number): boolean {
     const { wire, b } = this
     switch (field.type) {
@@ -181,7 +183,7 @@ export class ProtobufWriter {
     }
   }
 
-  /** Text as it is, and any other value as its JSON. */
+  /** Writes text as it is, and any other value as its JSON. */
   #text(p: number): void {
     const { wire, b } = this
     if (b[p] === QUOTE) {

@@ -39,7 +39,7 @@ const timestamp: Written = (writer, _type, p) => {
   return time !== undefined && putTime(writer, Math.floor(time.ms / 1000), nanosOf(time.fraction))
 }
 
-/** Seconds, with an `s` behind them if they are a text. */
+/** Seconds; in a text, an `s` may follow. */
 const duration: Written = (writer, _type, p) => {
   const text = tokenText(writer.b, p, writer.endOf(p))
   const found = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?s?$/.exec(text)
@@ -83,7 +83,7 @@ const fieldMask: Written = (writer, type, p) => {
   return true
 }
 
-/** The types that have a form of their own in JSON. */
+/** The types with a JSON form of their own. */
 export const WRITTEN: ReadonlyMap<string, Written> = new Map(
   Object.entries({
     Timestamp: timestamp,
@@ -92,7 +92,7 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     ListValue: onlyIn(OPEN_ARRAY),
     Value: value,
     FieldMask: fieldMask,
-    // Its type is not that of the field.
+    // Its type would differ from the field's.
     Any: () => false,
     ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),

@@ -5,7 +5,7 @@ const LAST = 253_402_300_799
 let lastSeconds = Number.NaN
 let lastText = ''
 
-/** A time as text: with 0, 3, 6 or 9 digits of the fraction, in UTC. Undefined if its year does not have four digits. */
+/** A time in UTC as text, with 0, 3, 6 or 9 digits of the fraction. Undefined if its year does not have four digits. */
 export function rfc3339(seconds: number, nanos: number): string | undefined {
   if (!(seconds >= FIRST && seconds <= LAST && nanos >= 0 && nanos < 1e9)) return undefined
   if (seconds !== lastSeconds) {

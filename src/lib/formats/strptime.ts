@@ -8,7 +8,7 @@ export interface ReadTime {
   readonly fraction: string
 }
 
-/** Returns the time in a text; undefined if it is none. `zone`: that of a text without one; `wall`: gives the year. */
+/** Returns the time in a text, or undefined. `zone` is for texts without one; `wall` gives a missing year. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
 /** The first three letters of each month. */
@@ -16,7 +16,7 @@ export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' 
 const MONTH =
   'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'
 const DAY = 'mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?'
-/** Names of zones, in minutes from UTC: those of RFC 822 and a few that are certain. */
+/** Names of zones, in minutes from UTC: those of RFC 822 and a few unambiguous ones. */
 const ZONES: Readonly<Record<string, number>> = {
   ...{
     Z: 0,
@@ -36,7 +36,7 @@ const ZONES: Readonly<Record<string, number>> = {
 }
 const ZONE = '[+-]\\d\\d:?(?:\\d\\d)?|[A-Za-z]{1,4}'
 
-/** The regular expression of directives; what is in its group is kept under its letter. */
+/** The regular expressions of directives. The text of a group is stored under the letter. */
 const DIRECTIVES: Readonly<Record<string, string>> = {
   Y: '(\\d{4})',
   y: '(\\d{2})',
@@ -56,7 +56,7 @@ const DIRECTIVES: Readonly<Record<string, string>> = {
   n: '\\s+',
   '%': '%',
 }
-/** Directives that stand for several. */
+/** Directives that expand to several others. */
 const SHORT: Readonly<Record<string, string>> = {
   T: '%H:%M:%S',
   D: '%m/%d/%y',
@@ -79,7 +79,7 @@ const SAME: Readonly<Record<string, string>> = {
   Z: 'z',
 }
 const LONGEST_FORMAT = 256
-/** Longer texts are no times. */
+/** Longer texts are not times. */
 export const LONGEST_TIME = 128
 
 /** Compiles a format. Throws an Error that says what is wrong with it. */
@@ -115,7 +115,7 @@ export function compileFormat(format: string): TimeReader {
   }
 }
 
-/** The time of what a text gives, by directive. */
+/** The time from the parts of a text, by directive. */
 export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
   const fraction = given.f ?? ''
   if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }
@@ -134,7 +134,7 @@ export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, 
   return Number.isNaN(ms) ? undefined : { ms, fraction }
 }
 
-/** As if it were UTC; NaN for a day that does not exist. */
+/** The local time as if it were UTC; NaN for a day that does not exist. */
 function localTime(
   given: Readonly<Record<string, string>>,
   year: number,
@@ -159,13 +159,13 @@ function hourOf({ H, I, p }: Readonly<Record<string, string>>): number {
   return (hour % 12) + (/^p/i.test(p ?? '') ? 12 : 0)
 }
 
-/** Undefined: there is none. Two digits are of the years from 1969 to 2068. */
+/** Undefined without a year. Two digits are of the years from 1969 to 2068. */
 function yearOf({ Y, y }: Readonly<Record<string, string>>): number | undefined {
   if (Y !== undefined) return Number(Y)
   return y === undefined ? undefined : Number(y) + (Number(y) < 69 ? 2000 : 1900)
 }
 
-/** Minutes from UTC of `+01:00` or `EST`; undefined for a zone that is not known. */
+/** Minutes from UTC of `+01:00` or `EST`; undefined for an unknown zone. */
 function minutesOf(zone: string): number | undefined {
   const [, sign, hours, minutes = '0'] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? []
   if (sign === undefined) return ZONES[zone.toUpperCase()]
@@ -176,7 +176,9 @@ function minutesOf(zone: string): number | undefined {
 /** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** The time in the year that brings it nearest to `wall`. `inYear` gives it in milliseconds, NaN for a day that does not exist. */
+/**
+ * The time in the year that is nearest to `wall`. `inYear` gives milliseconds, or NaN for a day that does not exist.
+ */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

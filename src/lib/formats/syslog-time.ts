@@ -64,7 +64,7 @@ let last: LastTime
 let lastWall = Number.NaN
 
 /**
- * Converts what `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year that brings it nearest to
+ * Converts a time that `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year that is nearest to
  * `wall`. Undefined if the day does not exist. Valid until the next call.
  */
 export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {

@@ -1,6 +1,6 @@
 import { compileFormat, LONGEST_TIME, type ReadTime, type TimeReader, timeOf } from './strptime.js'
 
-/** The formats of times that have a name, and all of them together. */
+/** The named time formats, and all of them combined. */
 
 const ISO =
   /^\s*([+-]?\d{4,6})-?(\d\d)-?(\d\d)(?:[Tt ]+(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d{1,9})\d*)?)?)?\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$/i
@@ -25,7 +25,7 @@ function epoch(digits: number): TimeReader {
 function epochTime(sign: string, seconds: string, digits: string): ReadTime | undefined {
   const fraction = digits.slice(0, 9)
   const ms = Number(seconds) * 1000
-  // toISOString counts a fraction from the second before.
+  // toISOString counts a fraction from the second before it.
   if (sign === '-' && Number(fraction) > 0) {
     const rest = String(10 ** fraction.length - Number(fraction)).padStart(fraction.length, '0')
     return { ms: -ms - 1000, fraction: rest }
@@ -35,10 +35,10 @@ function epochTime(sign: string, seconds: string, digits: string): ReadTime | un
 
 const EPOCHS = [epoch(0), epoch(3), epoch(6), epoch(9)]
 
-/** Seconds, milliseconds, microseconds or nanoseconds: what makes a time between 1973 and 5138. */
+/** Seconds, milliseconds, microseconds or nanoseconds: the unit that gives a time between 1973 and 5138. */
 const anyEpoch: TimeReader = (text, zone, wall) => {
   const digits = /^\s*-?(\d+)/.exec(text)?.[1]?.length ?? 0
-  // A few digits are rather a year or a number of their own.
+  // A few digits are more likely a year or another number.
   if (digits < 9) return undefined
   return EPOCHS[digits < 12 ? 0 : digits < 15 ? 1 : digits < 18 ? 2 : 3]!(text, zone, wall)
 }
@@ -82,10 +82,10 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
-/** The second that was written last, which many lines have, and its text up to the fraction. */
+/** The last second, which many lines share, and its text up to the fraction. */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
-/** As ISO 8601 in UTC, with at least three digits of the fraction; undefined where that has no form. */
+/** As ISO 8601 in UTC, with at least three digits of the fraction; undefined if ISO 8601 cannot express it. */
 export function isoText({ ms, fraction }: ReadTime): string | undefined {
   if (!(Math.abs(ms) <= LARGEST_MS)) return undefined
   if (ms !== lastMs) lastSecond = new Date(ms).toISOString().slice(0, -4)

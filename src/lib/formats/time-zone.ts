@@ -1,4 +1,4 @@
-/** A time zone, with its changes of clocks. */
+/** A time zone with its clock changes. */
 
 const DAY_MS = 86_400_000
 /** Clocks change at full quarters of an hour. */
@@ -15,14 +15,14 @@ export class TimeZone {
 
   /** Throws a RangeError for a name that the runtime does not know. */
   constructor(name: string) {
-    // It takes milliseconds to make.
+    // Creating the format takes milliseconds.
     if (name === 'UTC') return
     this.#format = localTimes(name)
   }
 
   /**
-   * Milliseconds since the epoch of a local time, given as if it were UTC. Of an hour that clocks repeat it is the first
-   * one; a time that clocks skip is as much later as they are. NaN for NaN.
+   * Milliseconds since the epoch of a local time, given as if it were UTC. An hour that clocks repeat counts as the
+   * first one. A time that clocks skip moves forward by the change. NaN for NaN.
    */
   utc(local: number): number {
     if (!this.#format || Number.isNaN(local)) return local

@@ -1,11 +1,11 @@
 import { Lexer, Parser } from 'yaml'
 
-/** Open tokens at most. Each level of a configuration that can be read opens up to two. */
+/** Maximum number of open tokens. Each level of a readable configuration opens up to two. */
 const MOST_OPEN = 256
 
 /**
- * Where a text in YAML is nested so deeply that to parse it could use up the memory, or the stack; undefined if it is
- * not. Each level of `- - -` repeats all tokens of those around it.
+ * The offset at which a YAML text is nested too deeply: parsing it could use up the memory or the stack. Undefined if
+ * it is not. Each level of `- - -` repeats all tokens of its outer levels.
  */
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()
