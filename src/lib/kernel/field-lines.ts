@@ -6,21 +6,24 @@ import type { LineMemory, Lines } from './line-memory.js'
 export interface LineFormat {
   /** Its number in assembly/field-lines.ts. */
   readonly number: number
-  /** The names of its fields, in the order of their numbers there. One that origins have is in every line it takes. */
+  /**
+   * The names of its fields, in the order of their numbers there. Every line of the format has those that origins have,
+   * too.
+   */
   readonly names: readonly string[]
 }
 
-/** What events consist of besides the fields of their lines. */
+/** The parts of events besides the fields of their lines. */
 export interface EventFrame {
-  /** What comes first. With `hasLine`, it ends with the quote behind which the line begins. */
+  /** The beginning. With `hasLine`, it ends with the opening quote of the line. */
   readonly head: Buffer
-  /** Whether the line follows, as within the quotes of a string. */
+  /** Whether the line follows, as the content of a string. */
   readonly hasLine: boolean
-  /** What comes before the fields: without a comma at its end, unless all before it is a brace. */
+  /** The part before the fields. The kernel adds a comma to it, unless only a brace precedes the fields. */
   readonly middle: Buffer
-  /** What follows the fields. */
+  /** The part after the fields. */
   readonly end: Buffer
-  /** Where wanted values are in the middle: three numbers each, the slot and those of a SLOT. */
+  /** The places of wanted values in the middle: three numbers each, the slot and those of a SLOT. */
   readonly middleSlots: Int32Array
 }
 
@@ -65,11 +68,11 @@ export interface FieldExports {
   ): number
 }
 
-/** The longest frame, and the most numbers of its slots. */
+/** Maximum size of a frame, and of the numbers of its slots. */
 const FRAME_BYTES = 16 * 1024
 const MIDDLE_SLOTS = 3 * 16
 const MOST_FIELDS = 64
-/** An entry of the table of fields, and what of it is for the name. */
+/** Bytes of an entry of the field table, and of the name in it. */
 const ENTRY_BYTES = 40
 const NAME_BYTES = 32
 /** Shorter batches are read faster in JavaScript. */
@@ -77,13 +80,13 @@ const LEAST_BYTES = 1024
 
 const NO_NAMES = new WantedNames()
 
-/** Reads lines that consist of fields. One that is rare in its format is left to the caller. */
+/** Reads lines that consist of fields. Leaves rare forms to the caller. */
 export class FieldLines {
-  /** What was written last: `output` holds event i of the group at [starts[i], ends[i]); `ends[i]` is 0 if it was left. */
+  /** The last output: event i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** The slots of each, which are positions in `output`. */
+  /** The slots of each event, as positions in `output`. */
   readonly slots: Int32Array
   readonly #code: FieldExports
   readonly #memory: LineMemory
@@ -107,12 +110,14 @@ export class FieldLines {
     code.setFields(this.#table)
   }
 
-  /** Whether there is enough of the lines. */
+  /** Whether the lines are long enough. */
   isWorthwhile({ length, starts, ends }: Lines): boolean {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }
 
-  /** As JsonLines.scan, with the slots of a codec of the form `fields`. It leaves lines with a flag of `by.skipped`. */
+  /**
+   * Like JsonLines.scan, with the slots of a codec of the form `fields`. It leaves lines with a flag of `by.skipped`.
+   */
   scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
     const { length, flags } = lines
     const memory = this.#memory
@@ -146,7 +151,7 @@ export class FieldLines {
     return left
   }
 
-  /** Sets what surrounds the fields of events that are written. False if it is too long. */
+  /** Sets the parts of events around their fields. Returns false if they are too long. */
   setFrame({ head, hasLine, middle, end, middleSlots }: EventFrame, wanted: WantedNames = NO_NAMES): boolean {
     if (head.length + middle.length + end.length > FRAME_BYTES || middleSlots.length > MIDDLE_SLOTS) return false
     const { bytes } = this.#memory
@@ -168,8 +173,8 @@ export class FieldLines {
   }
 
   /**
-   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit, of which the flags are `taken` among
-   * `asked`. Returns where the group ends.
+   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit. It takes lines whose flags under `asked`
+   * are `taken`. Returns the end of the group.
    */
   write(
     format: LineFormat,

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** What flags mean: those of lines that are not scanned, of lines with a line end, and those that a scan sets. */
+/** Flags of lines: not to be scanned, with a line end, and those that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number
@@ -26,7 +26,7 @@ export interface JsonExports {
   ): number
 }
 
-/** The longest line without a line end that is scanned here. */
+/** Maximum length of a line without a line end that is scanned here. */
 const COPY_BYTES = 256 * 1024
 /** Bytes for the wanted names. */
 const NAMES_BYTES = 16 * 1024
@@ -49,8 +49,8 @@ export class JsonLines {
 
   /**
    * Scans lines of valid UTF-8 as `scanObject` does, and sets their flags. `out` gets SLOT numbers for each wanted name
-   * of each line. Returns how many lines, which are rare, must be scanned in another way: it removes `by.scanned` from
-   * their flags. Undefined: it scanned none.
+   * of each line. Returns how many rare lines must be scanned in another way; `by.scanned` is removed from their flags.
+   * Undefined: it did not scan.
    */
   scan(lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number | undefined {
     const { length, flags } = lines

@@ -8,12 +8,12 @@ import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
- * Runs what costs most for each byte in WebAssembly with SIMD. Lines are read where they are if their chunk is in the
- * memory that it shares with the pool of chunks, and are copied there in groups otherwise. The code is in `assembly/`.
- * Calls never yield, so one instance serves the whole process.
+ * Runs the most expensive work per byte in WebAssembly with SIMD. It reads lines in place if their chunk is in the
+ * memory that it shares with the pool of chunks. Others are copied there in groups. The code is in `assembly/`. Calls
+ * never yield, so one instance serves the whole process.
  */
 
-/** The part of the global that is used here; its types come with those of a browser. */
+/** Declares only the parts in use: the full types come with those of a browser. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
@@ -36,7 +36,7 @@ export interface Kernel {
 let kernel: Kernel | undefined
 let isLoaded = false
 
-/** The kernel; undefined where WebAssembly with SIMD cannot run, as with `node --jitless`. */
+/** The kernel; undefined if WebAssembly with SIMD cannot run, as with `node --jitless`. */
 export function theKernel(): Kernel | undefined {
   if (isLoaded) return kernel
   isLoaded = true

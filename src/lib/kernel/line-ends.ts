@@ -30,7 +30,7 @@ export class LineEnds {
     this.#columns = new Uint8Array(memory.bytes.buffer, memory.take(size), size)
   }
 
-  /** As FindLines, for a chunk in the shared memory. */
+  /** Like FindLines, for a chunk in the shared memory. */
   find(chunk: Buffer, start: number, from: number, end: number, longest: number): LineColumns | undefined {
     const { byteOffset: at } = chunk
     const { byteOffset: columns } = this.#columns

@@ -15,7 +15,7 @@ export interface ScannedLines extends Lines {
   readonly stride: number
 }
 
-/** Bytes of lines, and lines, that are read at a time. A longer line is not read here. */
+/** Bytes of lines, and number of lines, that are read at a time. Longer lines are not read here. */
 const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
@@ -25,7 +25,7 @@ const OUTPUT_BYTES = 512 * 1024
 /** The kernel reads ahead of the end of a line. */
 export const AHEAD = 64
 
-/** The part of the shared memory that is the kernel's own: columns of a group of lines, and whatever else is taken. */
+/** The kernel's own part of the shared memory: columns of a group of lines, and the areas of `take`. */
 export class LineMemory {
   readonly bytes: Buffer
   readonly view: DataView
@@ -33,7 +33,7 @@ export class LineMemory {
   readonly ends: Int32Array
   readonly flags: Uint8Array
   readonly slots: Int32Array
-  /** What is written of them. */
+  /** The output for these lines. */
   readonly output: Buffer
   readonly #text: number
   #used: number
@@ -51,7 +51,7 @@ export class LineMemory {
     this.output = Buffer.from(buffer, this.take(OUTPUT_BYTES), OUTPUT_BYTES)
   }
 
-  /** The address of memory of so many bytes, a multiple of 16, that is used for nothing else. */
+  /** Reserves `bytes` of memory for one use, a multiple of 16, and returns the address. */
   take(bytes: number): number {
     const at = this.#used
     this.#used += bytes
@@ -61,7 +61,7 @@ export class LineMemory {
 
   /**
    * Puts lines from `from` on into the columns, as many as fit, and their text into the memory if it is not there.
-   * `stride`: slots of each. Returns where the group ends; `from` if not even one fits.
+   * `stride`: slots of each. Returns the end of the group; `from` if the first line does not fit.
    */
   put(lines: Lines, from: number, stride: number): number {
     const { chunk, length, starts, ends, flags } = lines
@@ -73,7 +73,9 @@ export class LineMemory {
     return to
   }
 
-  /** Puts flags and slots of lines in the shared memory from `from` on, as many as fit. Returns where the group ends. */
+  /**
+   * Puts flags and slots of lines in the shared memory from `from` on, as many as fit. Returns the end of the group.
+   */
   putScanned(lines: ScannedLines, from: number): number {
     const { length, flags, slots, stride } = lines
     const to = this.#until(length, from, stride)
@@ -87,12 +89,12 @@ export class LineMemory {
     return Math.min(length, from + most)
   }
 
-  /** What is subtracted from the positions of lines from `from` on to get addresses. */
+  /** The number to subtract from positions of lines from `from` on to get addresses. */
   shift({ chunk, starts }: Lines, from: number): number {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }
 
-  /** Copies the lines from `from` on, at most up to `to`, that fit into the memory. Returns where they end. */
+  /** Copies the lines from `from` on, at most up to `to`, that fit into the memory. Returns their end. */
   #copy(from: number, to: number, { chunk, starts, ends }: Lines): number {
     const begin = starts[from]!
     let until = from

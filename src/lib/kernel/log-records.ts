@@ -1,15 +1,17 @@
 import type { LineMemory, Lines } from './line-memory.js'
 
-/** What a field becomes in a log record, if that is no attribute. `left`: events that have it are left to the caller. */
+/**
+ * The use of a field in a log record, if it is not an attribute. `left`: events with this field are left to the caller.
+ */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
 /** Texts with their numbers. */
 type Table = ReadonlyMap<string, number>
 
 export interface LogFields {
-  /** What the fields with these names become. */
+  /** The uses of fields, by name. */
   readonly uses: Table
-  /** The names of those whose values decide on the group of an event. */
+  /** The names of fields whose values decide the group of an event. */
   readonly grouped: readonly string[]
   /** The numbers of severities, by their words in lower case. */
   readonly severities: Table
@@ -35,16 +37,16 @@ const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** The number of a field that decides on the group is above these bits. */
+/** The number of a field that decides the group is above these bits. */
 const USE_BITS = 8
 
-/** Writes JSON objects as log records of OTLP. One that is rare is left to the caller. */
+/** Writes JSON objects as log records of OTLP. Leaves rare forms to the caller. */
 export class RecordLines {
-  /** What was written last: `output` holds record i of the group at [starts[i], ends[i]); `ends[i]` is 0 if it was left. */
+  /** The last output: record i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** 1 for each that is of the same group as the one before it. */
+  /** 1 for each record of the same group as the one before it. */
   readonly same: Uint8Array
   readonly #code: RecordExports
   readonly #memory: LineMemory
@@ -71,8 +73,8 @@ export class RecordLines {
   }
 
   /**
-   * Writes the records of valid JSON objects from `from` on, as many as fit, which were read at a time in milliseconds.
-   * They lie in the chunk in their order. Returns where the group ends.
+   * Writes the records of valid JSON objects from `from` on, as many as fit. They lie in the chunk in their order.
+   * `observed`: when they were read, in milliseconds. Returns the end of the group.
    */
   write(lines: Lines, from: number, fields: LogFields, observed: number): number {
     const memory = this.#memory

@@ -1,7 +1,7 @@
 import { isInChunkMemory } from '../lines/chunk-memory.js'
 import { type LineMemory, MOST_LINES, type ScannedLines } from './line-memory.js'
 
-/** Which lines have slots to be looked at: those whose flags under `mask` are `plain`. */
+/** Selects the lines whose slots are read: those whose flags under `mask` are `plain`. */
 export interface PlainFlags {
   readonly mask: number
   readonly plain: number
@@ -43,7 +43,7 @@ export interface StringExports {
   learnKey(owner: number, address: number, size: number, hash: number, number: number): void
 }
 
-/** What values are compared with. */
+/** The text that values are compared with. */
 export interface WantedText {
   readonly text: Buffer
   /** Whether values with this text are wanted, or those with another one. */
@@ -55,11 +55,13 @@ export interface WantedText {
 export interface HashOptions {
   readonly seed: number
   readonly longest: number
-  /** Whose numbers of values are looked up. */
+  /** The owner of the numbers of values. */
   readonly owner: number
 }
 
-/** What is known of each value: where it is, its hash, and its number or one of those of src/components/throttle/buckets/key-table.ts. */
+/**
+ * The place of each value, its hash, and its number or one of those of src/components/throttle/buckets/key-table.ts.
+ */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -67,7 +69,7 @@ export interface StringColumns {
   readonly ids: Int32Array
 }
 
-/** The longest text that values are compared with. */
+/** Maximum length of a text that values are compared with. */
 const TEXT_BYTES = 1024
 /** Bytes of the table of known values. */
 const KNOWN_BYTES = 256 * 1024
@@ -81,7 +83,7 @@ export class Strings {
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  /** A number for each line: those that are left out, or left. */
+  /** A number for each line: whether it is left out, or whether it is left. */
   readonly #column: Uint8Array
   #owners = 0
 
@@ -95,24 +97,25 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
-  /** Whether it can look at values of these lines: they are in its memory, and there is room for the slots of one. */
+  /** Whether it can read values of these lines: they are in its memory, and there is room for the slots of one. */
   #reaches({ chunk, stride }: ScannedLines): boolean {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }
 
-  /** An owner of numbers of values. Another one is needed when any of these changes. */
+  /** A new owner of numbers of values. Whenever one of these numbers changes, a new owner is needed. */
   owner(): number {
     return ++this.#owners
   }
 
-  /** Keeps the number of the value [start, end) of a chunk, if it is short. Others may be forgotten for it. */
+  /** Stores the number of the value [start, end) of a chunk, if it is short. This may remove others. */
   learn(owner: number, chunk: Buffer, start: number, end: number, hash: number, number: number): void {
     if (isInChunkMemory(chunk)) this.#code.learnKey(owner, chunk.byteOffset + start, end - start, hash, number)
   }
 
   /**
-   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Sets it to 0 where
-   * the value is not wanted, and to 2 where it is not known. Returns how many these are; undefined: it cannot.
+   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Replaces it by 0 if
+   * the value is not wanted, and by 2 if it is unknown. Returns the number of unknown values; undefined if it cannot
+   * compare.
    */
   narrow(
     lines: ScannedLines,
@@ -151,7 +154,7 @@ export class Strings {
 
   /**
    * Finds the texts whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines
-   * that are left out. Returns of how many others no number is known; undefined: it cannot.
+   * that are left out. Returns how many others have no known number; undefined if it cannot hash.
    */
   hash(
     lines: ScannedLines,

@@ -1,6 +1,6 @@
 /**
- * One memory of a fixed size, in which code in WebAssembly can read chunks where they are. It never grows, so views of
- * it stay valid. The first part is for that code itself. Parts that nobody has written to take no memory.
+ * A memory of fixed size in which WebAssembly code can read chunks in place. It never grows, so views of it stay valid.
+ * The first part is for that code itself. Unwritten parts do not take memory.
  */
 
 /** The size of a chunk: a read of 512 KiB after the unfinished line that the previous read left. */
@@ -16,13 +16,13 @@ export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** The part of the global that is used here; its types come with those of a browser. */
+/** Declares only the parts in use: the full types come with those of a browser. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined
 let isMade = false
 
-/** The memory; undefined where there is no WebAssembly, as with `node --jitless`. */
+/** The memory; undefined without WebAssembly, as with `node --jitless`. */
 export function chunkMemory(): FixedMemory | undefined {
   if (isMade) return memory
   isMade = true

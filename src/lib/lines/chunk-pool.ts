@@ -2,13 +2,13 @@ import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memo
 
 /** A chunk of at least this size is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
-/** Most chunks from elsewhere that are kept for reuse. */
+/** Maximum number of chunks outside the shared memory that are kept for reuse. */
 const MOST_KEPT = 24
 
 const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
-/** Memory of numbers about the lines of chunks that are in use. */
+/** The memory from `numbersFor` for chunks in use. */
 const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
 /** Number of chunks of the memory that were taken at least once. */
 let used = 0
@@ -28,7 +28,7 @@ function unused(): Buffer | undefined {
 /** Smaller portions of a stream go to memory of their own size. */
 const LARGE_PORTION_BYTES = 16 * 1024
 
-/** How much room to take for a portion of a stream, so that it is in memory that is reused unless it is small. */
+/** The room to take for a portion of a stream. Unless it is small, it goes to memory that is reused. */
 export function roomForPortion(bytes: number): number {
   return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
@@ -36,15 +36,15 @@ export function roomForPortion(bytes: number): number {
 /** A page of memory, and of a file in the cache. */
 export const PAGE_BYTES = 4096
 
-/** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */
+/** How many of `bytes` to add to `pending` ones at a time: if possible, as many as fit into memory that is reused. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
 }
 
 /**
- * Whether `pending` bytes are so small a part of their chunk that they should move to memory of their own size. When they
- * grow there, they must not come into a chunk that they should leave again: small portions would cost a copy each.
+ * Whether `pending` bytes are a small part of their chunk and should move to memory of their own size. If they grow
+ * there, they must not get into a chunk that they should leave again: small portions would cost a copy each.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
@@ -75,7 +75,7 @@ export function freeChunk(chunk: Buffer): void {
 /** Memory for fewer numbers is not reused. */
 const REUSED_NUMBERS = 256
 
-/** Room for so many numbers about the lines of the chunk; it may hold any. It is reused when the chunk may be. */
+/** Room for `length` numbers about the lines of the chunk, with any content. It is reused when the chunk may be. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
   const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)
@@ -90,19 +90,19 @@ function freeNumbers(chunk: Buffer): void {
   numbersOf.delete(chunk)
 }
 
-/** Bytes of memory that are kept from being used for something else while `chunk` is needed. */
+/** Bytes of memory that cannot be used for anything else while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }
 
-/** Bytes of free memory that are kept. */
+/** Maximum bytes of free memory that are kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
-/** Free memory by its size: what lives longer than young objects do is freed late by the garbage collector. */
+/** Free memory by its size. The garbage collector frees memory late once it outlives young objects. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** At least so many bytes, with any content; at most a fourth more, but not in steps of less than 256 bytes. */
+/** Returns at least `least` bytes, with any content: at most a quarter more, but in steps of at least 256 bytes. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step
@@ -112,7 +112,7 @@ function takeMemory(least: number): ArrayBuffer {
   return memory
 }
 
-/** Nobody uses it any more. */
+/** Takes back memory that nobody uses any more. */
 function giveMemory(memory: ArrayBuffer): void {
   const { byteLength: size } = memory
   if (spareBytes + size > MOST_SPARE) return

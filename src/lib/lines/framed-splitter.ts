@@ -1,9 +1,9 @@
 /**
- * Divides bytes into records that are no lines, and makes a line of each: of one that can be read its JSON, of any other
- * its content in base64. The frames consist of these lines, and a record that has not ended stays in the splitter.
+ * Divides bytes into records that are not lines, and makes a line of each: its JSON if it can be read, otherwise its
+ * content in base64. The frames consist of these lines. An unfinished record stays in the splitter.
  *
- * Invariants: the result does not depend on how the bytes were portioned, and the work is linear in them. A record of
- * more than the maximum is skipped and reported. Behind bytes that are no record nothing is read: they stay pending, and
+ * Invariants: the result does not depend on how the bytes were portioned, and the work is linear in them. A record
+ * above the maximum is skipped and reported. Nothing is read after bytes that are not a record: they stay pending, and
  * `reserve` and `release` throw.
  */
 
@@ -12,7 +12,7 @@ import { GrowingBytes } from '../formats/growing-bytes.js'
 import { freeChunk, holdChunk, takeChunk } from './chunk-pool.js'
 import { type Frame, LineSplitter } from './line-splitter.js'
 
-/** The bytes at `at` are no record. */
+/** The bytes at `at` are not a record. */
 export class FramingError extends Error {
   readonly code = 'SLUICE_FRAMING'
   readonly at: number
@@ -26,18 +26,18 @@ export class FramingError extends Error {
 /** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
-   * Continues at `p`, up to `to`, with the record whose bytes before `p` it has seen. Returns the end of the record; or
-   * ~q if that is not there yet: it is continued at `q`. Throws a FramingError, with a place in `b`.
+   * Continues at `p`, up to `to`, the record whose bytes before `p` it has seen. Returns the end of the record, or ~q
+   * if it is incomplete: the next call continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
 
 /** How records are delimited and read. */
 export interface Framing {
-  /** All bytes are one record, so that only a source that knows where they end can read it. */
+  /** All bytes are one record. Only a source that knows where they end can read it. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** How many bytes of a whole record say where it ends and are no part of its content. Missing: none. */
+  /** How many bytes of a complete record delimit it and are not part of its content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
   /** Adds the JSON object of the content of a record. Returns false, and adds nothing, if it cannot be read. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
@@ -46,12 +46,12 @@ export interface Framing {
 const LF = 0x0a
 /** A record whose JSON is longer than this many times the maximum is too long as well. */
 const MOST_GROWTH = 8
-/** Memory for lines that is kept for the next frame. */
+/** Maximum memory for lines that is kept for the next frame. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** The lines of the frame being made. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
-/** How many of them are of records that could not be read. */
+/** How many of them come from unreadable records. */
 let unreadable = 0
 
 export class FramedSplitter extends LineSplitter {
@@ -125,7 +125,7 @@ export class FramedSplitter extends LineSplitter {
     this.#goTo(this.scanned)
   }
 
-  /** The end of the next record; -1 if it is not there yet. */
+  /** The end of the next record; -1 if it is incomplete. */
   #next(): number {
     if (this.#problem || this.scanned === this.end) return -1
     try {

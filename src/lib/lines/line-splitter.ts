@@ -28,8 +28,8 @@ export interface LineColumns {
 }
 
 /**
- * Finds the lines of chunk[start, end) that end with an LF, of which the first is at `from` or behind. The columns are
- * the caller's. Undefined: it cannot tell, or a line is longer than `longest`.
+ * Finds the lines of chunk[start, end) that end with an LF; the first LF is at `from` or later. The caller owns the
+ * columns. Undefined if it cannot search the chunk, or a line is longer than `longest`.
  */
 export type FindLines = (
   chunk: Buffer,
@@ -44,17 +44,17 @@ export interface Frame extends LineColumns {
   readonly chunk: Buffer
   /** Total bytes of all lines and their line ends. */
   readonly bytes: number
-  /** Whether each line has a line end, and the next line begins directly behind it. Missing: that is not known. */
+  /** Whether each line has a line end, and the next line begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** Of lines that were made of something else: the bytes that were read for them. */
+  /** For lines that were made from other bytes: those bytes. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
-  /** Of these: how many were made of what could not be read. */
+  /** For these: how many come from unreadable bytes. */
   readonly unreadable?: number
   /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
   readonly release?: (() => void) | undefined
 }
 
-/** V8 looks it up for each line if it is called as a method, which takes as long as what it does. */
+/** V8 would look up a method for each line, which takes as long as the call itself. */
 const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
@@ -77,7 +77,7 @@ function growColumns(): void {
   flagsOf = resized(flagsOf, length)
 }
 
-/** For a smaller portion it does not matter where it lies in memory. */
+/** The place of a smaller portion in memory does not matter. */
 const ALIGNED_BYTES = 64 * 1024
 
 /** The place in its page of the byte at `offset`, which may be negative. */
@@ -119,7 +119,7 @@ export class LineSplitter {
 
   /**
    * `continues`: the first byte is in the middle of a line (a resumed file). `findLines`: a faster way to find lines,
-   * which may find none.
+   * if it can.
    */
   constructor(maxLineBytes: number, continues = false, findLines?: FindLines) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
@@ -142,7 +142,7 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** Why nothing more can be read; undefined for lines, of which any bytes consist. */
+  /** Why nothing more can be read. Undefined for lines, which can have any bytes. */
   get problem(): Error | undefined {
     return undefined
   }
@@ -153,8 +153,8 @@ export class LineSplitter {
   }
 
   /**
-   * Space for at least `want` bytes. Valid until the next call. `offset`: where they are in a file. A large portion then
-   * begins in a page of memory where it begins in a page of the file, since Linux copies such pages faster.
+   * Space for at least `want` bytes. Valid until the next call. `offset`: their place in a file. A large portion is
+   * then aligned to pages of memory as it is to pages of the file, since Linux copies such pages faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {
@@ -183,7 +183,7 @@ export class LineSplitter {
     const from = this.start
     const { pieces } = this
     const most = this.maxLineBytes
-    // As `put` for each line, whose fields would be read and written again and again.
+    // Like `put` for each line, without reading and writing its fields each time.
     let start = from
     let n = this.#length
     let goesOn = this.goesOn
@@ -214,7 +214,7 @@ export class LineSplitter {
     return this.frame(from, this.pieces === pieces)
   }
 
-  /** The lines up to `end`, none of which is too long, nor is what follows them. */
+  /** The lines up to `end`. Neither they nor the bytes after them are too long. */
   #found({ length, starts, ends, flags }: LineColumns, end: number): Frame | undefined {
     const from = this.start
     this.scanned = this.end

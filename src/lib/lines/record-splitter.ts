@@ -21,7 +21,7 @@ export const BELONGS = 2
 /** Most bytes of a line that a joiner sees, unless it asks for more. */
 export const JUDGED_BYTES = 4096
 
-/** Decides which lines form one event. It is stateless: it returns what it has to remember. */
+/** Decides which lines form one event. It is stateless: `judge` returns the state for the next line. */
 export interface Joiner {
   /** Most bytes of a line that it sees, if more than JUDGED_BYTES. An unfinished line waits until it has more. */
   readonly judgedBytes?: number

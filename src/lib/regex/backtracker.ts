@@ -4,21 +4,22 @@ import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } fro
 import { UnboundedPattern } from './syntax.js'
 
 /**
- * Finds matches in the order of V8, by backtracking, and notes at which places of the text each instruction has failed:
- * it is not tried there again, so all matches of a text together take a time proportional to its length. Instructions
- * that only one other leads to need no note.
+ * Finds matches in the order of V8, by backtracking. It notes at which places of the text each instruction has failed
+ * and does not try it there again, so all matches of a text together take a time proportional to its length.
+ * Instructions with only one predecessor need no note.
  *
- * What follows from an instruction depends on its place and on which iterations around it have matched nothing so far,
- * since those fail if they end so. An iteration that has, has only such iterations in it, so their number says which.
+ * The outcome of an instruction depends on its place and on which iterations around it have matched nothing so far,
+ * since these fail if they end that way. Within such an iteration, all inner iterations have matched nothing, too, so
+ * their number identifies them.
  */
 
-/** Limits of notes, in bits, and of alternatives that are not tried yet, twice their number. */
+/** Limits of notes, in bits, and of untried alternatives, twice their number. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
 /** More memory than this is not kept for the next text. */
 const KEPT_WORDS = 1 << 16
 
-/** Instructions by symbols for which it is kept whether they can go on. */
+/** Limit of cached results of `#possible`: instructions times symbols. */
 const MOST_KNOWN = 1 << 20
 
 /** Notes and alternatives of the matcher that ran last. Only one runs at a time. */
@@ -41,7 +42,7 @@ export class Backtracker {
   readonly #unicode: boolean
   readonly #backwards: boolean
   readonly #slots: Int32Array
-  /** By symbol: whether an instruction may go on where that is the next one. The rest need not be tried. */
+  /** By symbol: whether each instruction may continue if that symbol is next. The others need not be tried. */
   readonly #possible: (Uint8Array | undefined)[] = []
   #known = 0
   #text = ''
@@ -111,7 +112,7 @@ export class Backtracker {
     return undefined
   }
 
-  /** The match that begins at `p`, where it ends if the text is read backwards. */
+  /** The match that begins at `p`, or ends there if the text is read backwards. */
   matchAt(p: number): Int32Array | undefined {
     const { operations, nexts, operands, checks, lists, joins, states, starts, start } = this.#program
     const slots = this.#slots
@@ -229,7 +230,7 @@ export class Backtracker {
     slots[1] = Math.max(begin, p)
     this.#slots.fill(-1)
     this.#from = p
-    // What led to the match has not failed where it ended.
+    // The instructions that led to the match have not failed at its end.
     const first = (p - this.#first) * states
     for (let bit = first; bit < first + states; bit++) notes[bit >>> 5]! &= ~(1 << (bit & 31))
     return slots

@@ -10,11 +10,11 @@ import type { Node } from './syntax.js'
 interface Ways {
   readonly factor: number
   readonly degree: number
-  /** The steps of all ways together, with what follows, grow with this power of the length. */
+  /** The steps of all ways together, with the rest of the pattern, grow with this power of the length. */
   readonly work: number
 }
 
-/** What follows in the pattern. */
+/** The rest of the pattern. */
 interface Rest {
   readonly atoms: readonly number[]
   /** It may begin with an assertion, which can fail anywhere. */
@@ -50,14 +50,14 @@ export function longestForBacktracking(node: Node, anchored: boolean, atoms: Ato
 
 class Cost {
   readonly #atoms: Atoms
-  /** The bodies of unbounded repeats that something fallible follows. */
+  /** The bodies of unbounded repeats before a part that can fail. */
   readonly repeats: Node[] = []
 
   constructor(atoms: Atoms) {
     this.#atoms = atoms
   }
 
-  /** `then`: the `work` of what follows. */
+  /** `then`: the `work` of the rest. */
   ways(node: Node, rest: Rest, then: number): Ways {
     switch (node.kind) {
       case 'sequence': {
@@ -160,7 +160,7 @@ class Cost {
   }
 }
 
-/** Each only once, since each of many parts that may be empty would double those after it. */
+/** Removes duplicates: otherwise each part that may be empty would double those after it. */
 function distinct(atoms: readonly number[]): number[] {
   return [...new Set(atoms)]
 }
@@ -179,7 +179,7 @@ function leadingAtoms(node: Node): number[] {
   return node.nodes.slice(0, end === -1 ? node.nodes.length : end).flatMap(atomsIn)
 }
 
-/** Whether it may match no character. */
+/** Whether it may match the empty text. */
 export function isNullable(node: Node): boolean {
   if (node.kind === 'atom') return false
   if (node.kind === 'sequence') return node.nodes.every(isNullable)

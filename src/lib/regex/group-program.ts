@@ -10,7 +10,7 @@ export const ATOM = 1
 /** Continues at `next`, or, where that fails, at `operand`. */
 export const FORK = 2
 export const CHECK = 3
-/** Stores the position in the slot `operand`. This one and those below only note something. */
+/** Stores the position in the slot `operand`. This operation and those below only keep notes. */
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
@@ -18,8 +18,8 @@ export const CLEAR = 5
 export const ADVANCE = 6
 
 /**
- * A pattern as instructions that keep the order of its alternatives and store positions in slots: those of group n are
- * 2n and 2n + 1, others are behind them.
+ * A pattern as instructions that keep the order of its alternatives and store positions in slots. Those of group n are
+ * 2n and 2n + 1; other slots follow.
  */
 export interface GroupProgram {
   readonly operations: Uint8Array
@@ -31,7 +31,7 @@ export interface GroupProgram {
   readonly slots: number
   /** For instructions that several others lead to: the number of its first state. -1 for the rest. */
   readonly joins: Int32Array
-  /** How many states these instructions can be in at one place of the text. */
+  /** How many states these instructions can have at one place of the text. */
   readonly states: number
   /** The slots of the beginnings of the iterations around each instruction that must advance, the innermost first. */
   readonly starts: readonly (readonly number[])[]
@@ -47,7 +47,7 @@ export interface GroupProgram {
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
-/** Of a group in a repeat: in each iteration its places are cleared and noted. */
+/** Weight of a group in a repeat: each iteration clears and stores its places. */
 const GROUP_WEIGHT = 1 / 2
 
 /** Whether it can only match at the beginning of the text. */
@@ -177,7 +177,7 @@ class GroupCompiler {
     }
   }
 
-  /** What matched in a negated look-around is forgotten. */
+  /** Groups in a negated look-around are not kept. */
   #saveLook(look: Look, next: number): number {
     if (look.negated || groupsIn(look.node).length === 0) return next
     const slot = this.#slots++
@@ -207,14 +207,14 @@ class GroupCompiler {
     for (let i = 0; i < min; i++) {
       const before = this.#instructions.length
       at = this.#once(node, list, at)
-      // Nothing but groups of nothing: repeating it changes nothing.
+      // It has only empty groups, and repeating them changes nothing.
       if (this.#instructions.slice(before).every(({ operation }) => operation === SAVE || operation === CLEAR)) break
     }
     for (const { slot } of this.#inner.slice(looks)) slots.push(slot)
     return at
   }
 
-  /** An iteration that need not take place, and fails if it matches nothing. */
+  /** An optional iteration, which fails if it matches nothing. */
   #optional(node: Node, list: number, start: number, next: number): number {
     if (start === -1) return this.#once(node, list, next)
     const before = this.#starts

@@ -77,8 +77,8 @@ export class Scanner {
   constructor({ program, atoms, unicode, backwards, anchored, looks }: ScannerOptions) {
     const { operations, nexts, operands } = program
     const size = operations.length
-    // What is noted of groups and of iterations makes no difference to whether there is a match. Such an instruction
-    // leads to an earlier one.
+    // Notes about groups and iterations do not affect whether there is a match. Their instructions lead to earlier
+    // ones.
     const behind = new Uint16Array(size)
     for (let at = 0; at < size; at++) behind[at] = operations[at]! >= SAVE ? behind[nexts[at]!]! : at
     this.#operations = operations

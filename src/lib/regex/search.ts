@@ -5,13 +5,13 @@ import { compileGroups, type GroupProgram, isAnchored } from './group-program.js
 import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
 
-/** Places are in UTF-16 code units, the second behind the last one. */
+/** A place in UTF-16 code units; `end` is exclusive. */
 export type Place = readonly [start: number, end: number]
 
 export interface PatternMatch {
   readonly start: number
   readonly end: number
-  /** Places of the groups by number, the first that of the whole match; undefined for a group that took no part. */
+  /** Places of the groups by number; the first is the whole match. Undefined for a group that took no part. */
   readonly groups: readonly (Place | undefined)[]
 }
 
@@ -29,7 +29,7 @@ export function nativeSearch(native: RegExp): Search {
   }
 }
 
-/** A pattern whose texts are matched in a time that is proportional to their length. */
+/** A pattern that matches texts in a time proportional to their length. */
 export interface Compiled {
   /** Whether there is a match anywhere in a text, however long. */
   test(text: string): boolean
@@ -68,7 +68,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // Where there is one place to begin at, to look for a match there is all.
+      // An anchored pattern has only one place to begin at, so the search itself decides.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, marks(text))
     }
@@ -81,7 +81,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
 /** Longest text that is searched first: searching for a long repetitive text may be slow. */
 const MOST_REQUIRED = 32
 
-/** Texts that every match contains, as far as they are easy to find: V8 searches for them much faster. */
+/** Texts that every match contains, if they are easy to find: V8 searches for them much faster. */
 function requiredTexts(node: Node, atoms: Atoms): string[] {
   const texts = ['']
   for (const part of node.kind === 'sequence' ? node.nodes : [node]) {
@@ -89,7 +89,7 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
     if (char === undefined || texts.at(-1)!.length >= MOST_REQUIRED) texts.push('')
     if (char !== undefined) texts.push(texts.pop()! + char)
   }
-  // The longest is the rarest.
+  // The longest one is probably the rarest.
   return texts.filter(text => text.length > 1 || texts.length === 1).sort((a, b) => b.length - a.length)
 }
 

@@ -18,7 +18,7 @@ export interface Repeat {
   readonly node: Node
   readonly min: number
   readonly max: number
-  /** As few as possible rather than as many. */
+  /** Matches as few as possible rather than as many. */
   readonly lazy: boolean
 }
 
@@ -52,7 +52,7 @@ export class TooLargePattern extends UnboundedPattern {}
 
 const ESCAPE =
   /\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[pP]\{[^}]*\}|[\s\S])/uy
-/** The same without the flag `u`. */
+/** ESCAPE without the flag `u`. */
 const LEGACY_ESCAPE = /\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[\s\S])/y
 const CLASS = /\[(?:\\[\s\S]|[^\]\\])*\]/uy
 const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
