@@ -83,7 +83,7 @@ export class Strings {
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  /** A number for each line: whether it is left out, or whether it is left. */
+  /** A number for each line: `among` of `narrow`, or `skipped` of `hash`. */
   readonly #column: Uint8Array
   #owners = 0
 

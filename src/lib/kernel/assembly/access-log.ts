@@ -3,8 +3,8 @@ import { ISO_BYTES, iso, readTime, TIME_BYTES } from './log-time'
 import { putNumber, putOther, putText } from './members'
 
 /**
- * Reads lines of access logs as `readAccessLog` in core/codecs/web-log.ts does, to which it is held. What is rare is left to
- * that: escapes, requests that hold control characters, times of another form, and whatever is no such line.
+ * Reads lines of access logs. Results must equal those of `readAccessLog` in core/codecs/web-log.ts, which gets the
+ * rare lines: with escapes, control characters in requests, times of another form, or any other form.
  */
 
 /** The fields, in the order of ACCESS_FIELDS. */
@@ -64,7 +64,7 @@ function isMethod(p: usize, end: usize): bool {
   return end > p
 }
 
-/** Gives the parts of `GET /path HTTP/1.1`, or all of it if it is none. */
+/** Puts the parts of `GET /path HTTP/1.1`, or all of it if it has another form. */
 function putRequest(p: usize, end: usize): void {
   const method = find(p, end, <u8>SPACE)
   let protocol = end
@@ -81,7 +81,7 @@ function putRequest(p: usize, end: usize): void {
   } else putQuoted(REQUEST, p, end)
 }
 
-/** Gives what follows the two numbers. */
+/** Puts the fields after the two numbers. */
 function putQuotedFields(stop: usize, end: usize): bool {
   for (let field = REFERER; field <= FORWARDED_FOR; field++) {
     if (stop >= end) return true

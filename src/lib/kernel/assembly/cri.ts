@@ -2,7 +2,7 @@ import { find, SPACE } from './bytes'
 import { isIsoTime } from './iso-time'
 import { putOther, putText } from './members'
 
-/** Reads lines of container runtimes that are whole, as core/codecs/cri.ts does. It leaves those of several parts. */
+/** Reads whole lines of container runtimes, as core/codecs/cri.ts does. Leaves lines in several parts. */
 
 /** The fields, in the order of CRI_LINES. */
 const MESSAGE: u32 = 0

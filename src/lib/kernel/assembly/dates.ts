@@ -2,7 +2,7 @@ import { byteAt } from './bytes'
 
 /** Digits of dates, and days of the calendar. */
 
-/** The number of two digits, or one that is too large for anything. */
+/** The number of two digits, or one above every valid value. */
 @inline
 export function two(p: usize): u32 {
   const tens = byteAt(p) - 0x30

@@ -2,14 +2,17 @@ import { BACKSLASH, byteAt, find, QUOTE } from './bytes'
 import { escaped, stringEnd } from './json-scalars'
 import { putString, putText } from './members'
 
-/** Reads usual lines of Docker that are whole, as core/codecs/docker_json.ts does: `{"log":"…\n","stream":"…","time":"…"}`. */
+/**
+ * Reads whole Docker lines of the usual form, as core/codecs/docker_json.ts does:
+ * `{"log":"…\n","stream":"…","time":"…"}`.
+ */
 
 /** The fields, in the order of DOCKER_LINES. */
 const MESSAGE: u32 = 0
 const TIMESTAMP: u32 = 1
 const STREAM: u32 = 2
 
-/** `{"log":"`, and what follows the text and the stream: `,"stream` and `,"time":`. */
+/** `{"log":"`, and the bytes after the text and after the stream: `,"stream` and `,"time":`. */
 const HEAD: u64 = 0x223a22676f6c227b
 const STREAM_NAME: u64 = 0x6d6165727473222c
 const TIME_NAME: u64 = 0x3a22656d6974222c
@@ -19,7 +22,7 @@ const CLOSE: u32 = 0x7d
 const N: u32 = 0x6e
 const R: u32 = 0x72
 
-/** Whether the inside of a string ends with the escape of this letter. */
+/** Whether the content of a string ends with the escape of this letter. */
 function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   let p = end - 1
   if (p <= start || byteAt(p) != letter) return false
@@ -32,7 +35,7 @@ export function readDockerLine(p: usize, end: usize): bool {
   if (load<u64>(p) != HEAD) return false
   const log = p + 8
   const logEnd = stringEnd(log)
-  // Without a line end it is a part of a line.
+  // Without a line end, it is a part of a line.
   if (!logEnd || !escaped || !endsWithEscape(log, logEnd, N)) return false
   if (load<u64>(logEnd + 1) != STREAM_NAME || (load<u32>(logEnd + 9) & 0xffffff) != COLON) return false
   const stream = logEnd + 12

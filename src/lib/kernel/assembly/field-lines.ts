@@ -17,12 +17,12 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Names of fields and what is copied beyond ends, besides the bytes of a line and what surrounds its fields. */
+/** Bytes for names of fields and for copies beyond ends, besides those of a line and of the parts around its fields. */
 const MARGIN: usize = 1024
-/** The line comes twice at most, and a byte becomes up to six. */
+/** The output has the line twice at most, and a byte takes up to six. */
 const MOST_PER_BYTE: usize = 12
 
-/** What events consist of besides fields: see `setFrame`. */
+/** The parts of events besides fields: see `setFrame`. */
 let frame: usize = 0
 let headBytes: usize = 0
 let middleBytes: usize = 0
@@ -33,10 +33,10 @@ let middleSlots: usize = 0
 let middleSlotCount: u32 = 0
 
 /**
- * Sets what surrounds the fields of events. At `bytes` lie, one after the other, what comes first, what comes before the
- * fields, and what follows them. `withLine`: the line is in between the first two as within the quotes of a string, for
- * `slot` if that is not -1. `slots` has three i32 for each value of the middle that is wanted: its slot, where it begins
- * in the middle, and where it ends, shifted left by one, with a bit that says that it is special.
+ * Sets the parts of events around their fields. `bytes` holds, one after the other, the beginning, the part before the
+ * fields, and the part after them. `withLine`: the line is between the first two as the content of a string, for `slot`
+ * if that is not -1. `slots` has three i32 for each wanted value of the middle: its slot, its start in the middle, and
+ * its end, shifted left by one, with a bit that marks it as special.
  */
 export function setFrame(
   bytes: usize,
@@ -76,7 +76,7 @@ function readLine(format: u32, p: usize, end: usize): bool {
 
 /**
  * Finds the slots of `length` lines, with `stride` bytes for each line at `out`, and sets `scanned` and `decoded` in
- * their flags. Returns how many lines are left, among them those with a flag of `skipped`: `scanned` is removed.
+ * their flags. Returns how many lines are left, including those with a flag of `skipped`; `scanned` is removed.
  */
 export function scanFields(
   format: u32,
@@ -110,7 +110,7 @@ export function scanFields(
   return left
 }
 
-/** Writes what comes before the fields of an event. Returns where they begin. */
+/** Writes the part of an event before its fields. Returns where they begin. */
 @inline
 function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usize {
   memory.copy(to, frame, headBytes)
@@ -130,9 +130,9 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
 }
 
 /**
- * Writes the events of `length` lines at `to`, as far as there is room up to `toEnd`. `starts` and `ends` become where
- * each event is, from `to` on; both are 0 for a line that is left, and for those whose flags are not `taken` among
- * `asked`. Events follow one another. Slots are positions from `to` on. Returns how many lines were looked at.
+ * Writes the events of `length` lines, one after the other, at `to`, as many as fit before `toEnd`. `starts` and `ends`
+ * get the place of each event, from `to` on; both are 0 for a line that is left, or whose flags under `asked` are not
+ * `taken`. Slots are positions from `to` on. Returns the number of lines processed.
  */
 export function writeFields(
   format: u32,

@@ -1,4 +1,4 @@
-/** What the kernel offers. */
+/** The exports of the kernel. */
 
 export { scanFields, setFrame, writeFields } from './field-lines'
 export { base, scanLines, setCopy, setNames } from './json-lines'

@@ -2,11 +2,11 @@ import { byteAt, CLOSE_OBJECT } from './bytes'
 import { BEHIND, ELEMENTS } from './json-heads'
 
 /**
- * The containers, which are objects and arrays, that are open in a line of JSON. One that is empty is closed at once, and
- * never one of them.
+ * The open containers (objects and arrays) of a line of JSON. An empty one is closed at once and does not become one of
+ * them.
  */
 
-/** The deepest nesting, in containers below the outermost, that is checked here. */
+/** Maximum nesting that is checked here, in containers below the outermost. */
 export const MOST_NESTED: u32 = 1024
 
 /** For each open container, the outermost first: the byte that ends it, and the head of its member (2 u32). */
@@ -15,7 +15,7 @@ export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
 /** How many containers are open below the outermost. */
 export let depth: u32 = 0
-/** Where the slot is of the wanted member that is a container and open, or 0. */
+/** The address of the slot of the wanted member whose container is open, or 0. */
 let openSlot: usize = 0
 
 /** Whether the line has a container below the outermost. */
@@ -24,7 +24,7 @@ let entered = false
 // The outermost is an object in every line.
 store<u32>(open, CLOSE_OBJECT)
 
-/** The outermost object was opened. Returns whether the line before had other containers. */
+/** Begins a line at its outermost object. Returns whether the line before had other containers. */
 @inline
 export function enterLine(): bool {
   if (!entered) return false
@@ -34,21 +34,21 @@ export function enterLine(): bool {
   return true
 }
 
-/** The byte that ends the container with so many around it. */
+/** The byte that ends the container with `level` containers around it. */
 @inline
 export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** The head of the member whose value is, or has in it, the innermost container. */
+/** The head of the member whose value is, or contains, the innermost container. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
 }
 
 /**
- * A container was opened that `closer` ends, in the member of `head`. There is room for it. `slot` is where its slot is
- * in the results for the line, or 0, and `start` is put there. Returns the entry before its first member or element.
+ * Opens a container, which `closer` ends, in the member of `head`. There must be room for it. `slot`: the address of
+ * its slot in the results for the line, which gets `start`, or 0. Returns the entry before its first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
@@ -65,7 +65,9 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Containers were closed, the last one before `end`: `level` are open. Returns the entry before what follows. */
+/**
+ * Closes containers, the last one before `end`; `level` stay open. Returns the entry before the next member or element.
+ */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

@@ -1,19 +1,20 @@
 import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
- * Programs write the same members in the same order, line after line. This remembers the heads of members: the bytes from
- * the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket, and which heads
- * followed it. A member whose head has the same bytes needs no further look at them: they are valid, and its name is known.
+ * Programs write the same members in the same order, line after line. This module remembers the heads of members: the
+ * bytes from the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket;
+ * and which heads followed them. A head with the same bytes is valid, its name is known, and it is not inspected
+ * further.
  *
- * A head has neither that comma or brace, for which whoever compares has to look, nor control characters, so that it ends
- * before its line does. It may be of any line before, and is right wherever its bytes are the same.
+ * The caller compares the comma or brace, which is not stored. A head has no control characters, so it ends before its
+ * line does. It may come from any earlier line, and is right wherever its bytes are the same.
  */
 
 /**
- * An entry: 32 bytes, of which the first are the head; for the first 16 and for the others a bit for each that is not
- * part of it, above which all are set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of
- * the name or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed behind its
- * value, if that is a container (2 u32).
+ * An entry: 32 bytes, which begin with the head; for the first 16 and for the others a bit for each that is not part of
+ * it, with all higher bits set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of the name
+ * or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed its value, if that is a
+ * container (2 u32).
  */
 const ENTRY: usize = 64
 const NOT_FIRST: usize = 32
@@ -23,7 +24,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** What followed behind the value is read as what followed an entry that is so many bytes on. */
+/** Added to the address of an entry to read which entries followed its value. */
 export const BEHIND: usize = 8
 
 /** Kinds are bits: a value that is a string, an object or an array, and a head of more than 16 bytes. */
@@ -34,16 +35,16 @@ export const ARRAY: u32 = 8
 
 const LONGEST: u32 = 32
 const ENTRIES: u32 = 128
-/** A head is looked for in so many entries, from the one that its bytes give. */
+/** Maximum probes per lookup. */
 const PROBES: u32 = 4
 
-/** The entry before the first member of a line, and behind a member whose head is not remembered. */
+/** The entry before the first member of a line, and after a member whose head is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
- * Elements of arrays have no names. Their heads are the quote of a string and the brace of an object, which are in
- * entries of their own. None but these two ever follows one of them, and neither follows the head of a member: so no name
- * is expected in an array, and no value without a name in an object. The first is also the entry before all elements.
+ * Elements of arrays do not have names. Their heads, in entries of their own, are the quote of a string and the brace
+ * of an object. Only these two follow one of them, and neither follows the head of a member. Therefore an array never
+ * expects a name, and an object never a value without one. The first is also the entry before all elements.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -59,12 +60,12 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
 
-/** How many heads of the line did not follow the one before them in any line before. */
+/** Number of heads of the line that never followed the head before them in earlier lines. */
 let surprises: u32 = 0
-/** How many lines in a row had so many such heads. */
+/** Number of consecutive lines with at least SURPRISES of these heads. */
 let surprised: u32 = 0
 const SURPRISES: u32 = 3
-/** After how many of them, and for how many lines, nothing is looked for. */
+/** After this many of these lines, the lookup is suspended for FORGONE lines. */
 const MOST_SURPRISED: u32 = 8
 const FORGONE: u32 = 2048
 let forgone: u32 = 0
@@ -74,14 +75,14 @@ function entryAt(i: u32): usize {
   return OUTSIDE + ENTRY * <usize>(1 + i % ENTRIES)
 }
 
-/** Forgets all heads: what their slots are has changed. */
+/** Forgets all heads, since their slots have changed. */
 export function forgetHeads(): void {
   memory.fill(OUTSIDE, 0, ENTRY * <usize>(ENTRIES + 1))
   forgone = 0
   surprised = 0
   for (let i: usize = 0; i <= <usize>ENTRIES; i++) {
     const entry = OUTSIDE + i * ENTRY
-    // A byte that does not occur in text: what is free is never found.
+    // This byte does not occur in text, so free entries are never found.
     store<u8>(entry, 0xff)
     store<u32>(entry, 0xffff0000, NOT_FIRST)
     for (let to = entry; to <= entry + BEHIND; to += BEHIND) {
@@ -91,7 +92,7 @@ export function forgetHeads(): void {
   }
 }
 
-/** Whether to look for heads in the line that begins: not for a while where lines have nothing in common. */
+/** Whether to look for heads in the line that begins. The lookup is suspended while lines have nothing in common. */
 @inline
 export function isWorthLooking(): bool {
   if (forgone > 0) {
@@ -101,7 +102,7 @@ export function isWorthLooking(): bool {
   surprised = surprises >= SURPRISES ? surprised + 1 : 0
   surprises = 0
   if (surprised < MOST_SURPRISED) return true
-  // The next time, a second line is enough.
+  // Next time, two lines are enough.
   surprised = MOST_SURPRISED - 2
   forgone = FORGONE
   return false
@@ -113,7 +114,7 @@ export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether its other bytes are there, too. */
+/** Whether the other bytes of the head are there, too. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff
@@ -152,7 +153,7 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   return entry
 }
 
-/** The entry for the head of `length` bytes at `p`: the one that has it, one that is free, or that of another head. */
+/** The entry for the head of `length` bytes at `p`: the one that has it, a free one, or one to replace. */
 function entryFor(p: usize, length: u32, others: u32): usize {
   const first = load<u64>(p)
   const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)

@@ -20,7 +20,7 @@ const POINT: u32 = 0x2e
 const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
 
-/** Bytes with which ends of strings and numbers are found, 16 of each: 2, a space, a backslash, 0 and 9. */
+/** Constants to find ends of strings and numbers, 16 bytes of each: 2, a space, a backslash, 0 and 9. */
 const CONSTANTS: usize = memory.data(5 * 16, 16)
 for (let i: usize = 0; i < 16; i++) {
   store<u8>(CONSTANTS + i, 2)
@@ -30,7 +30,7 @@ for (let i: usize = 0; i < 16; i++) {
   store<u8>(CONSTANTS + i, 9, 64)
 }
 
-/** For each byte, 1 if it may follow a backslash and be all of the escape. */
+/** For each byte, 1 if it completes an escape after a backslash. */
 const ESCAPES: usize = memory.data(256)
 store<u8>(ESCAPES + 0x22, 1)
 store<u8>(ESCAPES + 0x2f, 1)
@@ -45,8 +45,8 @@ store<u8>(ESCAPES + 0x74, 1)
 export let passed: usize = 0
 
 /**
- * A bit for each quote, backslash and control character of the 16 bytes at `p`. Exclusive or with 2 makes quotes and
- * control characters, and no others, at most a space.
+ * A bit for each quote, backslash and control character of the 16 bytes at `p`. After exclusive or with 2, only quotes
+ * and control characters are at most a space.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -67,17 +67,17 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes over members from `p` on, each after a brace or a comma, as long as their heads followed that of `before` and
- * each other in lines before, and their values are strings, short numbers without an exponent, or literals. Puts the
- * values of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member or element, or 0 if
- * the object ended, and the line with it.
+ * Passes over members from `p` on, each after a brace or a comma, while their heads followed that of `before` and each
+ * other in earlier lines, and their values are strings, short numbers without an exponent, or literals. Puts the values
+ * of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member or element, or 0 if the
+ * object and its line ended.
  *
- * With `nests`, which is constant where this is used, values may be objects and arrays that are not deeper than is
- * checked, and elements of arrays may be strings and objects. Without, it must not be used inside of them, and stops at
- * their heads, whose values are no numbers: lines that have none are passed over a tenth faster by code of their own.
+ * With `nests`, a constant for each caller, values may be objects and arrays up to the nesting that is checked, and
+ * elements of arrays may be strings and objects. Without it, this must not be used inside of containers, and stops at
+ * their heads: separate code for lines without containers is a tenth faster.
  *
- * Nothing is called here, and what is compared is in variables, so that everything stays in registers. Where a value ends
- * shows in the marks alone, of 64 bytes at a time: the processor goes on to the next member while it still checks this one.
+ * It makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64 bytes at a
+ * time, decide where a value ends: the processor continues with the next member while it still checks this one.
  */
 @inline
 function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests: bool): usize {
@@ -103,7 +103,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     if (nests && (kind & (OBJECT | ARRAY)) != 0) {
       const closer = kind & OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY
       to++
-      // One that is empty ends here.
+      // An empty container ends here.
       if (byteAt(to) != closer) {
         if (byteAt(to) <= SPACE || depth == MOST_NESTED) return p
         const slot = depth == 0 ? load<i32>(entry, SLOT) : -1
@@ -136,7 +136,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (byteAt(to) != QUOTE) return p
         to++
       } else {
-        // It is the quote of the next name, or behind the line.
+        // It is the quote of the next name, or after the line.
         to--
         if (byteAt(to) == SPACE) to--
         // Braces and brackets may be between.
@@ -149,7 +149,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (others == 0) {
           if (byteAt(first) == ZERO) if (length != 1) return p
         } else if ((others & 1) == 0) {
-          // A point with digits before and behind it.
+          // A point with digits before and after it.
           const point = <u32>ctz(others)
           if (others & (others - 1)) return p
           if (byteAt(first + <usize>point) != POINT) return p
@@ -186,7 +186,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes over members outside of containers, none of which is one. */
+/** Passes over members that are neither in containers nor containers themselves. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }
@@ -205,7 +205,7 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** The first of the 16 bytes at `p` that may follow a number or literal, or the byte behind them. */
+/** The first of the 16 bytes at `p` that may follow a number or literal, or the byte after them. */
 @inline
 function stopFrom(p: usize): usize {
   // Brackets become braces.

@@ -27,7 +27,7 @@ export const base: usize = __heap_base + OPEN_BYTES
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
-/** Memory to which a line without a line end is copied, since nothing may be written to the byte behind it. */
+/** Memory to which a line without a line end is copied, since the byte after the original must not be changed. */
 let copy: usize = 0
 let copyBytes: usize = 0
 
@@ -76,10 +76,10 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // Those not yet passed, of which a quote at `p` is the first, unless it is in a later block.
+  // Marks not yet passed. A quote at `p` is the first of them, unless it is in a later block.
   let marks: u64 = 0
   while (true) {
-    // Behind a comma, or behind what opens a container that is not empty.
+    // After a comma, or after the opening of a container that is not empty.
     if (looks) {
       // Other elements are never known.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
@@ -109,7 +109,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (byteAt(p) != QUOTE) {
         p = escapedStringEnd(p)
         if (!p) return NO_OBJECT
-        // Whether it is wanted shows only when it is decoded.
+        // Only decoding shows whether it is wanted.
         if (wanted > 0 && depth == 0) return UNDECIDED
         hasEscapes = true
         marks = marksFrom(p + 1)
@@ -147,7 +147,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       }
       p++
     } else if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
-      // Both are two less than what closes them.
+      // The code of an opening bracket is that of the closing one minus 2.
       const closer = byte + 2
       p = skipSpace(p + 1, end)
       if (byteAt(p) != closer) {
@@ -183,19 +183,19 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   }
 }
 
-/** As `scanLine`, behind a byte order mark. */
+/** Like `scanLine`, after a byte order mark. */
 @inline
 function scanText(p: usize, end: usize, out: usize, shift: i32): u32 {
   const isMarked = byteAt(p) == 0xef && (load<u32>(p) & 0xffffff) == 0xbfbbef
   return scanLine(isMarked ? p + 3 : p, end, out, shift)
 }
 
-/** As `scanText`, for a line of `length` bytes at `p` that no control character follows. */
+/** Like `scanText`, for a line of `length` bytes at `p` without a control character after it. */
 function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // What is known of this memory is about the line before.
+  // The current block describes the line before in this memory.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }

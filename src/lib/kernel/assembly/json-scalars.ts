@@ -2,8 +2,8 @@ import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 import { plainEnd } from './special-characters'
 
 /**
- * Where strings, numbers and literals of JSON end. A control character follows the text, and at least 16 more bytes of
- * memory: it stops every inner loop, so they need no check for the end.
+ * Finds the ends of strings, numbers and literals of JSON. A control character follows the text, and at least 16 more
+ * bytes of memory: it stops every inner loop, so they need no check for the end.
  */
 
 /** `true`, `null`, and `false` without its first letter. */
@@ -11,7 +11,7 @@ export const TRUE: u32 = 0x65757274
 export const NULL: u32 = 0x6c6c756e
 export const ALSE: u32 = 0x65736c61
 
-/** Whether the string that was looked at last has an escape. */
+/** Whether the last string has an escape. */
 export let escaped: u32 = 0
 
 @inline
@@ -54,7 +54,7 @@ export function stringEnd(p: usize): usize {
   return escapedStringEnd(end)
 }
 
-/** The end of the number at `p` that has too many digits to look at them at once, or 0. */
+/** The end of the number at `p`, which has too many digits to check them at once, or 0. */
 function longNumberEnd(p: usize): usize {
   if (byteAt(p) == 0x2d) p++
   let digits = p

@@ -1,9 +1,7 @@
-/**
- * What is known of short keys: an open-addressing table of (owner, key) to a number. When it is full, all is forgotten.
- */
+/** Numbers of short keys: an open-addressing table from (owner, key) to a number. A full table is cleared. */
 
 const PLACES: u32 = 8192
-/** Bytes of an entry: the owner or 0, the number, and at 8 the key, with 0 behind it. A key has no byte that is 0. */
+/** Bytes of an entry: the owner or 0, the number, and at 8 the key, padded with 0. A key does not contain 0. */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16
 const MOST: u32 = PLACES / 2
@@ -17,7 +15,7 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** The first bytes of a number, 1 or more of them. */
+/** The first `count` bytes of a number, at least 1. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
   return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
@@ -31,7 +29,7 @@ function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
     const entry = table + (place & (PLACES - 1)) * ENTRY
     const its = load<u32>(entry)
     if (its == 0) return entry
-    // One after the other: with && each comparison would become a number first.
+    // These are separate: with && each comparison would become a number first.
     if (its == owner) {
       if (load<u64>(entry, 8) == first) if (load<u64>(entry, 16) == second) return entry
     }
@@ -52,7 +50,9 @@ export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32)
   return load<u32>(entry) == 0 ? other : load<i32>(entry, 4)
 }
 
-/** Keeps a number of a key of 1 byte or more. `owner` is not 0, and each change of its numbers makes another one of it. */
+/**
+ * Stores the number of a key of 1 byte or more. `owner` is not 0. A change of one of its numbers requires a new owner.
+ */
 export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
   if (size > LONGEST) return
   if (used == MOST) {

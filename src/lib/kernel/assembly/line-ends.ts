@@ -10,9 +10,9 @@ function newlines(p: usize): v128 {
 }
 
 /**
- * Finds the lines of [start, end) that end with an LF; the first LF is at `from` or behind. For each, `columns` gets its
- * start and its end, moved by `shift`, and the length of its line end: i32, i32 and u8, in three columns one behind the
- * other. It has room for `most` lines, as many as there can be. Returns the number of lines; -1 if one is longer than
+ * Finds the lines of [start, end) that end with an LF; the first LF is at `from` or later. For each, `columns` gets its
+ * start and its end, moved by `shift`, and the length of its line end: i32, i32 and u8, in three consecutive columns.
+ * It has room for `most` lines, the largest possible number. Returns the number of lines; -1 if one is longer than
  * `longest`. At least 64 more bytes of memory follow.
  */
 export function findLines(

@@ -5,12 +5,13 @@ import { ALSE, escaped, NULL, stringEnd, TRUE } from './json-scalars'
 import { forgetBlock } from './special-characters'
 
 /**
- * Writes valid JSON objects as log records of OTLP in protobuf, as components/otlp/log-record.ts does, to which it is
- * held. What is rare is left to that: objects and arrays in them, names with escapes or that occur twice, escapes of
- * code points, white space other than a space, long numbers, and fields such as a body that are not what they mostly are.
+ * Writes valid JSON objects as log records of OTLP in protobuf. Results must equal those of
+ * components/otlp/log-record.ts, which gets the rare ones: objects and arrays in them, names with escapes or that occur
+ * twice, escapes of code points, white space other than a space, long numbers, and unusual values of fields such as the
+ * body.
  */
 
-/** What a field becomes, as in ../log-records.ts. Others are attributes. An object that has one of LEFT is left. */
+/** Uses of fields, as in ../log-records.ts. Others are attributes. An object with a field of LEFT is left. */
 const LEFT: u32 = 1
 const BODY: u32 = 2
 const TIME: u32 = 3
@@ -40,14 +41,14 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Digits of an integer that 64 bits hold, and of a fraction whose double is the quotient of two exact ones. */
+/** Maximum digits of an integer that 64 bits hold, and of a fraction whose double is the quotient of two exact ones. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
 const MOST_MEMBERS: u32 = 128
-/** What all tags and lengths of an attribute take at most, and 16 bytes. */
+/** Maximum bytes of all tags and lengths of an attribute, and 16 more. */
 const HEADS: usize = 32
-/** Bytes of a record for each of its object, and what is written beyond. */
+/** Maximum bytes of a record for each of its object, and bytes written beyond it. */
 const MOST_PER_BYTE: usize = 4
 const MARGIN: usize = 256
 
@@ -60,8 +61,8 @@ let words: usize = 0
 let wordCount: u32 = 0
 
 /**
- * Sets the tables of names that mean something, and of severities in lower case. The number of a name is what the field
- * becomes, or 0, and 8 bits higher one from 1 to `grouped` if its value decides on the group of an event.
+ * Sets the tables of known names, and of severities in lower case. The number of a name is the use of the field, or 0;
+ * from bit 8 on, it has a number from 1 to `grouped` if the value decides the group of an event.
  */
 export function setLogFields(table: usize, count: u32, grouped: u32, severities: usize, severityCount: u32): void {
   fields = table
@@ -83,8 +84,8 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names of the object so far: address, length, and what the fields become (3 u32). Up to `known` follow those of the
- * last object, as long as this one has the same names. And a bit for each length so far, modulo 32.
+ * The names of the object so far: address, length, and uses (3 u32). Those of the last object follow, up to `known`,
+ * while this one has the same names. And a bit for each length so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -93,13 +94,13 @@ let known: u32 = 0
 let lengths: u32 = 0
 let nameEnd: usize = 0
 
-/** Reads the name that begins at `p`. Returns what its field becomes: LEFT if it was there before. */
+/** Reads the name that begins at `p`. Returns the use of its field: LEFT if it was there before. */
 @inline
 function useOfName(p: usize): u32 {
   const name = names + <usize>nameCount * NAME
   if (nameCount < known) {
     const length = load<u32>(name, 4)
-    // With the quote behind it.
+    // Includes the quote after it.
     const others = ~1 << length
     if (length < 16 && (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(<usize>load<u32>(name)))) | others) == -1) {
       nameCount++
@@ -139,7 +140,7 @@ function copy(p: usize, length: usize, to: usize): void {
   for (let copied: usize = 0; copied < length; copied += 16) v128.store(to + copied, v128.load(p + copied))
 }
 
-/** Writes what [p, end) within quotes stands for. Returns its end; 0 for an escape of a code point. */
+/** Writes the text of the string content [p, end). Returns its end; 0 for an escape of a code point. */
 function unescape(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
@@ -194,7 +195,7 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Whether all fields are the body, since the last object had no field that is one. */
+/** Whether all fields form the body, since the last object did not have a body field. */
 let isMap = false
 
 /** Writes an attribute, or a member of the body, up to its value of `size` bytes, which follows. */
@@ -204,11 +205,11 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
   return putHead(to, VALUE_TAG, size)
 }
 
-/** Where the text is that `findText` found. */
+/** The text that `findText` found. */
 let text: usize = 0
 let textSize: usize = 0
 
-/** Finds the text of what [p, end) is within quotes: there, or at `to` if it has escapes. False if it is left. */
+/** Finds the text of the string content [p, end): in place, or at `to` if it has escapes. False if it is left. */
 function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   text = p
   textSize = end - p
@@ -221,7 +222,7 @@ function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   return true
 }
 
-/** Where the value ends that was written last. */
+/** The end of the value that was written last. */
 let behind: usize = 0
 
 /** Writes an attribute with the string that begins at `p`. Returns its end, or 0. */
@@ -266,14 +267,14 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   }
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
-  // Its size shows when it is written.
+  // Its size is known once it is written.
   const size = putVarint(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
   return putVarint(to + 1, value)
 }
 
-/** Nanoseconds since 1970 of the ISO time [p, end); 0 if it is none, or of few. */
+/** Nanoseconds since 1970 of the ISO time [p, end); 0 if it is not one, or is too far from now. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
   const year = two(p) * 100 + two(p + 2)
@@ -298,7 +299,7 @@ function hexDigit(byte: u32): u32 {
   return isDigit(byte) ? byte - 0x30 : (byte | 0x20) - 0x61 < 6 ? (byte | 0x20) - 0x57 : 16
 }
 
-/** Writes an id of `size` bytes. Returns its end; 0 if the digits at `p` are none. */
+/** Writes an id of `size` bytes. Returns its end; 0 if the digits at `p` are invalid or all 0. */
 function putId(to: usize, tag: u8, p: usize, size: usize): usize {
   to = putHead(to, tag, size)
   let all: u32 = 0
@@ -312,12 +313,12 @@ function putId(to: usize, tag: u8, p: usize, size: usize): usize {
   return all == 0 ? 0 : to
 }
 
-/** The values that decide on the group (address and size, 2 u32), of this object and, from GROUPED on, of the last one. */
+/** The values that decide the group (address and size, 2 u32), of this object and, from GROUPED on, of the last one. */
 const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether this object has the same ones as the last. It becomes the last one. */
+/** Whether this object has the same values as the last one. It becomes the last one. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {
@@ -329,7 +330,7 @@ function isSameGroup(): bool {
   return isSame
 }
 
-/** Where the texts of fields are that are not attributes (2 u32 each, by what they become). */
+/** The places of texts of fields that are not attributes (2 u32 each, by use). */
 const found: usize = memory.data(8 * 8, 8)
 
 @inline
@@ -349,7 +350,7 @@ function putBody(to: usize, hasEscapes: u32): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes the heads of a body at `to`, whose members of `size` bytes are HEADS behind it. Returns its end. */
+/** Writes the heads of a body at `to`. Its members of `size` bytes begin HEADS bytes later. Returns its end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)
@@ -358,7 +359,7 @@ function endMap(to: usize, size: usize): usize {
   return to + size
 }
 
-/** Writes what follows the body. Returns its end, or 0. */
+/** Writes the fields after the body. Returns its end, or 0. */
 function putOthers(to: usize): usize {
   if (startOf(TIME)) {
     const nanos = nanosOf(startOf(TIME), endOf(TIME))
@@ -386,7 +387,7 @@ function putOthers(to: usize): usize {
   return to
 }
 
-/** What `putRecord` returns if `isMap` is wrong. */
+/** The result of `putRecord` if `isMap` is wrong. */
 const WRONG: usize = 1
 
 /** Writes the record of the object at `p`. Returns its end, 0 if it is left, or WRONG. */
@@ -449,10 +450,10 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
 }
 
 /**
- * Writes the records of `length` objects at `to`, as far as there is room up to `toEnd`. Object i is at [starts[i],
- * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` become where its record is, from
- * `to` on; both are 0 for one that is left. Records follow one another. `same` gets a u8 for each: 1 if it is of the
- * same group as the one before it. `observed`: nanoseconds since 1970. Returns how many objects were looked at.
+ * Writes the records of `length` objects, one after the other, at `to`, as many as fit before `toEnd`. Object i is at
+ * [starts[i], ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its
+ * record, from `to` on; both are 0 for one that is left. `same` gets a u8 for each: 1 if it is of the same group as the
+ * one before it. `observed`: nanoseconds since 1970. Returns the number of objects processed.
  */
 export function writeRecords(
   length: u32,

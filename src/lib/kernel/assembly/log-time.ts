@@ -48,7 +48,7 @@ function putDay(days: u32): void {
   store<u8>(iso, 0x54, 10)
 }
 
-/** Makes `iso` of the time at `p`. False if it is none, or one that few lines have, such as a leap second. */
+/** Converts the time at `p` to `iso`. False if it is not a time, or a rare one, such as a leap second. */
 function convert(p: usize): bool {
   const year = two(p + 7) * 100 + two(p + 9)
   const month = monthAt(p + 3)
@@ -84,7 +84,7 @@ export function readTime(p: usize): bool {
   const differs = v128.or(v128.xor(first, v128.load(last)), v128.xor(rest, v128.load(last, 10)))
   if (!v128.any_true(differs)) return true
   if (!convert(p)) {
-    // What `iso` holds is no longer the last time.
+    // `iso` no longer holds the last time.
     store<u8>(last, 0)
     return false
   }

@@ -1,10 +1,10 @@
 import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 
-/** Takes the fields of a line: writes them as members of a JSON object, or only says where they are in the line. */
+/** Receives the fields of a line: writes them as members of a JSON object, or only records their places in the line. */
 
 /** An entry of the table of fields: the length of `,"name":`, the slot or -1, and these bytes. */
 const ENTRY: usize = 40
-/** More digits are no number. */
+/** Text with more digits does not become a number. */
 const MOST_DIGITS: usize = 15
 
 let table: usize = 0
@@ -12,7 +12,7 @@ let table: usize = 0
 let writes = false
 /** Where the next member is written. */
 let at: usize = 0
-/** Where the slots of the line are, and what makes positions of addresses. */
+/** The address of the slots of the line, and the difference between positions and addresses. */
 let slots: usize = 0
 let by: i32 = 0
 let line: usize = 0
@@ -22,7 +22,7 @@ export function setFields(entries: usize): void {
   table = entries
 }
 
-/** What follows is of the line [p, end), whose slots are at `out`, and is only looked for. */
+/** Begins the line [p, end), whose slots are at `out`. Its fields are not written. */
 export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   writes = false
   line = p
@@ -31,7 +31,7 @@ export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** What follows is written at `to`. */
+/** Begins writing members at `to`. */
 export function beginMembers(to: usize, out: usize, shift: i32): void {
   writes = true
   at = to
@@ -39,7 +39,7 @@ export function beginMembers(to: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** Where the members end that were written. */
+/** The end of the members that were written. */
 export function membersEnd(): usize {
   return at
 }
@@ -96,7 +96,7 @@ function escapeInto(byte: u32, to: usize): usize {
   return to + 2
 }
 
-/** Writes the text [p, end) at `to` as within the quotes of a JSON string. Returns where it ends. */
+/** Writes the text [p, end) at `to` as the content of a JSON string. Returns where it ends. */
 export function copyEscaped(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
@@ -130,7 +130,7 @@ export function putText(field: u32, p: usize, end: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
 }
 
-/** The value is the text that [p, end) is between the quotes of a JSON string, with escapes. */
+/** The value is the text of the string content [p, end), which has escapes. */
 export function putString(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {
@@ -147,7 +147,7 @@ export function putString(field: u32, p: usize, end: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, true)
 }
 
-/** The value is the text of `length` bytes at `p`, at most 32, that is not of the line and has no quotes. */
+/** The value is the text of `length` bytes at `p`, at most 32, which is outside the line and has no quotes. */
 export function putOther(field: u32, p: usize, length: usize): void {
   const slot = slotOf(field)
   if (!writes) {
@@ -164,7 +164,7 @@ export function putOther(field: u32, p: usize, length: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, false)
 }
 
-/** The value is the number [p, end). False if it is none, is very long, or has leading zeros. */
+/** The value is the number [p, end). False if it is not a number, is very long, or has leading zeros. */
 export function putNumber(field: u32, p: usize, end: usize): bool {
   if (p >= end || end - p > MOST_DIGITS) return false
   if (byteAt(p) == 0x30 && end - p > 1) return false

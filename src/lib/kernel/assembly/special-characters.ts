@@ -1,13 +1,13 @@
 /**
- * Where strings of JSON end: special characters are quotes, backslashes and control characters. They are found for 64
- * bytes at a time, and as many more bytes of memory have to follow the text.
+ * Finds the ends of JSON strings. Special characters are quotes, backslashes and control characters. They are found for
+ * 64 bytes at a time, and as many more bytes of memory have to follow the text.
  */
 
-/** The block of 64 bytes that was looked at last, and a bit for each special character in it (see `specialsOf16`). */
+/** The current block of 64 bytes, and a bit for each special character in it (see `specialsOf16`). */
 export let block: usize = 0
 let specials: u64 = 0
 
-/** For other bytes at the addresses of those before. */
+/** Call it when the bytes at these addresses have changed. */
 @inline
 export function forgetBlock(): void {
   block = 0
@@ -41,7 +41,7 @@ export function plainEnd(p: usize): usize {
   return plainEndBeyond(p)
 }
 
-/** The same if it is not in the current block. Makes the block with it the current one. */
+/** `plainEnd` beyond the current block. Makes the block of the result the current one. */
 function plainEndBeyond(p: usize): usize {
   let marks = p - block < 64 ? 0 : marksFrom(p)
   if (marks == 0) marks = marksBeyond()

@@ -3,29 +3,29 @@ import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
 /**
- * The values of one name in many lines, where they are strings without escapes, or integers. Of line i are known its
- * flags, a u8, and the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them.
- * Its value is not looked at unless its flags under `mask` are `plain`. Positions minus `shift` are addresses.
+ * Reads the values of one name in many lines, if they are strings without escapes, or integers. Line i has flags, a u8,
+ * and the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them. Its value is
+ * read only if its flags under `mask` are `plain`. Positions minus `shift` are addresses.
  */
 
-/** The result for a value that the caller has to look at. */
+/** The result for a value that the caller has to check. */
 const UNKNOWN: u8 = 2
-/** The first bytes of values that have no text. */
+/** The first bytes of values without a text. */
 const OBJECT: u32 = 0x7b
 const ARRAY: u32 = 0x5b
 const NULL: u32 = 0x6e
 const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
-/** More digits may be written in another way than a program would. */
+/** Longer integers may have another text than a program would write. */
 const MOST_DIGITS: u32 = 15
-/** What is to be done with the value of a line, as in src/components/throttle/buckets/key-table.ts. */
+/** Results for the value of a line, as in src/components/throttle/buckets/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
 const ALONE: i32 = -3
 
 @inline
 function isText(p: usize, text: usize, length: usize): bool {
-  // Mostly the end differs.
+  // Mostly the ends differ.
   while (length >= 8) {
     length -= 8
     if (load<u64>(p + length) != load<u64>(text + length)) return false
@@ -38,8 +38,8 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Replaces it by 0 where the value has no text, or not
- * the wanted one: this one if `same` is 1, any other one if it is 0. `isString`: whether only a string can have the
+ * Compares the values with a text, for lines with a 1 in `among`. Replaces that by 0 if the value has no text, or an
+ * unwanted one. `same`: 1 if this text is wanted, 0 if any other is. `isString`: whether only a string can have the
  * text. Returns how many became UNKNOWN.
  */
 export function narrowStrings(
@@ -85,7 +85,7 @@ function mixed(hash: u32, bytes: u32): u32 {
   return ((hash ^ bytes) * 0x01000193) ^ (hash >> 15)
 }
 
-/** As `hashBytes` of src/components/throttle/buckets/key-table.ts. */
+/** Like `hashBytes` of src/components/throttle/buckets/key-table.ts. */
 @inline
 function hashOf(p: usize, end: usize, seed: u32): u32 {
   let hash = seed
@@ -102,7 +102,7 @@ function hashOf(p: usize, end: usize, seed: u32): u32 {
   return hash ^ (hash >> 15)
 }
 
-/** Whether a JSON value is a number whose text is what a program would write: as `plainInteger` of field-reader.ts. */
+/** Whether a JSON value is a number whose text a program would write: like `plainInteger` of json-numbers.ts. */
 @inline
 function isPlainInteger(p: usize, end: usize): bool {
   const first = p + <usize>(byteAt(p) == MINUS)
@@ -111,10 +111,9 @@ function isPlainInteger(p: usize, end: usize): bool {
 }
 
 /**
- * Writes where the texts of values are, the position of the first byte and behind the last one, and their hashes, as
- * i32. Writes the known number of the value, or TO_FIND, to `ids`, NONE for lines with a 1 in `skipped`, which may be 0
- * for none, and ALONE for values that are missing, empty, longer than `longest`, or neither strings without escapes nor
- * integers. Returns how many are TO_FIND or ALONE.
+ * Writes the start, the end and the hash of the text of each value, as i32. `ids` gets the known number of the value,
+ * or TO_FIND; NONE for lines with a 1 in `skipped`, which may be 0 for none; and ALONE for values that are missing,
+ * empty, longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,
