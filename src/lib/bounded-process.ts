@@ -13,7 +13,7 @@ const OWN_BYTES = 192 * MIB
 
 /** Characters kept of the end of standard error, which says how the process crashed. */
 const LONGEST_TEXT = 1000
-/** How long to wait for them after the process has ended. */
+/** How long to wait for standard error after the process has ended. */
 const LAST_WORDS_MS = 200
 
 /**

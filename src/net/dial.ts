@@ -111,8 +111,8 @@ export function coded(code: string, message: string): Error {
 }
 
 /**
- * Looks up only addresses that `reach` allows. A resolved name is checked in the lookup of the connection itself, so the
- * name server cannot give another answer between check and connection.
+ * Looks up only addresses that `reach` allows. The lookup of the connection itself checks a resolved name, so the name
+ * server cannot give another answer between check and connection.
  */
 function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {

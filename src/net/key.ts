@@ -119,7 +119,6 @@ export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYP
 export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
   username === undefined ? key : basicCredentials(username, key)
 
-/** The value of the header. */
 export function headerValue(auth: AuthOptions, key: string): string {
   const word = schemeOf(auth)
   return word ? `${word} ${credentialsOf(auth, key)}` : credentialsOf(auth, key)
@@ -128,7 +127,7 @@ export function headerValue(auth: AuthOptions, key: string): string {
 export const basicCredentials = (user: string, password: string): string =>
   Buffer.from(`${user}:${password}`).toString('base64')
 
-/** Warnings of `sluice validate`: a file that an option in `path` names does not exist or cannot be read by this user. */
+/** Warnings of `sluice validate`: a file that an option in `path` names does not exist, or this user cannot read it. */
 export function keyFileWarnings(
   { key_file, password_file }: Pick<AuthOptions, 'key_file' | 'password_file'>,
   path: readonly string[] = ['auth'],

@@ -21,7 +21,7 @@ export interface Parameter extends Span {
 /** Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
-/** The parameters that have a value: in the query, behind a #, and in the path, as in `/logs;token=VALUE`. */
+/** The parameters that have a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
 export function parametersOf(url: string): Parameter[] {
   const pathAt = AUTHORITY.exec(url)?.[0].length ?? 0
   const found: Parameter[] = []

@@ -16,7 +16,7 @@ const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**
  * Creates the folder. It survives a power failure once this resolves. A folder is only created once its parent is
- * durable: whoever finds it later, after a failure or a kill in between, syncs no name but its own.
+ * durable. After a failure or a kill in between, a later call only has to sync the folder's own name.
  */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   const whole = resolve(path)

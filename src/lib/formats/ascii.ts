@@ -1,4 +1,3 @@
-/** Bytes of ASCII by their names. */
 export const LF = 0x0a
 export const CR = 0x0d
 export const SPACE = 0x20

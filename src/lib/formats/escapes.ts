@@ -76,7 +76,7 @@ export function escapeEnd(b: Buffer, p: number, end: number): number {
   }
 }
 
-/** The index behind a run of backslashes. */
+/** The index after a run of backslashes. */
 export function endOfBackslashes(b: Buffer, p: number, end: number): number {
   while (p < end && b[p] === BACKSLASH) p++
   return p

@@ -12,7 +12,7 @@ export class FieldName {
     this.json = text === undefined ? undefined : Buffer.from(`${JSON.stringify(text)}:`)
   }
 
-  /** Moves a name that is found in lines. */
+  /** Sets the range of a name that is found in lines. */
   at(b: Buffer, start: number, end: number): this {
     this.bytes = b
     this.start = start

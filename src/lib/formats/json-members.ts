@@ -92,7 +92,7 @@ export function memberOf(
   return true
 }
 
-/** Whether [start, end) has the bytes of a name anywhere, or an escape, which could be in a name. Four bytes at a time. */
+/** Whether [start, end) has the bytes of a name or an escape, which could be in a name. Checks four bytes at a time. */
 function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
   const letter = json[1]!
   let p = start + 1

@@ -21,7 +21,7 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
-  /** Whether only whole lines are used, so that they are not scanned ahead. */
+  /** Whether only whole lines are used. If so, they are not scanned ahead. */
   isUnused = false
   /** Whether ids of events are used. If so, their inputs are saved before the first event leaves. */
   areIdsUsed = false

@@ -52,7 +52,7 @@ export class MsgpackJson {
     return false
   }
 
-  /** `[time, map]` or `[[time, metadata], map]`: the time becomes `timestamp` where the map has none. */
+  /** `[time, map]` or `[[time, metadata], map]`: the time becomes `timestamp` if the map does not have it. */
   #entry(start: number): number {
     const [b, to] = [this.#b, this.#to]
     const before = to.length

@@ -7,7 +7,9 @@ import { KNOWN } from './protobuf-known.js'
 import { addScalar, addZero } from './protobuf-scalars.js'
 import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
 
-/** Maximum size of the JSON of a record, in multiples of its own size: names and enums are long where values are a byte. */
+/**
+ * Maximum size of the JSON of a record, in multiples of the record's size: names and enums are long, values one byte.
+ */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 
@@ -161,7 +163,7 @@ export class ProtobufJson {
     } else addZero(to, field.type, this.#options.textIntegers)
   }
 
-  /** Writes the value at `reader.p`, which moves behind it. */
+  /** Writes the value at `reader.p`, which moves past it. */
   #value(field: Field, reader: WireReader, level: number): void {
     const { to } = this
     if (to.length > this.#most) broken()

@@ -49,14 +49,14 @@ export class WireReader {
     return this
   }
 
-  /** A reader of the bytes whose length is next. Moves behind them. */
+  /** A reader of the bytes whose length is next. Moves past them. */
   inner(): WireReader {
     const size = this.length()
     const from = this.take(size)
     return new WireReader(this.b, from, from + size)
   }
 
-  /** The bytes whose length is next, as text. Moves behind them. */
+  /** The bytes whose length is next, as text. Moves past them. */
   text(encoding: 'utf8' | 'base64'): string {
     const size = this.length()
     const from = this.take(size)

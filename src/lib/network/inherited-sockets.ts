@@ -3,8 +3,8 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Invariants: connections are accepted only
- * while someone takes them or is about to. Those that arrive before the start, and after `stopAccepting`, wait in the kernel
- * for the next process; those that arrive while their server is being replaced wait here.
+ * while someone takes them or is about to. Those that arrive before the start, and after `stopAccepting`, wait in the
+ * kernel for the next process. Those that arrive while their server is being replaced wait here.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }

@@ -143,7 +143,7 @@ export class StreamReader {
     return false
   }
 
-  /** libuv reads up to 32 times before it looks at anything else, so that much would be kept and others would wait. */
+  /** libuv reads up to 32 times in a row: many bytes would be kept, and others would wait. */
   #mayReadOn(bytes: number): boolean {
     this.#inTurn = bytes < this.#shared!.readBytes ? 0 : this.#inTurn + bytes
     if (this.#inTurn < MOST_IN_TURN_BYTES) return true

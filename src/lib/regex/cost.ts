@@ -14,7 +14,6 @@ interface Ways {
   readonly work: number
 }
 
-/** The rest of the pattern. */
 interface Rest {
   readonly atoms: readonly number[]
   /** It may begin with an assertion, which can fail anywhere. */

@@ -230,7 +230,6 @@ class GroupCompiler {
   }
 }
 
-/** The numbers of the groups in it. */
 function groupsIn(node: Node): number[] {
   const own = node.groups ?? []
   if (node.kind === 'repeat' || node.kind === 'look') return [...own, ...groupsIn(node.node)]

@@ -29,7 +29,7 @@ export class Mounts {
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)
   }
 
-  /** The first remote mount on an absolute path. Makes no call about anything on such a mount. */
+  /** The first remote mount on an absolute path. Does not access anything on that mount. */
   remoteOn(path: string): string | undefined {
     if (!this.#hasRemote) return undefined
     if (this.#found.has(path)) return this.#found.get(path)

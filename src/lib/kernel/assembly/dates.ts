@@ -21,8 +21,8 @@ export function daysIn(year: u32, month: u32): u32 {
 }
 
 /**
- * Days since March 1 of the year 0; in minutes less than 2^32 up to the year 8000. Years begin with March, which makes the
- * leap day the last day of a year.
+ * Days since March 1 of the year 0; in minutes less than 2^32 up to the year 8000. Years begin with March, which makes
+ * the leap day the last day of a year.
  */
 export function dayNumber(year: u32, month: u32, day: u32): u32 {
   if (month <= 2) year--

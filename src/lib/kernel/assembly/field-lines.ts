@@ -10,7 +10,6 @@ import { forgetBlock } from './special-characters'
  * Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8.
  */
 
-/** The formats. */
 const ACCESS: u32 = 0
 const ACCESS_WITH_HOSTS: u32 = 1
 const CRI: u32 = 2

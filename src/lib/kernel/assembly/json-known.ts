@@ -114,7 +114,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
       }
       to++
     } else {
-      // The first mark behind the head that does not belong to an escape.
+      // The first mark after the head that does not belong to an escape.
       while (!nests || (kind & STRING) != 0) {
         const at = to - block
         if (at < 64) {

@@ -6,14 +6,15 @@ import { escapedStringEnd, scalarEnd } from './json-scalars'
 import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters'
 
 /**
- * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values of
- * the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which is tested against JSON.parse.
+ * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
+ * of the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which is tested against
+ * JSON.parse.
  *
  * Written in AssemblyScript. Addresses are offsets in the memory of the kernel. Invariant: a control character follows
  * the line, and at least 16 more bytes of memory. It stops every inner loop, so they need no check for the end.
  */
 
-/** The name of a value, as it is looked for. */
+/** Bytes of an entry in the table of names. */
 const NAME_SIZE: usize = 24
 /** The results for a line. With UNDECIDED, which is rare, the caller scans it in another way. */
 const NO_OBJECT: u32 = 0
@@ -60,8 +61,8 @@ function slotOf(p: usize, length: u32): i32 {
 }
 
 /**
- * Scans the line [p, end). OBJECT: for each wanted name, `out` holds the start of its value, and its end shifted left by
- * one; the lowest bit is set if it is a string with escapes, or if the name occurs twice. Both are moved by `shift`.
+ * Scans the line [p, end). OBJECT: for each wanted name, `out` holds the start of its value, and its end shifted left
+ * by one; the lowest bit is set if it is a string with escapes, or if the name occurs twice. Both are moved by `shift`.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
@@ -201,11 +202,10 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
 }
 
 /**
- * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8. Sets
- * `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not
- * scanned; those with one of `ended` have a line end. `out` has room for two i32 for each wanted name of each line, and is
- * filled with 0 for a name that is missing.
- * Returns the number of lines from whose flags `scanned` was removed, because they are undecided.
+ * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8.
+ * Sets `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not
+ * scanned; those with one of `ended` have a line end. `out` has room for two i32 for each wanted name of each line, and
+ * is filled with 0 for a missing name. Returns the number of undecided lines, from whose flags `scanned` was removed.
  */
 export function scanLines(
   length: u32,

@@ -8,7 +8,6 @@ const ENTRY: usize = 40
 const MOST_DIGITS: usize = 15
 
 let table: usize = 0
-/** Whether members are written. */
 let writes = false
 /** Where the next member is written. */
 let at: usize = 0

@@ -93,7 +93,6 @@ export class HttpClient {
     this.#pool = this.#newPool()
   }
 
-  /** Closes every connection. */
   async close(): Promise<void> {
     this.#pool.retire()
     await closeAll(this.#connected)

@@ -62,7 +62,7 @@ export interface RequestFormat {
   countable?(request: readonly EventBatch[]): number
 }
 
-/** How many events of a request were refused, and why. */
+/** How many events of a request were rejected, and why. */
 export interface PartlyRefused {
   readonly refused: number
   readonly message: string
@@ -81,7 +81,6 @@ export interface Inspection {
 /** The meaning of an error response. The status decides on missing properties. */
 export interface Refused
   extends Partial<Pick<DeliveryError, 'failure' | 'reason' | 'rejected' | 'again' | 'groups' | 'ofPartition'>> {
-  /** What to do about it. */
   readonly advice?: string | undefined
 }
 

@@ -65,7 +65,7 @@ export function serveHttp(server: Server, events: readonly string[], serving: Se
 /** Handles input that is not HTTP or that did not arrive in time. */
 function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfinished }: Serving): void {
   const status = statusOf(errorCode(error))
-  if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
+  if (socket.writableEnded) return // Answered: the time until it is closed is limited.
   if (status === undefined || !socket.writable) {
     socket.destroy()
     return

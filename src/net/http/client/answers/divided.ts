@@ -23,7 +23,6 @@ export interface Entry {
   /** Default: derived from the status. */
   readonly reason?: string | undefined
   readonly message?: string | undefined
-  /** What to do about it. */
   readonly advice?: string | undefined
 }
 
