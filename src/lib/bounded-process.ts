@@ -16,9 +16,7 @@ const LONGEST_TEXT = 1000
 /** How long to wait for standard error after the process has ended. */
 const LAST_WORDS_MS = 200
 
-/**
- * Bytes that V8 reserves for code, writable from the start: 512 MiB in newer releases of Node.js. They count as data.
- */
+/** Writable bytes that V8 reserves for code: 512 MiB in newer releases of Node.js. They count as data. */
 function codeBytes(): number {
   try {
     const ranges = readFileSync('/proc/self/maps', 'latin1').matchAll(/^(\w+)-(\w+) rwxp /gm)

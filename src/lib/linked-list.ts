@@ -6,8 +6,7 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order in which they were added; an item may be added before another one. Adding and deleting take
- * constant time.
+ * Items in the order of addition, or added before another item. Adding and deleting take constant time.
  *
  * A Set or Map would do, except for the memory: V8 replaces their table every few changes, and the old table points to
  * the new one. Once such a table is in the old generation, everything that was ever in later tables looks reachable

@@ -7,9 +7,8 @@ import type { DialOptions } from './dial-options.js'
 import { closeAll, Dialer } from './dialer.js'
 
 /**
- * The connection of a destination whose protocol has no requests, such as syslog. It connects on first use, and again
- * after the connection has ended or the certificates were replaced. The caller defines the payload and how it is
- * acknowledged.
+ * The connection of a destination whose protocol has no requests, such as syslog. It is made on first use, and again
+ * after it has ended or the certificates were replaced. The caller defines its content and acknowledgements.
  */
 export class Connection {
   readonly #url: string

@@ -14,9 +14,7 @@ const POLL_MS = 1000
 /** Polling interval for replaced files while idle. */
 const IDLE_POLL_MS = 60_000
 
-/**
- * Connects a destination to its receiver, with current certificates, through a proxy, within the component's limits.
- */
+/** Connects a destination to its receiver: with current certificates, through a proxy, within its limits. */
 export class Dialer {
   readonly #options: DialOptions
   readonly #context: ComponentContext

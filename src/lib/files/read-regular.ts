@@ -2,9 +2,7 @@ import { readFileSync, statSync } from './remote/guarded-fs.js'
 
 const MIB = 1024 * 1024
 
-/**
- * Why a file cannot be read as a whole, as the end of a sentence; undefined if it is regular and not above `largest`.
- */
+/** Why a file cannot be read as a whole, as the end of a sentence, or undefined. `largest`: its limit in bytes. */
 export function notWhole(
   stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number },
   largest: number,

@@ -34,10 +34,7 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/**
- * The meaning of the escape that was read last: a byte, a code point if that is not ASCII and `isCodePoint`, or
- * NOTHING.
- */
+/** The meaning of the last escape: a byte, a code point if it is not ASCII and `isCodePoint`, or NOTHING. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false

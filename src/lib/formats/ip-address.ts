@@ -29,10 +29,7 @@ export interface AddressRange {
   readonly isIPv4: boolean
 }
 
-/**
- * Reads [start, end) into `groups`. Returns 4 or 6 by its notation, or 0 if it is not an address. Addresses with a zone
- * (`fe80::1%eth0`) are not read.
- */
+/** Reads [start, end) into `groups`. Returns 4 or 6 by its notation, or 0 for other text. Zones are not read. */
 export function readAddress(b: Uint8Array, start: number, end: number): 0 | 4 | 6 {
   if (end - start > LONGEST) return 0
   const v4 = readIPv4(b, start, end)

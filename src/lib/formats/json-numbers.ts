@@ -29,9 +29,7 @@ export function addInteger(to: GrowingBytes, value: number | bigint): void {
   to.length += size
 }
 
-/**
- * Adds a number with its fraction, even if that is 0, which keeps its type for readers. NaN and infinities become null.
- */
+/** Adds a number with its fraction, even if that is 0, which keeps its type. NaN and infinities become null. */
 export function addFloat(to: GrowingBytes, value: number): void {
   if (!Number.isFinite(value)) to.addText('null')
   else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))

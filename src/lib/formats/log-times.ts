@@ -109,10 +109,7 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
 
 let local: TimeZone | undefined
 
-/**
- * Converts with the first of these readers that accepts a text. A time without a zone is local time; `wall` gives a
- * missing year.
- */
+/** Converts with the first reader that accepts a text. Times without a zone are local; `wall` gives a missing year. */
 export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
   return ofText(text => {
     local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)

@@ -38,9 +38,7 @@ export class MsgpackJson {
     this.#binaryIsText = binaryIsText
   }
 
-  /**
-   * Adds the JSON of the record [start, end), a map or an entry of Fluentd. Otherwise returns false and adds nothing.
-   */
+  /** Adds the JSON of the record [start, end), a map or a Fluentd entry. Otherwise returns false and adds nothing. */
   write(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
     this.#b = b
     this.#end = end

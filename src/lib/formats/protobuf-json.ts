@@ -7,9 +7,7 @@ import { KNOWN } from './protobuf-known.js'
 import { addScalar, addZero } from './protobuf-scalars.js'
 import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
 
-/**
- * Maximum size of the JSON of a record, in multiples of the record's size: names and enums are long, values one byte.
- */
+/** Maximum size of the JSON of a record, in multiples of the record: names and enums are long, values one byte. */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 

@@ -142,9 +142,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /**
-   * Writes a value without a tag. Returns false if the JSON at `p` does not fit; the caller then discards the output.
-   */
+  /** Writes a value without a tag. Returns false if the JSON at `p` does not fit: discard the output then. */
   value(field: Field, p: number, level: number): boolean {
     const { wire, b } = this
     switch (field.type) {

@@ -176,9 +176,7 @@ function minutesOf(zone: string): number | undefined {
 /** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/**
- * The time in the year that is nearest to `wall`. `inYear` gives milliseconds, or NaN for a day that does not exist.
- */
+/** The time in the year nearest to `wall`. `inYear` gives milliseconds, or NaN for a day that does not exist. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

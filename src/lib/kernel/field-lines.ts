@@ -6,10 +6,7 @@ import type { LineMemory, Lines } from './line-memory.js'
 export interface LineFormat {
   /** Its number in assembly/field-lines.ts. */
   readonly number: number
-  /**
-   * The names of its fields, in the order of their numbers there. Every line of the format has those that origins have,
-   * too.
-   */
+  /** The names of its fields, in the order of their numbers there. Names of origins among them are in every line. */
   readonly names: readonly string[]
 }
 
@@ -115,9 +112,7 @@ export class FieldLines {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }
 
-  /**
-   * Like JsonLines.scan, with the slots of a codec of the form `fields`. It leaves lines with a flag of `by.skipped`.
-   */
+  /** Like JsonLines.scan, with the slots of a codec of the form `fields`. Leaves lines with a flag of `by.skipped`. */
   scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
     const { length, flags } = lines
     const memory = this.#memory

@@ -73,9 +73,7 @@ export class LineMemory {
     return to
   }
 
-  /**
-   * Puts flags and slots of lines in the shared memory from `from` on, as many as fit. Returns the end of the group.
-   */
+  /** Puts flags and slots of lines into the shared memory from `from` on, as many as fit. Returns their end. */
   putScanned(lines: ScannedLines, from: number): number {
     const { length, flags, slots, stride } = lines
     const to = this.#until(length, from, stride)

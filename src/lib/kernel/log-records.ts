@@ -1,8 +1,6 @@
 import type { LineMemory, Lines } from './line-memory.js'
 
-/**
- * The use of a field in a log record, if it is not an attribute. `left`: events with this field are left to the caller.
- */
+/** The use of a field in a log record, if it is not an attribute. `left`: its events are left to the caller. */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
 /** Texts with their numbers. */

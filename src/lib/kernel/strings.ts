@@ -59,9 +59,7 @@ export interface HashOptions {
   readonly owner: number
 }
 
-/**
- * The place of each value, its hash, and its number or one of those of src/components/throttle/buckets/key-table.ts.
- */
+/** The place of each value, its hash, and its number or one of src/components/throttle/buckets/key-table.ts. */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -114,8 +112,7 @@ export class Strings {
 
   /**
    * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Replaces it by 0 if
-   * the value is not wanted, and by 2 if it is unknown. Returns the number of unknown values; undefined if it cannot
-   * compare.
+   * the value is not wanted, and by 2 if it is unknown. Returns how many are unknown; undefined if it cannot.
    */
   narrow(
     lines: ScannedLines,

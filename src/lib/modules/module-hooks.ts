@@ -16,10 +16,7 @@ import { fileURLToPath } from 'node:url'
 /** The parameter in the URL of a module of users; its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/**
- * The scheme of a package as resolved from a folder: `sluice-package:` and the JSON of `[name, URL of a file in the
- * folder]`.
- */
+/** The scheme of a package as a folder resolves it, before the JSON of `[name, URL of a file in the folder]`. */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>

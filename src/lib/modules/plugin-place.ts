@@ -11,10 +11,7 @@ export function markedPlace(printed: string, name: string): { line: number; colu
   return { line, column: /^\s*/.exec(mark)![0].length + 1 }
 }
 
-/**
- * The place in a module of users where an error was thrown, or passed: `/etc/sluice/mine.js:3:11`. Undefined if
- * unknown.
- */
+/** The place in a user's module where an error was thrown or passed: `/etc/sluice/mine.js:3:11`, if known. */
 export function placeInPlugin(error: unknown): string | undefined {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []

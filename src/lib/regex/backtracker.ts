@@ -8,9 +8,9 @@ import { UnboundedPattern } from './syntax.js'
  * and does not try it there again, so all matches of a text together take a time proportional to its length.
  * Instructions with only one predecessor need no note.
  *
- * The outcome of an instruction depends on its place and on which iterations around it have matched nothing so far,
- * since these fail if they end that way. Within such an iteration, all inner iterations have matched nothing, too, so
- * their number identifies them.
+ * The outcome of an instruction depends on its place and on which iterations around it have matched nothing so far:
+ * these fail if they end so. All iterations within one of them have matched nothing, too, so their number identifies
+ * them.
  */
 
 /** Limits of notes, in bits, and of untried alternatives, twice their number. */

@@ -6,10 +6,7 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/**
- * Maximum size of a response: brokers and partitions of one topic, or the result of a request. Parsed, it takes 20
- * times the memory.
- */
+/** Maximum size of a response: brokers and partitions of a topic, or a result. Parsed, it takes 20 times as much. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
 /** Maximum size while a connection is opened. For a SCRAM text, the client takes time quadratic in its length. */
 const MOST_FIRST_BYTES = 8 * 1024

@@ -4,9 +4,7 @@ import type { Place, ServerOptions } from './connector.js'
 export interface RedisConnection {
   /** Whether the keys of a command must be in one hash slot. */
   readonly isCluster: boolean
-  /**
-   * Executes a command. `key`: one of its keys, which selects the cluster node. `asBytes`: reply strings are buffers.
-   */
+  /** Executes a command. `key`: one of its keys, which selects the node. `asBytes`: reply strings are buffers. */
   command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
   /** Closes the connection at once; pending commands reject. */
   destroy(): void

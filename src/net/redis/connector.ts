@@ -13,10 +13,7 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /**
-   * Limits the bytes that a server may send on a new connection: the client buffers all of a reply, even an endless
-   * one.
-   */
+  /** Limits the bytes of a server on a new connection: the client buffers whole replies, even endless ones. */
   readonly bound: (socket: Socket) => void
 }
 

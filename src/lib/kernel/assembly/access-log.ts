@@ -101,9 +101,7 @@ function putQuotedFields(stop: usize, end: usize): bool {
   return true
 }
 
-/**
- * Reads the line [p, end). `hasHosts`: `host:port` of the server may come first. False if another reader must read it.
- */
+/** Reads the line [p, end). `hasHosts`: `host:port` of the server may come first. False if it is read elsewhere. */
 export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (byteAt(p) == MARK || byteAt(p) == OPEN || !isPlain(p, end)) return false
   // Lines of an error log begin with a time such as 2026/01/31.

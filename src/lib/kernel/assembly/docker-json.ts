@@ -2,10 +2,7 @@ import { BACKSLASH, byteAt, find, QUOTE } from './bytes'
 import { escaped, stringEnd } from './json-scalars'
 import { putString, putText } from './members'
 
-/**
- * Reads whole Docker lines of the usual form, as core/codecs/docker_json.ts does:
- * `{"log":"…\n","stream":"…","time":"…"}`.
- */
+/** Reads usual whole lines of Docker, as core/codecs/docker_json.ts does: `{"log":"…\n","stream":"…","time":"…"}`. */
 
 /** The fields, in the order of DOCKER_LINES. */
 const MESSAGE: u32 = 0

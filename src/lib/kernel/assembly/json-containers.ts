@@ -65,9 +65,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/**
- * Closes containers, the last one before `end`; `level` stay open. Returns the entry before the next member or element.
- */
+/** Closes containers, the last one before `end`; `level` stay open. Returns the entry before what follows. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

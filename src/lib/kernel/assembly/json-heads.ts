@@ -1,10 +1,9 @@
 import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
- * Programs write the same members in the same order, line after line. This module remembers the heads of members: the
- * bytes from the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket;
- * and which heads followed them. A head with the same bytes is valid, its name is known, and it is not inspected
- * further.
+ * Programs write the same members in the same order, line after line. This remembers the heads of members: the bytes
+ * from the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket; and
+ * which heads followed them. A head with the same bytes is valid, its name is known, and it is not checked again.
  *
  * The caller compares the comma or brace, which is not stored. A head has no control characters, so it ends before its
  * line does. It may come from any earlier line, and is right wherever its bytes are the same.

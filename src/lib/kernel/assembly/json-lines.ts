@@ -7,7 +7,7 @@ import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters
 
 /**
  * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
- * of the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which is tested against
+ * of the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which tests compare to
  * JSON.parse.
  *
  * Written in AssemblyScript. Addresses are offsets in the memory of the kernel. Invariant: a control character follows

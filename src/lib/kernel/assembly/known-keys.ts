@@ -50,9 +50,7 @@ export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32)
   return load<u32>(entry) == 0 ? other : load<i32>(entry, 4)
 }
 
-/**
- * Stores the number of a key of 1 byte or more. `owner` is not 0. A change of one of its numbers requires a new owner.
- */
+/** Stores the number of a key of 1 byte or more. `owner` is not 0, and changes with any of its numbers. */
 export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
   if (size > LONGEST) return
   if (used == MOST) {

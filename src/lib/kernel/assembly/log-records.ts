@@ -7,8 +7,7 @@ import { forgetBlock } from './special-characters'
 /**
  * Writes valid JSON objects as log records of OTLP in protobuf. Results must equal those of
  * components/otlp/log-record.ts, which gets the rare ones: objects and arrays in them, names with escapes or that occur
- * twice, escapes of code points, white space other than a space, long numbers, and unusual values of fields such as the
- * body.
+ * twice, escapes of code points, white space other than a space, long numbers, and unusual bodies, times and so on.
  */
 
 /** Uses of fields, as in ../log-records.ts. Others are attributes. An object with a field of LEFT is left. */

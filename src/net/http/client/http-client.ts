@@ -122,8 +122,7 @@ export class HttpClient {
 
 /**
  * Closes the connection of a request that was rejected before it was sent. Otherwise, a receiver that stops reading
- * could keep the connection and the body as long as it likes. A turn later, all bytes that the receiver has read count
- * as written.
+ * could keep it, and the body, as long as it likes. A turn later, bytes that the receiver has read count as written.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()
@@ -132,9 +131,7 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/**
- * How much earlier than the receiver's own timeout: the receiver must not close a connection while a request is sent.
- */
+/** How much earlier to close than the receiver, which must not do so while a request is sent. */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 

@@ -70,9 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /**
-   * The request was delivered and is not repeated. Its body was sent completely, unless an earlier attempt still sends.
-   */
+  /** The request was delivered and is not repeated. Its body was sent, unless an earlier attempt still sends. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()
