@@ -14,16 +14,16 @@ export const MOST_BYTES = 4 * 1024 * 1024
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum time between two rounds of asking about waiting events, also as a multiple of the last round's work. */
+/** Minimum time between two rounds: ROUND_MS, and ROUND_SHARE times the last round's work. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
-/** Times are sums of fractions, whose last digits differ: events of the same moment are due together, in their order. */
+/** Tolerance for rounding errors of times. Within it, events are due together, in their order. */
 const SAME_MS = 0.001
 
 /** Events that are LATER. */
 export interface Waiting {
   readonly batch: EventBatch
-  /** When they were asked about first, and when to ask again, by the clock of the stage. */
+  /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
   readonly since: number
   dueAt: number
   /** Whether the processor is being asked about it. */
@@ -37,7 +37,7 @@ export interface Waiting {
 /** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
-  /** How long ago the predecessor was asked about it first; undefined: it was not. */
+  /** Milliseconds since the predecessor was first asked about it; undefined: never. */
   readonly keptMs: number | undefined
   /** When to ask about it again, by the clock of processors. */
   readonly dueAt: number
@@ -59,7 +59,7 @@ interface Line {
 export interface WaitingStage {
   readonly clock: TimerClock
   readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
-  /** Whether a source reads again what was given back. */
+  /** Whether a source reads events again that were given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When that changes, `advance` is called. */
   readonly mayAsk: () => boolean
@@ -70,17 +70,17 @@ export interface WaitingStage {
 }
 
 /**
- * Keeps the events that a processor decided LATER, and asks about them again when it is time. Invariants: those of a
- * source are asked about in the order of their arrival, and before a batch that arrives when they are due. No source
- * waits for another one.
+ * Keeps the events that a processor decided LATER, and asks about them again when they are due. Invariants: events of a
+ * source are asked about in the order of arrival, and due ones before a batch that arrives. Sources do not wait for
+ * each other.
  */
 export class WaitingEvents {
   readonly #stage: WaitingStage
   readonly #lines = new Map<string, Line>()
   readonly #waiting: Amount = { events: 0, bytes: 0 }
-  /** Given back to their sources, or left to the successor; they stay in flight until they arrive again. */
+  /** Events given back to their sources or left to the successor. They stay in flight until they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  /** Sources that were given something back. What they sent after it goes back as well, since it would overtake it. */
+  /** Sources that got events back. Batches that they send later are given back as well, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
   /** Whether the successor takes the waiting events of a source. They are not decided here; arriving ones join them. */
@@ -103,22 +103,22 @@ export class WaitingEvents {
     return this.#lines.size === 0
   }
 
-  /** Whether no more batches should be taken. */
+  /** Whether the stage must stop taking batches. */
   get isFull(): boolean {
     return this.#waiting.events >= MOST_EVENTS_IN_ALL || this.#waiting.bytes >= MOST_BYTES_IN_ALL
   }
 
-  /** Whether nothing waits but what is left to the successor. */
+  /** Whether all waiting events are left to the successor. */
   get isDone(): boolean {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Events and bytes that wait, also while they are asked about, and those given back. */
+  /** Waiting events and bytes, including those being asked about and those given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }
 
-  /** Everything that waits, source by source in the order of arrival. */
+  /** All waiting batches, source by source in the order of arrival. */
   *batches(): Iterable<EventBatch> {
     for (const { kept, behind } of this.#lines.values()) {
       for (const { batch } of kept) yield batch
@@ -148,7 +148,9 @@ export class WaitingEvents {
     add(this.#waiting, batch.length, batch.bytes)
   }
 
-  /** Whether events of the batch may be LATER. At the end that depends on whether they could be read again. */
+  /**
+   * Whether events of the batch may be LATER. At the end, only if the successor takes them or they can be read again.
+   */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
@@ -182,14 +184,14 @@ export class WaitingEvents {
     return line
   }
 
-  /** Asks about everything that is due, as far as there is room. */
+  /** Asks about all due events, as long as there is room. */
   advance(): void {
     const { clock, mayAsk, ask, onRound } = this.#stage
     const began = clock.now()
     if (this.isEmpty || this.#isOver) return
     let goesOn = true
     if (began >= this.#notBefore || this.#isEnding) {
-      // What is asked now may call this again.
+      // `ask` may call `advance` again.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#round++
       const workMs = measureWork(clock)
@@ -206,13 +208,13 @@ export class WaitingEvents {
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // Otherwise `advance` is called when it may resume.
+    // Otherwise the stage calls `advance` when there is room.
     if (goesOn) this.#setTimer()
   }
 
   /**
-   * The next batch to ask about, which is then `isAsked`; undefined if none is due. Each comes once in a round, since
-   * what is still LATER may be due at the same moment.
+   * Returns the next due batch and sets its `isAsked`; undefined if no batch is due. Returns a batch once per round,
+   * since it may be LATER again and due at the same moment.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -227,7 +229,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // The others come first the next time.
+      // Other sources come first the next time.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -249,7 +251,7 @@ export class WaitingEvents {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // A round ends before its time when there is no room for more.
+      // A round ends early when there is no more room.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -262,7 +264,7 @@ export class WaitingEvents {
     batch.giveBack()
   }
 
-  /** Gives back everything of certain sources that is not being asked about, in order. */
+  /** Gives back all batches of the matching sources, in order, except those being asked about. */
   #giveBackAll(isMeant: (source: string) => boolean): void {
     for (const [source, line] of [...this.#lines]) {
       if (!isMeant(source)) continue
@@ -292,8 +294,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Leaves waiting events of sources that `passesOn` accepts to the successor, now and from now on. Gives back the rest
-   * if it can be read again. The remaining events are decided now.
+   * From now on, leaves waiting events of sources that `passesOn` accepts to the successor. Gives back the others if
+   * they can be read again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true

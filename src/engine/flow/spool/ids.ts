@@ -2,10 +2,10 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { eventSum } from '../../../core/event/event-id.js'
 
 /**
- * The ids of events in a record of a spool, by which they are recognized when their source reads them again after a
- * kill. Numbers are little-endian: when it was written (64-bit float, wall clock); of each batch its reading (8 bytes)
- * and its number of events (4 bytes), and of each event how far its place is from the one before (in groups of 7 bits,
- * the sign first), and its checksum (4 bytes). Events whose source has no places have no ids.
+ * The ids of events in a record of a spool. They identify events that a source reads again after a kill. Numbers are
+ * little-endian. Layout: the time of writing (64-bit float, wall clock); for each batch, its reading (8 bytes) and
+ * number of events (4 bytes); for each event, the difference of its place from the previous one (groups of 7 bits, the
+ * sign first) and its checksum (4 bytes). Events without places have no ids.
  */
 
 const [TIME, READING, COUNT, SUM] = [8, 8, 4, 4]
@@ -91,7 +91,7 @@ export class KnownIds {
   }
 }
 
-/** Adds the ids of a record. Returns how many it has. */
+/** Adds the ids of a record. Returns their number. */
 function read(ids: Buffer, to: Map<string, [place: number, sum: number][]>): number {
   let count = 0
   for (let at = TIME; at < ids.length; ) {

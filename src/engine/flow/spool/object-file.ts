@@ -5,11 +5,10 @@ import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
 
 /**
- * The file of an object in a spool: a title, a record with its facts, and a record for each write, which has the length
- * of ids (4 bytes), the ids of its events, and content. The object is the content of these records, one after the other.
- * Records have the headers of a disk buffer, whose checksums and places
- * show where the file is damaged and how many events that costs. What follows the last whole record was never
- * acknowledged.
+ * The file of an object in a spool: a title, a record with its facts, and one record per write. That record contains
+ * the length of its ids (4 bytes), the ids of its events, and content. The object is the concatenated content of these
+ * records. Records have the headers of a disk buffer. Their checksums and places show where the file is damaged and how
+ * many events are lost. In an open object, a damaged last record counts as an unfinished write.
  */
 
 /** The facts about an object that are fixed by its first event. */
@@ -38,12 +37,12 @@ export interface Survey {
   readonly pieces: readonly Piece[]
   /** Size of the object. */
   readonly size: number
-  /** The end of the last whole record, and the events that were ever put in before. */
+  /** The end of the last whole record: in the file, and as the number of events ever written. */
   readonly end: number
   readonly place: LogPosition
   /** Start and end of the last record with a whole header. Earlier records were acknowledged. */
   readonly last: { readonly from: LogPosition; readonly to: LogPosition }
-  /** Its events. Those that are missing before `place` are damaged. */
+  /** The events of whole records. Events missing before `place` are damaged. */
   readonly held: Amount
 }
 
@@ -53,13 +52,13 @@ const NOTHING = Buffer.alloc(0)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
-/** Bytes of the length of ids. */
+/** Size of the length of ids, in bytes. */
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether it may have been sent, so that nothing may follow. */
+/** Whether it may have been sent. Then nothing may be appended. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -96,7 +95,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
     const record = await read(content, head.size)
     const isFirst = at === TITLE.length
     at = content + head.size
-    // One whose place lies behind is a repetition.
+    // A record whose place is before `place` is a repetition.
     if (!isWhole(head, record) || head.place.event < place.event) continue
     end = at
     place = placeAfter(head)
@@ -113,7 +112,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
   return { facts, pieces, size: total, end, place, last, held }
 }
 
-/** The events in a folder. */
+/** Counts the events of the objects in a folder. */
 export async function countSpooled(folder: BufferFolder): Promise<number> {
   let events = 0
   for (const name of (await folder.list()).filter(isObject)) {
@@ -125,12 +124,12 @@ export async function countSpooled(folder: BufferFolder): Promise<number> {
   return events
 }
 
-/** Whether there are no objects in a folder, also no damaged ones. */
+/** Whether a folder contains no objects, not even damaged ones. */
 export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
   return (await folder.list()).every(name => /\.(sent|note)$/.test(name))
 }
 
-/** Writes ids into a file of their own. */
+/** Writes ids to a separate file. */
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
   const record = Buffer.concat([
     Buffer.alloc(HEAD_SIZE),
@@ -148,7 +147,7 @@ export async function writeIds(folder: BufferFolder, name: string, ids: readonly
   await folder.sync()
 }
 
-/** Reads them; none if they are damaged. */
+/** Reads a file of `writeIds`. Returns an empty array if it is damaged. */
 export async function readIds(folder: BufferFolder, name: string): Promise<Buffer[]> {
   const file = await folder.open(name)
   try {
@@ -169,7 +168,7 @@ export async function readIds(folder: BufferFolder, name: string): Promise<Buffe
   }
 }
 
-/** Where the next record may begin, from `from` on; `size`: nowhere. */
+/** The position of the next record mark at or after `from`; `size` if not found. */
 async function nextMark(
   read: (at: number, length: number) => Promise<Buffer>,
   from: number,
@@ -183,8 +182,8 @@ async function nextMark(
 }
 
 /**
- * An object that is written, or waits to be sent. Invariants: when `append` resolves, the record and the name of the
- * file are synced. A record for which it rejected is no part of the object; it is cut off, at the latest by `finish`.
+ * An object that is being written, or waits to be sent. Invariants: when `append` resolves, the record and the name of
+ * the file are synced. If it rejects, the record is not part of the object. `finish` cuts it off at the latest.
  */
 export class ObjectFile {
   name: string
@@ -193,11 +192,11 @@ export class ObjectFile {
   readonly openedAt: number
   /** Size of the object so far. */
   size = 0
-  /** Size of the file, as far as it is safe. */
+  /** The end of the last synced record in the file. */
   end = 0
   /** Events in it. */
   held: Amount = { events: 0, bytes: 0 }
-  /** Set by a failed write: nothing may follow, since what the file has behind `end` is unknown. */
+  /** Set by a failed write. The bytes after `end` are unknown, so nothing may be appended. */
   isBroken = false
   /** Whether something is being appended. */
   isBusy = false
@@ -208,7 +207,7 @@ export class ObjectFile {
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether its name says so, also after a power failure. */
+  /** Whether the closed name is synced, so it survives a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {

@@ -45,7 +45,7 @@ export class SpoolReport {
     this.#problem('crowded', 'warn', { most }, text)
   }
 
-  /** `isShared`: it is the space that several destinations share. */
+  /** `isShared`: the space that several destinations share is full. */
   full(maxBytes: number, isShared: boolean): void {
     if (!this.#isFull)
       this.#problem('full', 'warn', { max_bytes: formatSize(maxBytes), shared: isShared }, 'the spool is full')

@@ -12,16 +12,16 @@ import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, surv
 import type { SpoolReport } from './spool-report.js'
 
 /**
- * How long ids are kept after their events were written. The positions of sources are saved much sooner, unless the disk
- * or another destination keeps them from it.
+ * How long ids are kept after their events were written. The positions of sources are saved much sooner, unless the
+ * disk or another destination delays that.
  */
 const KEEP_IDS_MS = 60_000
 /** How long after the start events may be read again. */
 const READ_AGAIN_MS = 600_000
-/** Ids of objects that were sent a short time ago. */
+/** Files with ids of recently sent objects. */
 const SENT = /\.sent$/
 
-/** Open objects. For a further one, the object that was not written to for the longest time is closed. */
+/** Maximum number of open objects. To open another one, the least recently written one is closed. */
 export const MOST_OPEN = 500
 /** Maximum number of files. Each takes memory and at least one block on disk. */
 const MOST_FILES = 100_000
@@ -32,7 +32,7 @@ export interface SpoolOptions {
   readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
   readonly clock: TimerClock
   readonly report: SpoolReport
-  /** An object is closed when it has reached this size, as it is sent, or this age. */
+  /** An object is closed when it reaches this size (in bytes as sent) or this age. */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
   /** Maximum size of all files, in bytes. */
@@ -44,13 +44,13 @@ export interface SpoolOptions {
 }
 
 /**
- * Events on disk that become objects of a useful size: one open object a partition, and objects that are closed and
- * wait to be sent. Invariants:
- * - Events are taken over when their record is synced.
- * - Nothing is appended to an object once `next` has returned it, so its name and its bytes never change from then on,
- *   also after a kill.
- * - Events that a source reads again soon after a kill are known by their ids, in the files of objects and beside them.
- * - Its file is removed when the receiver has taken it. If that does not happen, the object is sent once more.
+ * Collects events on disk into objects of a useful size. A partition has at most one open object. Closed objects wait
+ * to be sent. Invariants:
+ * - The spool has taken events over when their record is synced.
+ * - After `next` has returned an object, nothing is appended to it. Its name and bytes never change again, even after a
+ *   kill.
+ * - Events that a source reads again soon after a kill are recognized by their ids, in object files and `.sent` files.
+ * - The file of an object is removed when the receiver has accepted it. If that fails, the object is sent again.
  */
 export class ObjectSpool implements Spool {
   readonly #options: SpoolOptions
@@ -68,7 +68,7 @@ export class ObjectSpool implements Spool {
   /** Damaged files of earlier runs, until their events are counted as found and as discarded. */
   readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
-  /** Files with ids, and when they are not needed any more, on the monotonic clock. */
+  /** Files with ids, and when to remove them, on the monotonic clock. */
   #sent: { readonly name: string; readonly until: number }[] = []
   #hasFolder = false
   #hasEnded = false
@@ -124,7 +124,7 @@ export class ObjectSpool implements Spool {
       const found = await retried(async () => {
         recent.length = 0
         size = await file.size()
-        // A long outage leaves more than can be kept.
+        // A long outage leaves more ids than can be kept.
         return await survey(file, size, one => {
           recent.push(Buffer.from(one))
           while (writtenAt(recent[0]!) < writtenAt(one) - KEEP_IDS_MS) recent.shift()
@@ -153,12 +153,12 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Whether an event is in an object since an earlier run, so that its source has read it again. */
+  /** Whether an earlier run has stored this event, and its source has read it again. */
   isKnown(batch: EventBatch, i: number): boolean {
     return this.#known.has(batch, i)
   }
 
-  /** Whether events may be known. */
+  /** Whether `isKnown` may return true. */
   get knows(): boolean {
     return !this.#known.isEmpty
   }
@@ -244,7 +244,10 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Closes the largest objects early where space is short. Throws if there is none. */
+  /**
+   * Closes the largest open objects while they fill more than half of the spool, and all of them without room. Throws a
+   * DeliveryError if there is no room.
+   */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options
     const idle = this.#idle.sort((a, b) => b.end - a.end)
@@ -301,14 +304,14 @@ export class ObjectSpool implements Spool {
     const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // One that is being written to is closed afterwards.
+    // An object that is being written is closed afterwards.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
       this.changed()
       this.#setTimer()
     })
   }
 
-  /** Removes the ids that are not needed any more. */
+  /** Removes expired files with ids. */
   #forget(): void {
     const now = this.#options.clock.now()
     const isOld = ({ until }: { readonly until: number }) => until <= now
@@ -369,7 +372,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Resolves when nothing is being written. What it holds stays for the next run, and counted. */
+  /** Resolves when nothing is being written. The stored events stay for the next run, and stay counted. */
   async close(): Promise<void> {
     this.#hasEnded = true
     this.#cancelTimer?.()

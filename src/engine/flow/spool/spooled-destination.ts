@@ -11,7 +11,7 @@ import { framed, type ObjectFile } from './object-file.js'
 import { MOST_OPEN, ObjectSpool } from './spool.js'
 import { SpoolReport } from './spool-report.js'
 
-/** Where objects go. */
+/** The receiver of objects. */
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
   open(signal: AbortSignal): Promise<void>
   /**
@@ -32,7 +32,7 @@ export interface ObjectFormat {
   readonly spool: { readonly max_bytes: number }
 }
 
-/** The names of objects, by the events in them. */
+/** Names objects by the events in them. */
 export interface ObjectNames {
   /** The start of the object name for an event. Throws a DeliveryError if the event cannot be in any object. */
   prefixOf(batch: EventBatch, i: number): string
@@ -61,7 +61,7 @@ const typeOf = ({ encoding, compression }: ObjectFormat) =>
   ENDS[compression].type ??
   (encoding === 'raw' ? 'text/plain; charset=utf-8' : (encoding.definition.contentType ?? 'application/octet-stream'))
 
-/** The compressed bytes of a write are whole: those of several writes, one after the other, are valid, too. */
+/** Compresses one write. The concatenated results of several writes are valid, too. */
 export async function compress(content: Buffer, compression: Compression): Promise<Buffer> {
   if (compression === 'none') return content
   const { zstdCompress } = zlib as unknown as { readonly zstdCompress: typeof zlib.gzip }
@@ -152,7 +152,7 @@ export class SpooledDestination implements Destination {
     await this.#spool.append(partition, factsOf, framed(ids, content), amount)
   }
 
-  /** The events of a request that are in no object yet. */
+  /** The events of a request that are not in an object yet. */
   #unknown(request: readonly EventBatch[]): EventBatch[] {
     return request.flatMap(batch => {
       const rest = batch.snapshot()
