@@ -13,8 +13,8 @@ export type ByteRange = readonly [from: number, to: number]
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
 
 /**
- * `errored`: not accepted, to be read again. `rejected`: permanently rejected and counted. A later one in the list
- * wins.
+ * `errored`: not accepted, to be read again. `rejected`: permanently rejected and counted. If holders differ, the later
+ * status of this list wins.
  */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
 

@@ -24,10 +24,7 @@ export class EventBatch {
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /**
-   * Whether its source read it while catching up with events from before its start or a stall, which arrive all at
-   * once.
-   */
+  /** Whether its source read it to catch up after its start or a stall. Backlog arrives all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Undefined: unknown. */
@@ -119,7 +116,7 @@ export class EventBatch {
     this.changeTo(i, Buffer.from(madeJson(fields)))
   }
 
-  /** The JSON of the events that were changed to one. */
+  /** The JSON of changed events. */
   get texts(): ChangedTexts | undefined {
     return this.#texts
   }
@@ -406,7 +403,7 @@ export class EventBatch {
     this.ack.shrink(memory - chunk.length)
   }
 
-  /** Moves the lines to another chunk. Lines with a 1 in `changed` are treated as if the new bytes had been read. */
+  /** Moves the lines to another chunk. Lines with a 1 in `changed` are scanned again. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
     this.flags = this.flags.slice(0, this.length)

@@ -64,8 +64,8 @@ export class ChangedTexts {
 
   /**
    * Returns the position in `bytes` of `size` free bytes, followed by one for a line feed. If the arena is full, the
-   * texts move to a new one with room for `more` bytes (0: unknown) and at least twice the size: texts may be many
-   * times as long as their lines, and would otherwise move as often.
+   * texts move to a new one of at least twice the size, with room for `more` bytes (0: unknown). Otherwise, texts much
+   * longer than their lines would move many times.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1

@@ -128,7 +128,7 @@ export class EventMerger {
     batch.setText(i, start, this.#at, slots)
   }
 
-  /** Writes the slots of the origin's fields, which are all strings, from the comma before the first of them on. */
+  /** Writes the slots of the origin's fields, which are all strings. `from`: the comma before the first of them. */
   #findInTail(from: number): void {
     const to = this.#to
     for (let p = from; p < this.#at - 1; ) {

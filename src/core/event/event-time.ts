@@ -25,8 +25,9 @@ export class EventTime {
   }
 
   /**
-   * Nanoseconds since the epoch. The event's place fills the missing digits. Equal lines with equal times get different
-   * values if less than a million bytes lie between them, and the same values whenever they are sent again.
+   * Nanoseconds since the epoch. The event's place fills the missing digits. Equal lines with equal times in
+   * milliseconds get different values if less than a million bytes lie between them, and the same values whenever they
+   * are sent again.
    */
   nanosOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -52,7 +53,7 @@ export class EventTime {
     return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
   }
 
-  /** Milliseconds since the epoch. Returns the time of receipt if the event has no time, or one before the epoch. */
+  /** Milliseconds since the epoch. Returns the time of receipt if the event has no time, or one out of range. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1

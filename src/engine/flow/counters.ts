@@ -123,7 +123,8 @@ export interface Histogram {
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
  * series. Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
  * independently: those in the queue before the component and those that the component reports to hold. A component that
- * is replaced early gives back the events it holds. They stay in flight until they arrive again, and are received once.
+ * is replaced early gives back the events it holds. They stay in flight until they arrive again, and count as received
+ * once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -184,7 +185,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events left by an earlier run, or by the predecessor of a component, whose events arrive again. */
+  /** Counts events left by an earlier run, or by the component's predecessor. The latter arrive again. */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)

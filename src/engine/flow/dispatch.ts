@@ -111,14 +111,14 @@ export class Dispatch {
     return failures
   }
 
-  /** Whether some of the events must be kept as dead letters. */
+  /** Whether some of the events must be written to the dead-letter queue. */
   needsLetters(work: Work): boolean {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
   /**
-   * Sends every event where the column says; those that are LATER are left in `work.kept`. Returns the events to keep as
-   * dead letters.
+   * Sends every event as decided, and leaves those that are LATER in `work.kept`. Returns the events for the
+   * dead-letter queue.
    */
   send(work: Work, failures: number): EventBatch | undefined {
     const { batch, to } = work
@@ -314,7 +314,7 @@ export class Dispatch {
   }
 }
 
-/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of the time of looking at each. */
+/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of the time of a loop. */
 function isAllMain(to: Uint8Array, length: number): boolean {
   for (let at = 0; at < length; at += ALL_MAIN.length) {
     const end = Math.min(length, at + ALL_MAIN.length)

@@ -15,7 +15,7 @@ export interface EmissionContext extends DispatchContext {
 /** The events that a processor emits to one output. */
 interface Lines {
   readonly lines: string[]
-  /** As far as they have one. */
+  /** The name of each line, if it has one. */
   readonly names: (string | undefined)[]
   readonly shares: Set<Share>
 }
@@ -53,7 +53,7 @@ export class Emission {
     this.#failures = failures
   }
 
-  /** The due events, in a batch for each output. Unread outputs get none. */
+  /** The due events, one batch for each output that is read. */
   emitted(why: EmitReason): EmittedBatch[] {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
@@ -106,7 +106,7 @@ export class Emission {
         for (const share of shares) share.settle(status)
       },
       undefined,
-      // The sources of its events will send them again, whenever its other holders settle.
+      // The sources of its events send them again, no matter when its other holders settle.
       () => {
         for (const share of shares) share.willError()
       },

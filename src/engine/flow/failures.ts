@@ -9,7 +9,7 @@ import { countDeadLetters, type DeadLetters } from './dead-letters.js'
 import { PROCESSING_FAILED, type StageMetrics } from './dispatch.js'
 import type { Work } from './work.js'
 
-/** Time between attempts to write dead letters. */
+/** Time between attempts to write to the dead-letter queue. */
 const RETRY_MS = 1000
 
 const WHAT_BECOMES = {
@@ -75,8 +75,8 @@ export class Failures {
   }
 
   /**
-   * Writes dead letters, each with its message, until they are safe. If the stage ends first, they are given back, to be
-   * processed again.
+   * Writes events to the dead-letter queue, each with its message. Retries until they are stored. If the stage ends
+   * first, gives them back, to be processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
@@ -114,7 +114,7 @@ interface Running {
   readonly cancel: () => void
 }
 
-/** Notices and logs that a processor does not finish with a batch. Its events wait; nothing interrupts it. */
+/** Logs that a processor has not finished with a batch in time. Its events wait, since nothing interrupts it. */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock
@@ -128,7 +128,7 @@ export class SlowWork {
     this.#log = log
   }
 
-  /** Call the result when the processor has finished with the batch, or when nothing waits for it any more. */
+  /** Call the result when the processor has finished with the batch, or when the stage no longer waits for it. */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false
@@ -146,7 +146,7 @@ export class SlowWork {
     }
   }
 
-  /** Ends the watch, because nothing waits any more. */
+  /** Ends the watch, because the stage no longer waits. */
   stop(): void {
     for (const { cancel } of this.#all) cancel()
     this.#all.clear()

@@ -12,7 +12,7 @@ export class Input {
   readonly #stream: Writable
   readonly #counters: Pick<ComponentCounters, 'arrived'>
   #feeders = 0
-  /** What feeders wait for while the stream is full. */
+  /** Resolved when a full stream has room again. Feeders wait for it. */
   #room: { promise: Promise<void>; resolve: () => void } | undefined
   #isDetached = false
 

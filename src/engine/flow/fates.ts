@@ -5,12 +5,12 @@ import type { EventBatch } from '../../core/event/batch.js'
 export interface DiscardedEvents {
   readonly batch: EventBatch
   readonly reason: string
-  /** How many there are. */
+  /** Number of these events. */
   readonly events: number
   /** The events with `value` in this column; without a column, all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
-  /** Whether they become dead letters. */
+  /** Whether they are written to the dead-letter queue. */
   readonly areKept?: boolean
   /** Why event `i` could not be processed, if that is the reason. */
   error?(i: number): string | undefined

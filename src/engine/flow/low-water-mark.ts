@@ -29,8 +29,8 @@ export class LowWaterMark<P> {
   }
 
   /**
-   * Adds the next position. Call the result when everything up to it, from the previous position on, is settled, or
-   * with a position in between when the rest will not be.
+   * Adds the next position. Call the result when everything between the previous position and this one is settled. Pass
+   * a position in between if the rest will not be settled.
    */
   add(position: P): (reached?: P) => void {
     const passed: Passed<P> = { position, isSettled: false, reached: undefined }

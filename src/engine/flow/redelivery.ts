@@ -1,7 +1,7 @@
 import type { Output } from '../../core/component.js'
 import type { Ack } from '../../core/event/ack.js'
 
-/** Ids in one confirmation. */
+/** Maximum number of ids in one confirmation. */
 const MOST_AT_ONCE = 1000
 
 /**
@@ -21,7 +21,7 @@ export class Redelivery {
     this.#confirm = confirm
   }
 
-  /** Whether it is under way, or delivered without the server knowing: it must not be sent again. */
+  /** Whether it is being delivered, or its delivery is not confirmed yet. Then it must not be sent again. */
   has(id: string): boolean {
     return this.#open.has(id)
   }

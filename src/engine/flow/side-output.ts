@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 
 /**
  * Number of batches that may wait at the end of a component, and at the beginning of the next one. More would only take
- * memory. With 1, a component that has to wait with a batch, or takes several at a time, stops those before it.
+ * memory. With 1, a component that has to wait, or takes several batches at a time, would block those before it.
  */
 export const STREAM_DEPTH = 2
 

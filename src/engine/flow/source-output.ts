@@ -70,10 +70,9 @@ interface Kept {
 }
 
 /**
- * Where a source sends its batches. Limits the memory of everything downstream: unsettled batches may hold at most
- * `maxBytes`, plus one batch. A source that keeps running while the components behind it are replaced keeps its output:
- * `hold`, then `attach`. Events of a source that cannot read them again (`once`) are resent from here if they
- * were given back in between.
+ * The output of a source. Limits the memory of everything downstream: unsettled batches may hold at most `maxBytes`,
+ * plus one batch. A source that keeps running while downstream components are replaced keeps its output: `hold`, then
+ * `attach`. The output itself resends events of a `once` source that were given back in between.
  */
 export class SourceOutput implements Output {
   readonly #counters: ComponentCounters
@@ -83,12 +82,12 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
-  /** The last batch of each origin that has any that are not settled. */
+  /** The last batch of each origin with unsettled batches. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: `send` waits for this promise. */
   #gate: Deferred | undefined
-  /** The source is being replaced; its successor reads again what is given back. */
+  /** Set when the source is being replaced. Its successor reads events again that are given back. */
   #replaced = false
   /** Whether events were given back to the source during the current replacement, or the last one. */
   #gaveBack = false
@@ -102,7 +101,6 @@ export class SourceOutput implements Output {
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
 
-  /** `kind`: which of the three kinds of sources it is of. */
   constructor(
     fanOut: FanOut,
     counters: ComponentCounters,
@@ -170,7 +168,7 @@ export class SourceOutput implements Output {
     open.earlier = open.later = undefined
   }
 
-  /** Adds a batch to those of its origin, which its source reads again together. */
+  /** Adds a batch after the others of its origin. */
   #follow(open: Open, origin: Origin): void {
     open.origin = origin
     open.earlier = this.#newest.get(origin)
@@ -258,8 +256,8 @@ export class SourceOutput implements Output {
 
   /**
    * While sending is paused: gives up all unsettled batches, including those that others still hold. `attach` resends
-   * kept batches; the others are given back to their source. Unless `isAborted`, this applies only if events of an
-   * ordered source were already given back, which the others would overtake.
+   * kept batches; the others are given back to their source. Unless `isAborted`, does so only if an ordered source
+   * already got events back, which the others would overtake.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

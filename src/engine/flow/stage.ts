@@ -21,7 +21,7 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether a source reads again what was given back; default: none does. */
+  /** Whether a source reads events again that were given back; default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 
@@ -34,9 +34,9 @@ interface Pending {
 
 /**
  * A processor as a stream of batches. The processor decides; the stage does everything else. Invariants:
- * - Batches leave in the order in which they arrived, each event once: to the main output, to a side output, or
- *   discarded, consumed or kept as a dead letter; and each event is counted accordingly.
- * - Events that are LATER leave after others that arrived after them, unless these are of the same source and due.
+ * - Batches leave in the order in which they arrived. Each event leaves once and is counted accordingly: to the main
+ *   output, to a side output, or discarded, consumed or written to the dead-letter queue.
+ * - Events that arrive later may overtake events that are LATER, unless these are due and of the same source.
  * - At most `plan.concurrency` batches are in the processor, and no batch is taken while an output is full.
  * - A failure of the processor is never an error of the stream, and never affects other events.
  */
@@ -114,7 +114,7 @@ export class Stage extends Transform {
     this.#setTimer()
   }
 
-  /** Never throws, and returns soon after the deadline, so that others can save their state. */
+  /** Never throws. Returns soon after the deadline, since other components must still save their state. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#cancelTimer?.()
     const { clock, log } = this.#context
@@ -299,7 +299,7 @@ export class Stage extends Transform {
     return full
   }
 
-  /** Resolves when every side output has room; false: it never will. */
+  /** Resolves with true when every side output has room, or with false if the stage is destroyed. */
   async #hasRoom(): Promise<boolean> {
     while (this.#fullOutputs().length > 0) {
       // All waiting callers share the listeners.

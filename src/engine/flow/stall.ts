@@ -1,5 +1,5 @@
 /**
- * A source that had no room for this long, in milliseconds, has fallen behind. What has piled up by then is backlog
- * (EventBatch.isBacklog) for a source that could have read it before.
+ * A source without room for this long, in milliseconds, has fallen behind. Events that have accumulated by then are
+ * backlog (EventBatch.isBacklog) if the source could have read them before.
  */
 export const STALL_MS = 1000

@@ -24,7 +24,7 @@ export class SteadyClock implements TimerClock {
     return this.#clock.after(ms, fn)
   }
 
-  /** Calls `work`, which takes no time. */
+  /** Calls `work` while the clock stands still. */
   during(work: () => void): void {
     const outer = this.#at
     this.#at = this.now()
@@ -36,7 +36,7 @@ export class SteadyClock implements TimerClock {
   }
 }
 
-/** Calls `work`, in no time if the clock can stand still. */
+/** Calls `work` at one moment if the clock can stand still. */
 export function atOnce(clock: TimerClock, work: () => void): void {
   if (clock instanceof SteadyClock) clock.during(work)
   else work()

@@ -20,15 +20,15 @@ export class Work implements BatchScope {
   copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
-  /** The same for each dead letter. */
+  /** The same for each event of the dead-letter queue. */
   readonly letterErrors: string[] = []
   /** The events that are LATER, in order; undefined: none. */
   kept: EventBatch[] | undefined
-  /** In how many milliseconds to ask about them again. */
+  /** Milliseconds until the processor is asked about them again. */
   laterMs = Number.POSITIVE_INFINITY
   mayWait = true
   keptMs = 0
-  /** When the processor was asked about the events first, by the clock of the stage. */
+  /** When the processor was first asked about the events, by the clock of the stage. */
   since = 0
   /**
    * The waiting events, and their size when the processor was asked about them; undefined if the batch has just
