@@ -213,10 +213,10 @@ export interface KeyWatch {
 /** Makes single attempts. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
 export interface Destination extends Lifecycle {
   /**
-   * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
-   * A retry gets the same array, so data derived from it can be cached in a WeakMap, unless the request was divided.
-   * The bytes of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the
-   * promise settles: copy the bytes you need before the first await, and do not touch a batch after it.
+   * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`. A retry
+   * gets the same array, so data derived from it can be cached in a WeakMap, unless the request was divided. The bytes
+   * of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the promise
+   * settles: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>

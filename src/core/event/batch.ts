@@ -111,7 +111,7 @@ export class EventBatch {
     return lineFields(this.origin, this.receivedAt, this.look(i), this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
-  /** Replaces the fields of event `i`; throws if they cannot be written as JSON. An EventEditor changes single fields. */
+  /** Replaces the fields of event `i`; throws if they cannot be written as JSON. See EventEditor for single fields. */
   modify(i: number, fields: Fields): void {
     this.changeTo(i, Buffer.from(madeJson(fields)))
   }

@@ -66,7 +66,7 @@ export interface Config {
   readonly tests: readonly ConfigTest[]
   /** Whether it is the local part of a managed daemon, to be completed with the published pipeline. */
   readonly isLocalPart: boolean
-  /** What a published pipeline may do on this machine. */
+  /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
   /** The section `service`; undefined if there is none. */
   readonly service: ServiceConfig | undefined

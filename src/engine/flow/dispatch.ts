@@ -254,7 +254,9 @@ export class Dispatch {
     }
   }
 
-  /** Shows the events of a batch that are not passed on. `events`: how many have each value. `first`: as in `#divide`. */
+  /**
+   * Shows the events of a batch that are not passed on. `events`: the number for each value. `first`: as in `#divide`.
+   */
   #show(batch: EventBatch, to: Uint8Array, events: Float64Array, { errors }: Work, first: number): void {
     const show = (value: number, reason: string) => {
       if (events[value]! === 0) return

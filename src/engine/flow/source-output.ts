@@ -192,7 +192,7 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // It may be held again in the turn in which it is resumed.
+    // Sending may be paused again before this continues.
     while (this.#gate) await this.resumed()
     const open = batch.ack as Open
     if (!this.#open.has(open)) return

@@ -72,7 +72,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encode now, so that fields that cannot be encoded fail only this event.
+    // Encode now: fields that cannot be encoded must fail only this event.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 

@@ -2,7 +2,7 @@ import type { DestinationRun } from './destination-run.js'
 import type { SourceRun } from './source-run.js'
 import type { Stages } from './stages.js'
 
-/** What a reload or a shutdown would wait for in vain. */
+/** Detects components that a reload or a shutdown would wait for in vain. */
 
 /** Components that would block a reload, unless the new configuration fixes them. */
 export interface Stuck {
@@ -11,9 +11,9 @@ export interface Stuck {
 }
 
 /**
- * During a reload: whether every ending destination with remaining events is failing or paused, or its full buffer is
- * not emptied, or nothing is left to do but for processors that do not finish. One that leaves what it has to its
- * successor waits for its attempts only. Undefined: something may still move.
+ * During a reload: the reason why waiting longer is useless; undefined if something may still move. Either all ending
+ * destinations with events are failing or paused, or a full buffer is not emptied, or only processors that hang have
+ * work. A destination that leaves its events to its successor only waits for its attempts.
  */
 export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 'hanging'>): Stuck | undefined {
   const open = ending
@@ -28,9 +28,9 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
 }
 
 /**
- * During a shutdown: whether the remaining events wait for an operator, for a pause longer than the remaining `leftMs`,
- * or in a disk buffer for a destination that fails and makes no attempt just now, and are safe without being delivered:
- * they are in files or buffers, or their sender is asked to resend them.
+ * During a shutdown: whether the remaining events are safe and cannot be delivered soon. Their destinations wait for an
+ * operator or for a pause longer than the remaining `leftMs`, or they fail, have a disk buffer and make no attempt now.
+ * Events are safe in files and buffers, or if their sender is asked to resend them.
  */
 export function isOnHold(
   destinations: readonly DestinationRun[],

@@ -30,7 +30,7 @@ export interface DestinationEvents {
   failed(error: unknown): void
 }
 
-/** A destination with its delivery and disk buffer, from start to end. Kept while the components before it are replaced. */
+/** A destination with its delivery and disk buffer. It keeps running while the components before it are replaced. */
 export class DestinationRun {
   readonly config: ComponentConfig
   readonly destination: Destination
@@ -140,7 +140,7 @@ export class DestinationRun {
     })
   }
 
-  /** The components before it end, and others follow. */
+  /** Prepares for a replacement of the components before it. */
   leave(): void {
     this.input.detach()
     this.#events = undefined
@@ -183,7 +183,7 @@ async function openBuffer(
   })
 }
 
-/** Counts and logs the values that the codecs in these options leave out of what they write. */
+/** Counts and logs the values that codecs in these options leave out of their output. */
 function reportLeftOut(
   options: object,
   { log, clock, metrics }: Pick<ComponentContext, 'log' | 'clock' | 'metrics'>,

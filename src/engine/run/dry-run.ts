@@ -7,7 +7,7 @@ import { Engine, type Runtime } from './engine.js'
 
 const DRY_RUN = 'dry-run-'
 
-/** Dry run: creates every component in a temporary folder of data_dir and releases it. Throws if one cannot be created. */
+/** Creates every component in a temporary folder of data_dir and releases it. Throws if one cannot be created. */
 export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   makeFolderSync(config.dataDir, 0o700)
   // A kill in the middle of a dry run leaves its folder.

@@ -104,7 +104,7 @@ export class Engine {
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
     this.#wanted.areIdsUsed = users.some(({ definition, options }) => definition.usesIds?.(options))
-    // One listener and more per component is no leak.
+    // Every component adds a listener or more, which is not a leak.
     setMaxListeners(0, this.#delivering.signal)
   }
 
@@ -174,7 +174,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // If anything else fails, it is released.
+    // Registered now, so it is released if anything else fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -184,7 +184,7 @@ export class Engine {
     return run
   }
 
-  /** Where rejected events of a destination go: to the readers of its side output, or else to a file. */
+  /** The dead-letter queue of a destination: the readers of its side output, or else a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     if (!isRead(`${id}.${REJECTED}`, this.#config)) return file
@@ -212,7 +212,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // If anything else fails, it is released.
+    // Registered now, so it is released if anything else fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -245,7 +245,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now, so that the counter shows 0 before the first line.
+        // Created now, to show 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -307,12 +307,12 @@ export class Engine {
 
   /**
    * Returns the events that wait for successors. Processors must not decide twice about events that a source will send
-   * again: those that it reaches end after all.
+   * again: the processors that this source reaches end after all.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
     const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
-    // Nobody would send again the events of a source that ends and cannot read them again.
+    // A source that ends and cannot read its events again would not resend them.
     const mayWait = (id: string) => {
       const stays = this.#left.get(id)
       return stays ? !stays.output.repeats : this.#isOnce(id)
@@ -361,7 +361,7 @@ export class Engine {
     this.#stages.inherit(waiting)
   }
 
-  /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */
+  /** Handles a component that cannot start. Waiting would not help: the configuration cannot run. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
     this.#runtime.log.error({ component, error }, `${kind} cannot start`)
@@ -384,9 +384,10 @@ export class Engine {
   }
 
   /**
-   * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations go on, unless a source
-   * of theirs ends, and so do the `same` processors with nothing but such components before and behind them. Others with a successor of the same options pass their state to it. Buffers whose
-   * destination `emptied` accepts deliver their events; the other buffers are passed on as they are.
+   * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
+   * one of their sources ends. The `same` processors keep running if all components before and behind them do. Others
+   * pass their state to their successors with the same options. Buffers whose destination `emptied` accepts deliver
+   * their events; the other buffers are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -437,7 +438,7 @@ export class Engine {
 
   /**
    * While it is being replaced: destinations that do not deliver leave their events to their successors. `all`: so do
-   * those that deliver.
+   * delivering ones.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())
@@ -473,7 +474,7 @@ export class Engine {
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
-    // Events made from theirs may still wait for a successor.
+    // Events made from their events may still wait for a successor.
     for (const { id } of ended) this.#sources.get(id)?.run.output.giveUp()
     return {
       checkpoints: this.checkpoints,
@@ -542,7 +543,7 @@ function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig):
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
 
-/** Where a component saves its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
+/** The folder for a component's state; undefined with `processorClock`, whose times mean nothing later. */
 function stateFolder(
   dataDir: string,
   kind: DataKind,
@@ -564,7 +565,7 @@ function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // Records of a disk buffer say what was decoded.
+    // Records of a disk buffer state what was decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

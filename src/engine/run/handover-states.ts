@@ -21,7 +21,7 @@ export class HandoverStates {
     return this.#left.get(from)?.value
   }
 
-  /** The batches that wait, once. */
+  /** Takes the waiting batches. */
   takeWaiting(): WaitingBatches {
     const { waiting } = this
     this.waiting = new Map()

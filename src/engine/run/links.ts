@@ -34,7 +34,7 @@ export class Links {
     return fanOut
   }
 
-  /** `id`: that of the running configuration. */
+  /** `id`: its id in the running configuration. */
   addDestination(id: string, run: DestinationRun): void {
     this.#inputs.set(id, run.input)
     this.#destinations.set(id, run)

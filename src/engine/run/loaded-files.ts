@@ -14,7 +14,7 @@ export interface Loaded {
   readonly files: ReadonlyMap<string, string>
 }
 
-/** Call it before the components read their files: what changes in between then counts as changed at the next reload. */
+/** Call it before the components read their files. Changes in between then count as changes at the next reload. */
 export function withFiles(config: Config): Loaded {
   return { config, files: new Map(componentsOf(config).map(component => [component.id, filesOf(component)])) }
 }

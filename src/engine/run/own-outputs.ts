@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 
-/** How many files that are no longer written to are remembered. */
+/** Maximum number of remembered files that are no longer written to. */
 const MOST_FORMER = 1000
 
 type FileIdentity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>

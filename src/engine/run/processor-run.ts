@@ -106,13 +106,13 @@ export class ProcessorRun {
     })
   }
 
-  /** What feeds it ends, and others follow. */
+  /** Prepares for a replacement of the components that feed it. */
   leave(): void {
     this.input.detach()
     this.#leave?.()
   }
 
-  /** Instead of going on, it ends when it has passed on what it has. */
+  /** Ends a processor that was to keep running, after it has passed on its events. */
   async end(): Promise<void> {
     const over = this.run()
     this.input.release()

@@ -14,7 +14,7 @@ import type { ProcessorRun } from './processor-run.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
 
-/** What an engine is built from. */
+/** The parts of a configuration that an engine uses. */
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
 /** The runtime environment of the engine. */
@@ -27,7 +27,7 @@ export interface Runtime {
   readonly metrics: CounterSet
   readonly stdin: Readable
   readonly stdout: Writable
-  /** Limits buffers and dead letters in addition to their own options. */
+  /** Limits buffers and dead-letter files in addition to their own options. */
   readonly disk?: DiskAllowance | undefined
   /** Limits the requests of all destinations together, in addition to their own options. */
   readonly requests?: RequestPool | undefined
@@ -66,7 +66,7 @@ export interface DestinationState {
   readonly oldest_event?: string
 }
 
-/** What an engine passes to its successor. */
+/** State that an engine passes to its successor. */
 export interface EngineHandover {
   readonly checkpoints: CheckpointStore
   readonly wanted: WantedNames

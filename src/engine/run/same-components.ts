@@ -9,11 +9,11 @@ import type { Loaded } from './loaded-files.js'
 
 /** How the components of a configuration compare with those of the next one. Ids are those before. */
 export interface Comparison {
-  /** Components whose options, delivery and files (by their bytes) stay as they are, whatever they read. */
+  /** Components whose options, delivery and files (by their bytes) stay the same, even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components of which the next configuration has one with equal options, which can take over their state. A processor
-   * may have another id there, with `renamed_from`.
+   * Components with a successor of equal options in the next configuration, which can take over their state. The
+   * successor of a processor may have another id, with `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
   /** Whether all components are the same, and read the same. */
@@ -31,7 +31,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
     a.kind === b?.kind &&
     a.type === b.type &&
     a.definition.plugin === b.definition.plugin &&
-    // Parsed options may have private state. Those that were given have none, but say nothing of files.
+    // Parsed options may have private state. Options as given have none, but do not show changes of files.
     (sameOptions(a.options, b.options) || (sameFiles(a, b) && sameGiven(a, b)))
   const isSame = (a: ComponentConfig) => {
     const b = byId.get(a.id)

@@ -47,7 +47,7 @@ export interface Fed {
 
 /**
  * A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. While its
- * saved positions cannot be read, it does not exist: without them it would read everything again.
+ * saved positions cannot be read, it is not created, since it would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
@@ -126,7 +126,7 @@ export class SourceRun {
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
 
-  /** Retries until the source can be created; undefined if it is to end before that. */
+  /** Retries until the source can be created; undefined if it must end before that. */
   async #reopen(): Promise<Source | undefined> {
     const { create, context, random } = this.#parts
     const { signal } = this.#reading
@@ -177,7 +177,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // What it reads during a replacement would be given back with the rest.
+        // Events read during a replacement would be given back with the rest.
         await output.resumed()
       } finally {
         calm()
@@ -186,7 +186,7 @@ export class SourceRun {
   }
 }
 
-/** Throws any error with another cause. */
+/** Returns the error of unreadable positions. Throws any other error. */
 function unreadable(error: unknown, { checkpoints }: Pick<SourceContext, 'checkpoints'>): StateUnreadable {
   if (error instanceof NewerFormat && checkpoints.file !== undefined)
     return new StateUnreadable(checkpoints.file, error)

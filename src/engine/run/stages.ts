@@ -22,8 +22,8 @@ export interface ProcessorEnvironment
 const HANGS_MS = 5000
 
 /**
- * What becomes of a batch that was left: a successor gets it, its sources send its events again, or `both`, if one of
- * them cannot and others do.
+ * The fate of a batch that an ended stage has left: a successor gets it, its sources send its events again, or `both`,
+ * if one of the sources cannot and others do.
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 
@@ -35,7 +35,7 @@ export class Stages {
   readonly #givenBack = new Set<EventBatch>()
   /** Processors that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
-  /** Marks one as being replaced. */
+  /** Prepares the end of a processor during a replacement. */
   #endStage: (run: ProcessorRun) => void = () => {}
 
   async create(
@@ -78,14 +78,17 @@ export class Stages {
     for (const { stage } of this.#ending()) await stage.stop(deadline)
   }
 
-  /** Whether the successor of a processor with the same options takes what it keeps, whatever was given back. */
+  /**
+   * Whether a processor passes the events it keeps to a successor with the same options, even if others were given
+   * back.
+   */
   keeps(id: string): boolean {
     return this.#runs.get(id)?.config.plan?.keeps === true
   }
 
   /**
-   * They are being replaced. Those of the `same` components go on, as far as all that is before and behind them does,
-   * which is among `others`, and what reads them stays the same. The rest ends.
+   * Prepares for a replacement. `same` processors keep running if all components before and behind them do, among these
+   * `sources` and `destinations`, and their readers stay the same. The others end.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -103,16 +106,16 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // One whose kept events nobody takes ends as if no more arrived.
+      // Without a successor for the events it keeps, a processor ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
-      // Events that wait are left to a successor of the same type, whatever its options.
+      // Waiting events are left to a successor of the same type, even with other options.
       const hasHeir = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
       stage.endWaiting(source => hasHeir && sources.has(source))
     }
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Of those that go on, takes out those with a link to a component that is meant, or to one taken out. Returns them. */
+  /** Removes processors from `left` that are linked to a matching component or to a removed one. Returns them. */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {
@@ -127,7 +130,7 @@ export class Stages {
     return out
   }
 
-  /** Ends those that were taken out, when they have passed on what they have. */
+  /** Ends removed processors after they have passed on their events. */
   async end(out: readonly ProcessorRun[], isAborted: boolean): Promise<void> {
     for (const run of out) {
       this.#endStage(run)
@@ -142,14 +145,14 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Events that wait for their decision go back to sources that read them again. The others are decided now. */
+  /** Gives events that wait for a decision back to sources that read them again. The others are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
 
   /**
-   * After the end: what the stages, and `deliveries`, have left to their successors. What is given back may belong to
-   * several sources, whose other events have another fate then.
+   * After the end: returns the events that stages and `deliveries` have left to their successors. A batch that is given
+   * back may belong to several sources, which changes the fate of their other events.
    */
   takeLeft(
     fateOf: (batch: EventBatch) => Fate,

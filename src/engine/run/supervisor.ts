@@ -46,13 +46,15 @@ export interface ReplaceOptions {
  * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
  *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
  *   Destinations that are equal keep their requests, buffers and outages, unless a source of theirs ends. Processors
- *   that are equal go on if all components before and behind them do, and nothing that they have seen was given back.
- * - Other processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
- *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
- *   that wait for a decision stay with their batch, and go to the successor too.
- * - What a failing or paused destination has not delivered goes to its successor, if it has one. Other events that the
- *   old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read them
- *   again, on its behalf.
+ *   that are equal keep running if all components before and behind them do, and no event that they have seen was given
+ *   back.
+ * - Other processors and destinations with equal options pass their state to their successors: the throttle its
+ *   buckets, http its connections. They do not if events that they have seen were given back, which would be counted
+ *   twice, unless their plan `keeps`. Events that wait for a decision stay with their batch, and go to the successor
+ *   too.
+ * - A failing or paused destination leaves its undelivered events to its successor, if it has one. Other events that
+ *   the old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read
+ *   them again, on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
@@ -76,7 +78,7 @@ export class Supervisor {
   #failed = false
   /** The number of replacements so far. */
   replaced = 0
-  /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
+  /** When the current replacement began, wall clock in milliseconds; undefined if there is none. */
   replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
   readonly #followers = new Set<Follower>()
@@ -89,7 +91,7 @@ export class Supervisor {
       failed: (error: Error) => supervised.by!.#cannotStart(error),
       started: () => supervised.by!.#discardOrphans(),
     }
-    // Duplicate events are better than none: unlike a reload, a start is not refused for this.
+    // Duplicate events are better than lost ones: unlike a reload, a start is not refused for this.
     for (const { path, message } of await findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
@@ -190,7 +192,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are excluded.
+    // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are
+    // excluded.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)

@@ -56,7 +56,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 /** Codecs of lines whose events can have any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Some cannot do without options, and some are further names of others.
+    // Some require options, and some are further names of others.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })
@@ -72,7 +72,7 @@ interface KnownFields extends EventFields {
 /** The declared fields by component. Each component is asked once, because many may be downstream of it. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/** The fields from all of these; undefined if one of them gives any field or is unknown, or if none is a source. */
+/** The fields from all of these; undefined if one of them gives any field or is unknown, or if there is no source. */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {
@@ -103,7 +103,7 @@ function withoutEnvironment(node: ConfigNode, message: string): string {
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Reports processors that look for the time of events from sources whose lines have none. */
+/** Reports processors that detect the time of events from sources whose lines have no time. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)

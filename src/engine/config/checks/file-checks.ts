@@ -65,8 +65,8 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
 }
 
 /**
- * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration will
- * be used.
+ * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration
+ * will be used.
  */
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
   const { option, file, line, path, message, isMissing, isWarning } = problem
@@ -82,7 +82,7 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
   }
 }
 
-/** Codecs also read files. */
+/** Checks the files that codecs read. */
 function checkCodecs(draft: Draft, options: object, { problems, warnings }: Found): void {
   for (const [option, value] of Object.entries(options)) {
     if (!(value instanceof Codec)) continue

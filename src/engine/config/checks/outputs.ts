@@ -136,7 +136,7 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Reports why `data_dir` cannot be used as a folder of its own; `place` is the option, or the document without one. */
+/** Reports why `data_dir` cannot be used. `place`: the option, or the document without it. */
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {

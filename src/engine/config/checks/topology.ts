@@ -94,7 +94,7 @@ function fault(to: Draft, output: string | undefined): string | undefined {
   return to.config && missingOutput(to.config, output)
 }
 
-/** The same for a destination: only its rejected events can be read, if they are not dropped. */
+/** The same for a destination: only its rejected events can be read, if they are not discarded. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
     return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`

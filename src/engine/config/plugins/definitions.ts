@@ -74,7 +74,7 @@ type Candidate = Readonly<Record<string, unknown>>
 function candidates(exports: ModuleExports): Map<string, Candidate> {
   const { default: preset, ...named } = exports
   const listed = Array.isArray(preset) ? preset.entries() : isDefinition(preset) ? [['default', preset] as const] : []
-  // What a CommonJS module exports is its default.
+  // The exports of a CommonJS module are its default export.
   const inside = Array.isArray(preset) || isDefinition(preset) || !isObject(preset) ? [] : Object.entries(preset)
   const found = new Map<unknown, string>()
   for (const [name, value] of [...Object.entries(named), ...inside, ...listed])

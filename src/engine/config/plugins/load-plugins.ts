@@ -75,7 +75,7 @@ function packageOf(name: string, folder: string): string | undefined {
   }
 }
 
-/** Whoever can write the file, or replace it, decides what the daemon does. */
+/** Warns if every user of this machine can write or replace the file, and so decide what the daemon does. */
 function warningOf(path: string): { warning?: string } {
   for (const place of [path, dirname(path)]) {
     const { mode } = statSync(place)

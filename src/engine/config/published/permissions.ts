@@ -12,7 +12,7 @@ import { type Components, componentsOf } from '../inputs.js'
 import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
-/** What a published pipeline may access on this machine and from it. */
+/** Permissions of a published pipeline on this machine and from it. */
 export interface Permissions {
   /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
   readonly files: readonly string[]

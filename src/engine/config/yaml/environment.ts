@@ -10,7 +10,7 @@ const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})
 const SECRET = 'secret:'
 const FIELD = /^\$\{[^}]*\}?/
 
-/** Whether a text is the option `code` of a processor. In JavaScript, `${` begins an expression: nothing is replaced. */
+/** Whether a text is the option `code` of a processor. There, `${` begins a JavaScript expression and is kept. */
 export const isCode = ([section, , option, ...rest]: Path): boolean =>
   section === SECTIONS.processor && option === 'code' && rest.length === 0
 

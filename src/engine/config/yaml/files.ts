@@ -34,7 +34,10 @@ export function digestOfFiles(paths: readonly string[]): string | undefined {
   }
 }
 
-/** A text that changes when a file of the configuration, or another one, is written, replaced or switched. Cheaper than the digest. */
+/**
+ * A text that changes when a file of the configuration, or one of `others`, is written, replaced or switched. Cheaper
+ * than the digest.
+ */
 export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {
     return [...configFiles(path), ...others]

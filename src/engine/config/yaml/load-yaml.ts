@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Limit of the values that all aliases of a file stand for together. */
+/** Maximum number of values that all aliases of a file stand for together. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>

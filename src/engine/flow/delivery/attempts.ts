@@ -111,7 +111,7 @@ export class Attempts {
   readonly #outage: Outage
   /** Tasks waiting between two attempts, and their errors. */
   readonly #failing = new Map<object, DeliveryError>()
-  /** The attempts under way, each with what cancels its timeout. */
+  /** The running attempts, each with a function that cancels its timeout. */
   readonly #running = new Map<AbortController, () => void>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
@@ -167,7 +167,7 @@ export class Attempts {
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether the destination is not ready: attempts have failed for long, or nothing was delivered before they failed. */
+  /** Whether it is not ready: attempts have failed for long, or nothing was delivered before they failed. */
   get failing(): boolean {
     const { failures, hasDelivered, inheritedError } = this.#outage
     if (hasDelivered) return this.#failingMs >= LONG_MS

@@ -23,9 +23,10 @@ import { Uploads } from './uploads.js'
 /**
  * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests
  * until its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
- * permanently rejected and the dead letter is safe (or discarding is configured), `errored` when the time is over.
- * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
- * Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
+ * permanently rejected and the dead-letter queue has stored it (or discarding is configured), `errored` when the time
+ * is over. Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is
+ * preserved. Events that a destination keeps in a spool are settled, and stay in flight until their object is
+ * delivered.
  */
 
 /** Counters of requests and batches. */
@@ -52,7 +53,10 @@ export interface DeliveryContext {
   readonly outage?: OutageState | undefined
 }
 
-/** `failing`: attempts have failed for a long time, or since the first one. `refusing`: most recent requests were rejected permanently. */
+/**
+ * `failing`: attempts have failed for a long time, or since the first one. `refusing`: most recent requests were
+ * rejected permanently.
+ */
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
 interface Request extends Readonly<Amount>, Linked<Request> {
@@ -524,8 +528,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. Returns false
-   * if it ended first.
+   * Writes the rejected request to the dead-letter queue, with retries until it is stored, or discards it. Returns
+   * false if it ended first.
    */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
@@ -601,7 +605,7 @@ function classifyStart(error: unknown): DeliveryError {
   return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
 }
 
-/** Writing dead letters is retried until it succeeds. */
+/** Writing to the dead-letter queue is retried until it succeeds. */
 function classifyDeadLetter(cause: unknown): DeliveryError {
   const message = `cannot write the dead letter: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'

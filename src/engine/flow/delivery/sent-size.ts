@@ -2,7 +2,7 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** Factor by which the ratio may fall per request, so that a few large requests have a lasting effect. */
+/** Factor by which the ratio may fall per request: a few large requests must have a lasting effect. */
 const FALL = 0.9
 /** Number of accepted requests after which twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000

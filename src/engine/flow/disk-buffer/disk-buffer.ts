@@ -45,13 +45,13 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
+/** Memory for all concurrent requests and the next one: large requests must not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** Minimum number of segments of a full buffer, so that space is freed in steps. */
+/** Minimum number of segments of a full buffer, which frees space in steps. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
@@ -90,7 +90,7 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
-  /** Sees the events that it drops. */
+  /** Sees the events that it discards. */
   observer: FateObserver | undefined
   /** The batch, or the part of one, for which there is no room. */
   #blocked: Arrival | undefined
@@ -177,7 +177,7 @@ export class DiskBuffer extends BatchQueue {
     await this.#records.close()
     await this.#settlement.close()
     const bytes = this.#bytes
-    // What remains stays counted.
+    // The remaining records stay counted.
     this.#context.disk?.count(this.#context.folder.path, () => bytes)
   }
 
@@ -216,7 +216,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Lets a batch in, or drops it if it may not wait for room. False if it waits. */
+  /** Writes a batch if there is room, or discards it if it may not wait. Returns false if it waits. */
   #admits(blocked: Arrival): boolean {
     const { maxBytes, whenFull, disk } = this.#context
     const own = this.#hasRoom(blocked)
@@ -247,7 +247,7 @@ export class DiskBuffer extends BatchQueue {
     void this.#records.finish().then(() => this.#settlement.changed())
   }
 
-  /** Size on disk, including what is about to be written. */
+  /** Size on disk, including records about to be written. */
   get #bytes(): number {
     return this.#records.segments.bytes + this.#waitingBytes
   }

@@ -6,9 +6,9 @@ import type { Cursor, Incoming } from './log.js'
 import type { LogPosition } from './segments.js'
 
 /**
- * Records how far a buffer's events are settled, in a file of two slots written alternately, so that one is always
- * intact. Both are allocated from the start, so progress can be recorded even on a full disk. A lost or outdated ledger
- * causes repetition and nothing worse.
+ * Records how far a buffer's events are settled, in a file of two slots written alternately, so one is always intact.
+ * Both are allocated from the start, so progress can be recorded even on a full disk. A lost or outdated ledger only
+ * causes repetition.
  */
 
 /** A range of consecutive records; the first and last may be partial. The cursor is then at the start of the first. */
@@ -66,7 +66,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger, so that its content cannot reappear beside a new one. */
+/** Removes the ledger. Otherwise its content could reappear beside a new one. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)

@@ -99,7 +99,9 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`, or from there on if it is within the first record; undefined if none. */
+  /**
+   * The next record at or after `expected`, or the rest of the first one if `expected` is within it; undefined if none.
+   */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -267,9 +269,9 @@ interface Open {
 /**
  * The records of a buffer: appended to the newest segment, and taken in order. A reader that has caught up gets them
  * from memory, otherwise from disk. Invariants:
- * - When `append` resolves, the records and the names of their files are synced. Records for which it rejected do not
- *   count, and are cut off if possible. After any failure a new segment is started, because the state of the old one
- *   after its last sync is unknown.
+ * - When `append` resolves, the records and the names of their files are synced. If it rejects, they do not count, and
+ *   are cut off if possible. After any failure a new segment is started, because the state of the old one after its
+ *   last sync is unknown.
  * - Records in memory directly follow the last one taken, without a gap, and are safe on disk.
  * - A record is taken once. Records that an earlier run settled are taken as one empty record for each range of them.
  */
@@ -421,7 +423,7 @@ export class RecordLog {
     await file?.close().catch(() => {})
   }
 
-  /** Returns the next record without taking it; undefined if there is none, or none that can be read. */
+  /** Returns the next record without taking it; undefined if no record is left or readable. */
   async peek(): Promise<Incoming | undefined> {
     const recent = this.#recent.first
     if (recent || !this.behind) return recent

@@ -46,7 +46,7 @@ export class Reading {
     this.#maxHeld = maxHeld
   }
 
-  /** Whether it has room for more records and waits to be notified of some. */
+  /** Whether it has room for more records and waits for `wake`. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }

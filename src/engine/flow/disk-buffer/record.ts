@@ -17,13 +17,13 @@ import { HEAD_SIZE } from './segments.js'
  * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
  * Numbers are little-endian:
  *
- *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 flags (1: backlog, 2: places), 4 bytes of the origin,
- *     8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
- *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
- *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON;
- *       with places: the reading (8 bytes), and of each event its place in that (64-bit float), for ids of events
+ *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 flags (1: backlog, 2: places),
+ *     4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
+ *    24 origin as JSON; for each event, the length of its line (2 or 4 bytes); for each event, its flags (1 byte);
+ *       the lines with their ends; for each modified event, the length of its fields (4 bytes) and the fields as JSON;
+ *       with places: the reading (8 bytes), and for each event its place in that (64-bit float), for ids of events
  *
- * In the place of a modified event's line there are spaces: nobody reads it, and it may hold what was removed or redacted.
+ * Spaces replace the line of a modified event, which is not read again and may contain removed or redacted data.
  */
 
 const VERSION = 1
@@ -43,8 +43,8 @@ export class BatchRecordError extends Error {
 }
 
 /**
- * Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch. `keepsIds`:
- * its events have the same ids when it is decoded.
+ * Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch.
+ * `keepsIds`: its events have the same ids when it is decoded.
  */
 export function encodeBatch(
   batch: EventBatch,
@@ -234,11 +234,11 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether it begins a batch as that arrived. */
+  /** Whether it begins a batch as it arrived. */
   readonly isFirst: boolean
 }
 
-/** A part that cannot be encoded, and why. It is still to be settled. */
+/** A part that cannot be encoded, and why. It must still be settled. */
 export interface NotEncoded {
   readonly batch: EventBatch
   readonly error: unknown
@@ -250,9 +250,9 @@ type Part = Pick<Arrival, 'batch' | 'isFirst'>
 const RECORD_BYTES = 128 * 1024
 
 /**
- * Batches that arrived and have no record yet, in order. They are divided so that no record is larger than a segment,
- * unless it has one event: small buffers fill up, and never exceed their size by much. Damage costs whole records, so
- * these have far fewer events than a batch that a source reads at once.
+ * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment:
+ * small buffers fill up, and never exceed their size by much. Damage costs whole records, so these have far fewer
+ * events than a batch that a source reads at once.
  */
 export class Encoding {
   readonly #mostBytes: number

@@ -39,8 +39,9 @@ const START: Cursor = { segment: 0, offset: 0 }
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
- * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
- * which was never acknowledged. Other damage is detected when it is read. With `readOnly`, it changes nothing.
+ * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the
+ * end of the last segment, and cuts off an unfinished write of a crash, which was never acknowledged. Other damage is
+ * detected when it is read. With `readOnly`, it changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -104,7 +105,7 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   }
 }
 
-/** Renames a segment, so that operators find it and the next start ignores it. Returns whether that succeeded. */
+/** Renames a segment: operators can find it, and the next start ignores it. Returns whether that succeeded. */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
@@ -121,7 +122,7 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
   return renamed
 }
 
-/** Finds the last intact record, and cuts off what follows it. */
+/** Finds the last intact record, and cuts off the bytes after it. */
 async function findEnd(
   folder: BufferFolder,
   segments: Segments,
@@ -157,7 +158,7 @@ interface Found {
    */
   readonly end: LogPosition
   readonly tornBytes: number
-  /** What was cut off, for the log. */
+  /** The parts that were cut off, for the log. */
   readonly cuts: readonly Cut[]
 }
 
@@ -226,7 +227,7 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The last one of those that are equally far: a power failure can leave a ledger of events with other sizes. */
+/** The furthest place, or the last of equal ones: a power failure can leave a ledger of events with other sizes. */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

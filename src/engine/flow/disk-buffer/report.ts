@@ -66,7 +66,7 @@ export class BufferReport {
     if (this.#problem(`written ${cause}`, 'error', fields, text)) this.#isReported = true
   }
 
-  /** There is no room for a batch. `shared`: in the shared space. `discarded`: the dropped events, if any. */
+  /** There is no room for a batch. `shared`: in the shared space. `discarded`: the discarded events, if any. */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return

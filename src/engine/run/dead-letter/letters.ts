@@ -89,7 +89,7 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
 export class LettersProgress {
   /** Number of events settled in this run. */
   events = 0
-  /** Is called when `done` has changed. */
+  /** Called when `done` has changed. */
   changed: () => void = () => {}
   readonly #ends: LowWaterMark<number>
 
@@ -134,7 +134,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // One event per batch, so that the progress is exact when the run ends early.
+            // One event per batch, which keeps the progress exact when the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()
@@ -160,8 +160,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a letter may come from the same file or connection as the one before, and was rejected at the same time or goes
- * on a line of it. If so, the pieces of a line can be matched.
+ * Whether a letter may come from the same file or connection as the one before, and was rejected at the same time or
+ * continues a line of it. If so, the pieces of a line can be matched.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

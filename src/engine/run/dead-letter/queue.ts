@@ -20,10 +20,10 @@ import { encodeLetters } from './record.js'
 import { DeadLetterStock } from './stock.js'
 
 /**
- * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless the side output
- * for rejected events is read. Invariants of the file: `write` resolves when its events are on disk, in the file that
- * has the name at that moment. A record is complete or absent: the torn record left by a crash or a full disk is cut off
- * before the next write. The file may be moved away at any time; no other process may write to it.
+ * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless the side
+ * output for rejected events is read. Invariants of the file: `write` resolves when its events are on disk, in the file
+ * that has the name at that moment. A record is complete or absent: the next write first cuts off a torn record left by
+ * a crash or a full disk. The file may be moved away at any time; no other process may write to it.
  */
 
 const LF = 0x0a

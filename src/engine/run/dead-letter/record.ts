@@ -11,14 +11,14 @@ import { SLOT, scanObject, WantedNames } from '../../../lib/formats/json-scan.js
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
- * A rejected event as a line of JSON with time, since (when it was rejected first, if that was before), destination,
- * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that differs
- * from the line as sent with `encoding: raw`, `line` describes the line:
+ * A rejected event as a line of JSON with time, since (when it was first rejected, if that was before), destination,
+ * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that
+ * differs from the line as sent with `encoding: raw`, `line` describes the line:
  * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
- * - {"syslog": the text, "options": those of the codec, if any}: a line for the codec of this name.
+ * - {"syslog": the text, "options": the codec's options, if any}: a line for the codec of this name.
  * - {"raw": "syslog", "options"}: the same if the line is not UTF-8; its bytes are the event's member `raw`.
- * The object forms also have "partial" if the line is a piece, because a line may contain a field of this name; and
- * "host", that of the origin, unless the piece is the last.
+ * If the line is a piece, the object forms also have "partial", because a line may contain a field of this name. Unless
+ * the piece is the last, they also have the "host" of the origin.
  */
 
 /** Encodes the events of a request as lines. */
@@ -53,7 +53,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The line's own host hides that of the origin, which is needed to match the pieces of a line.
+    // The line's own host hides the origin's host, which is needed to match the pieces of a line.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),

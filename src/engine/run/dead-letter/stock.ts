@@ -33,7 +33,7 @@ export async function doneIn(folder: string): Promise<number> {
   }
 }
 
-/** Removes what an earlier call left when it had sent all of its records. */
+/** Removes the progress of an earlier call that had sent all of its records. */
 export async function forgetDone(folder: string): Promise<void> {
   for (const name of [dirname(POSITIONS), FORMER]) await rm(join(folder, name), { recursive: true, force: true })
   await syncFolder(folder)

@@ -4,12 +4,12 @@ import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 /** Stands for all components without series of their own, and for all values of a label. */
 export const OTHER = '__other__'
 
-/** A line of a scrape that is longer counts as several. */
+/** A longer line of a scrape, in characters, counts as several. */
 const LINE = 500
-/** Lines of every component, with those that most have. */
+/** Lines of every component, including those that most components have. */
 const LEAST_LINES = 11
 
-/** How many lines the counters of a component take in a scrape, about. */
+/** The approximate number of lines of a component in a scrape. */
 export function linesOf({ discards, aside, failures, series, histograms }: ComponentCounters): number {
   let lines = LEAST_LINES
   const add = (...texts: readonly string[]) => {
@@ -27,7 +27,7 @@ export function linesOf({ discards, aside, failures, series, histograms }: Compo
   return lines
 }
 
-/** The sums of a snapshot, and those of its counters that `hasRoom` lets through: their labels without keys. */
+/** The sums of a snapshot, and of its counters that `hasRoom` accepts, without labels by key. */
 export function folded(snapshot: CounterSnapshot, hasRoom: (series: string) => boolean): CounterSnapshot {
   const { kind, passed, aside, discards, failures, series } = snapshot
   return {
@@ -51,7 +51,7 @@ function amountOf(amounts: CounterSnapshot['aside'], first?: Amount): Amount {
   return amounts.reduce((all, [, amount]) => sum(all, amount), sum(first ?? { events: 0, bytes: 0 }))
 }
 
-/** One row for all that have the same labels, or the same rest. */
+/** Sums rows that have the same labels, or the same rest. */
 function summed(rows: readonly SeriesRow[], hasRoom: (labels: string) => boolean): SeriesRow[] {
   const sums = new Map<string, { labels: Record<string, string>; value: number }>()
   for (const { labels, value, rest = labels } of rows) {

@@ -10,14 +10,14 @@ type Labels = Readonly<Record<string, string>>
 interface About {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Reads all samples, for families that are not those of components. */
+  /** Reads all samples, for families that do not belong to components. */
   readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
 }
 
 /** Metrics of prom-client that promtool objects to: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** Gauges that prom-client leaves as they were, at first at 0, while they cannot be read: without a free descriptor. */
+/** Gauges that prom-client does not update, at first 0, while they cannot be read: without a free descriptor. */
 const FROM_PROC = [
   'process_resident_memory_bytes',
   'process_virtual_memory_bytes',
@@ -43,7 +43,7 @@ export const CONTENT_TYPES = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 } as const satisfies Record<Format, RegistryContentType>
 
-/** Families of components that are remembered: users and plugins make up names. */
+/** Maximum number of remembered families of components, since users and plugins choose names. */
 const MOST_KNOWN = 1000
 
 /** Number of components read per turn of the event loop. */
@@ -76,7 +76,7 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   },
 }
 
-/** A number of a component. */
+/** A sample of a component. */
 export interface ComponentSeries {
   readonly name: string
   readonly help: string
@@ -122,7 +122,7 @@ class Family {
     return this.#about.help
   }
 
-  /** Its name, and each sample that is a finite number and no part of a histogram. */
+  /** Its name, and each sample that is a finite number and not part of a histogram. */
   get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
     const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
     const texts = (labels: Sample['labels'] = {}) =>
@@ -178,9 +178,9 @@ class Together<T> {
 }
 
 /**
- * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a prom-client
- * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns of
- * the event loop.
+ * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a
+ * prom-client registry: all numbers of a component at one moment, so they add up. Reading and writing are spread over
+ * turns of the event loop.
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
@@ -206,8 +206,8 @@ export class Metrics extends ComponentSet {
   }
 
   /**
-   * Begins to measure the delays and the garbage collections of this process. The first scrape does this if nothing did
-   * it before: it loads prom-client, which takes too long for the start of a process.
+   * Starts measuring the delays and garbage collections of this process, unless that was done. It loads prom-client,
+   * which takes too long for the start of a process; the first scrape does this at the latest.
    */
   measureProcess(): ReturnType<typeof measureProcess> {
     this.#process ??= measureProcess()
@@ -257,7 +257,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Calls that come together have the same one, which begins after them. */
+  /** Returns the response to a scrape. Concurrent calls share one, which starts after them. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
@@ -274,7 +274,7 @@ export class Metrics extends ComponentSet {
     return Buffer.from(await registry.metrics())
   }
 
-  /** The numbers of a scrape but those of histograms, by the names of the metrics. */
+  /** The samples of a scrape without histograms, by metric name. */
   async samples(): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
     await this.refresh(REFRESH_MS)
     const { registry } = await this.measureProcess()
@@ -282,7 +282,7 @@ export class Metrics extends ComponentSet {
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
-  /** The numbers of one component as a scrape has them, but those of histograms, with the help of their metrics. */
+  /** The samples of one component as in a scrape, without histograms, with the help of their metrics. */
   async of(component: string): Promise<readonly ComponentSeries[]> {
     await this.refresh(REFRESH_MS)
     return [...(await this.#ofComponents('text'))].flatMap(family => {
@@ -383,7 +383,7 @@ export class Metrics extends ComponentSet {
 async function measureProcess() {
   const { collectDefaultMetrics, Registry } = await import('prom-client')
   const registry = new Registry()
-  // The measurement wakes the process at this interval, and every 100 ms would be most of what wakes an idle one.
+  // The measurement wakes the process at this interval. Every 100 ms, it would cause most wakeups of an idle process.
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
   for (const name of MISNAMED) registry.removeSingleMetric(name)
   return { Registry, registry }

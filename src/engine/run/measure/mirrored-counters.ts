@@ -5,27 +5,27 @@ import { folded, linesOf, OTHER } from './folded.js'
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
 export interface SeriesBounds {
-  /** Lines of a scrape of one group of components, and of all groups. */
+  /** Maximum lines in a scrape of one group of components, and of all groups. */
   readonly group: number
   readonly all: number
-  /** A group, or all together, have more: a component is not shown by itself any more. */
+  /** Called when a group, or all together, exceed the maximum, and components are folded. */
   readonly full?: (group: string) => void
 }
 
-/** Series of the components that are not shown by themselves. */
+/** Maximum number of series of the counters of folded components. */
 const MOST_OTHERS = 1000
-/** A process that says that it has more is not believed. */
+/** Maximum number of components in a group, whatever its process reports. */
 const MOST_COMPONENTS = 20_000
 
 const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }
 
 /**
- * Shows what components in other processes count: each snapshot adds what was counted since the one before it. So a
- * counter never goes back when the counting process ends and another one starts, or when a component moves.
+ * Shows the counts of components in other processes. Each snapshot adds the growth since the one before it, so a
+ * counter never decreases when the counting process ends and another one starts, or when a component moves.
  *
- * The series that are shown are bounded, whatever the processes say. A component that is beyond the bound of its group,
- * or of all, is added to those of its kind with the id `__other__/KIND`: what it has counted, and what it counts. The
- * sums stay exact; its gauges and histograms are not shown. Components that have ended go first.
+ * The number of series is bounded, whatever the processes report. A component beyond the bound of its group, or of all,
+ * is folded: its past and future counts are added to the component `__other__/KIND`. The sums stay exact; its gauges
+ * and histograms are not shown. Components that have ended are folded first.
  */
 export class MirroredCounters {
   readonly #all: ComponentSet
@@ -41,7 +41,7 @@ export class MirroredCounters {
     this.#bounds = bounds
   }
 
-  /** Components that are not shown by themselves now. */
+  /** Number of folded components. */
   get folded(): number {
     return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
   }
@@ -96,7 +96,7 @@ export class MirroredCounters {
     if (isFull() || this.#lines > all) this.#fold(key, mirror)
   }
 
-  /** Adds what a component has counted to the others. */
+  /** Adds the counts of a component to those of the others. */
   #fold(key: string, mirror: Mirror): void {
     const own = mirror.counters
     const { kind } = own
@@ -121,7 +121,7 @@ export class MirroredCounters {
     return all.reduce((held, { inFlight }) => sum(held, inFlight), NOTHING)
   }
 
-  /** What counted for these components has ended; the next snapshot of each counts from 0. */
+  /** The processes of these components have ended. Their next snapshots count from 0. */
   ended(has: (id: string) => boolean = () => true): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -141,13 +141,13 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component, or what it adds to those of others. */
+/** The counters of one component, or its share of those of the others. */
 class Mirror {
   readonly id: string
   readonly group: string
   counters: ComponentCounters
   isFolded: boolean
-  /** In a scrape. */
+  /** Lines in a scrape. */
   lines = 0
   #last: CounterSnapshot | undefined
 
@@ -166,7 +166,7 @@ class Mirror {
     return this.#last?.inFlight ?? NOTHING
   }
 
-  /** From now on, it adds to these. */
+  /** From now on, adds to the counters of the others. */
   fold(others: ComponentCounters, folded: (last: CounterSnapshot) => CounterSnapshot): void {
     this.counters = others
     this.isFolded = true
@@ -177,7 +177,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // What it held while it ran here does not arrive here again.
+    // Events that it held while it ran here do not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)
@@ -239,14 +239,14 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Counters that may disappear are gone. */
+  /** Adds the values of counters that may disappear to the counters that sum them. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}
     if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
-  /** What was in the component went back to where it came from, and comes again as new. */
+  /** Its events went back to their sources, and count as new when they arrive again. */
   ended(): void {
     const last = this.#last
     if (!last) return

@@ -21,7 +21,7 @@ export function watched(id: string, part: { readonly owes: boolean }, counters: 
   return { id, moved: () => movedBy(counters), owes: () => part.owes }
 }
 
-/** Detects stuck stages. Counts inspections rather than time, because a stopped process makes none. */
+/** Detects stuck stages. Counts inspections rather than time, because a suspended process does not inspect. */
 export class ProgressWatch {
   readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()

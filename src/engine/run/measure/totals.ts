@@ -9,19 +9,21 @@ export interface Totals {
   /** Events read by sources, each counted once. */
   readonly received: number
   /**
-   * Events that reloads gave back to their sources, which pass them on again, once each time. Missing if there are
-   * none. What was settled behind them may be read again with them; it is not counted here.
+   * Events that reloads gave back to their sources, which pass them on again; counted each time. Missing if there are
+   * none. Settled events after them may be read again with them, and are not counted here.
    */
   readonly given_back?: number
-  /** Events created by processors, by component, without those that a reader of `.discarded` got. Missing if there are none. */
+  /**
+   * Events created by processors, by component, without those for readers of `.discarded`. Missing if there are none.
+   */
   readonly emitted?: Readonly<Record<string, number>>
   /** Events merged by processors into emitted ones, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
    * Events that passed every component on their way, each counted once regardless of the number of destinations:
-   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if there is no
-   * such number: an event has several ways through processors, was discarded in several places, or was given back by
-   * a reload, so that it may be discarded or consumed twice.
+   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if the number
+   * is ambiguous: an event has several ways through processors, was discarded in several places, or was given back by a
+   * reload, and may be discarded or consumed twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
@@ -55,7 +57,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
     returned += counted.returned
     repeated ||= counted.repeated
-    // What was emitted beside discarded events is not on the way.
+    // Events emitted for readers of `.discarded` are not on the way.
     addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
     addTo(consumed, id, counted.consumedEvents.events)
     if (kind === 'source') received += read.events - counted.receivedAgain
@@ -133,8 +135,8 @@ class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
   /**
-   * Components reached only through side outputs, whose events were discarded or rejected before, and those that copies
-   * of events reach which go nowhere.
+   * Components that are reached only through outputs of discarded or rejected events, and those whose copies of events
+   * reach no destination.
    */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */

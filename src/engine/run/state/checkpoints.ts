@@ -80,8 +80,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Closes the positions of these sources. Their next `forSource` reads them from disk, or takes over what could not be saved
-   * unless other sources were released in the meantime.
+   * Closes the positions of these sources. The next `forSource` reads them from disk, or takes over what could not be
+   * saved unless other sources were released in the meantime.
    */
   release(ids: readonly string[]): void {
     this.#unsaved.clear()
@@ -104,7 +104,7 @@ type Loaded =
   | { readonly state: 'missing' }
   | { readonly state: 'damaged'; readonly aside?: string | undefined }
 
-/** The newest intact document of a source, for those who only look; undefined if there is none. */
+/** The newest intact document of a source, read without changing anything; undefined if there is none. */
 export function savedDocument(path: string): unknown {
   const newest = readFile(path)
   const found = newest.state === 'whole' ? newest : readFile(`${path}.1`)

@@ -23,8 +23,8 @@ import { shortPath } from '../../../lib/network/short-path.js'
  * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
  * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
  * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
- * lower numbers. Its own file remains after the release, so N never decreases. On a full disk the file that becomes the
- * lock is written over `lock.spare`, which has its space already: the lock before the current one.
+ * lower numbers. Its own file remains after the release, so N never decreases. On a full disk, the new lock overwrites
+ * `lock.spare`, the lock before the current one, which already has its space.
  *
  * The process is found by its id, which is valid in its PID namespace only. A process in another one, such as that of
  * another container, connects to the socket that the lock names: the holder listens there before it takes the lock, and
@@ -33,7 +33,7 @@ import { shortPath } from '../../../lib/network/short-path.js'
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again, and returns true, if it was removed or replaced. Rejects with DataDirError if that fails. */
+  /** Takes the folder again if it was removed or replaced; returns whether it did. Rejects with DataDirError. */
   renew(): Promise<boolean>
 }
 
@@ -82,7 +82,7 @@ interface Taken {
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
-/** Its successor has a name that is not read as one. */
+/** The next number would be too long for LOCK. */
 const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']
@@ -162,7 +162,7 @@ function keepSpare(dir: string, text: string): void {
   }
 }
 
-/** Listens for those who ask whether this process lives. The kernel accepts their connections while it is busy. */
+/** Listens for processes that check whether this one lives. The kernel accepts their connections while it is busy. */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())
@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // Damaged: a living process has written its own completely.
+    // Damaged, so not the file of a living process: that was written completely.
   }
   return undefined
 }

@@ -2,7 +2,7 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { realpathSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 
-/** A folder of data must not be open to other users: they could replace what the daemon reads from it and writes to it. */
+/** A folder of data must not be open to other users: they could replace the daemon's files in it. */
 
 interface User {
   readonly uid: number
@@ -12,8 +12,9 @@ interface User {
 const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
 
 /**
- * Explains which other users can change the contents of a folder of `user`, and what to do; undefined if none can, or
- * if it cannot be examined. Without `user`, the owner is assumed to be the user of the daemon. Root is ignored.
+ * Explains which other users can change the contents of a folder of `user`, and what to do; undefined if there are
+ * none, or if it cannot be examined. Without `user`, the owner is assumed to be the user of the daemon. Root is
+ * ignored.
  */
 export function exposureOf(folder: string, user: User | undefined): string | undefined {
   try {

@@ -16,7 +16,7 @@ import { DeadLetterStock } from '../dead-letter/stock.js'
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
 
-/** The folder of a kind in data_dir, what follows the id in a name there, and the name of the data in messages. */
+/** By kind: the folder in data_dir, the suffix of file names after the id, and the name of the data in messages. */
 const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
   checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },

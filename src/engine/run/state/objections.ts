@@ -5,7 +5,7 @@ import { savedDocument } from './checkpoints.js'
 import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type OrphanConfig } from './inventory.js'
 import { renamesOf } from './renames.js'
 
-/** Reasons not to run a configuration with the data in data_dir: events would be repeated, skipped, or not delivered. */
+/** Reasons not to run a configuration with the data in data_dir: it would repeat, skip or not deliver events. */
 
 /** A configuration has no destination for events in disk buffers and spools, so they would not be delivered. */
 export class EventsLeftBehind extends Error {

@@ -66,7 +66,7 @@ async function move(old: string, own: string): Promise<boolean> {
   return moved
 }
 
-/** Removes a buffer without events, so that another can take its place. Events must be delivered first. */
+/** Removes a buffer without events, to make room for another one. Events must be delivered first. */
 async function removeDelivered(path: string, log: Logger): Promise<void> {
   if (!existsSync(path)) return
   const { recover } = await import('../../flow/disk-buffer/recovery.js')
