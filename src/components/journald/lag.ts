@@ -57,13 +57,13 @@ export class CatchUp {
     this.#clock = clock
   }
 
-  /** Reading resumes now, where it had stopped before. */
+  /** Reading resumes where it had stopped. */
   begin(): void {
     this.#until = this.#clock.wall()
     this.#idleSince = Number.POSITIVE_INFINITY
   }
 
-  /** The number of entries at the beginning of `taken` that are backlog, or not, like the first of them. */
+  /** The number of entries at the beginning of `taken` that are all backlog, or all not. */
   same(taken: readonly Taken[]): { readonly count: number; readonly isBacklog: boolean } {
     if (this.#clock.now() - this.#idleSince >= STALL_MS) this.#until = Number.NEGATIVE_INFINITY
     const until = this.#until

@@ -51,7 +51,7 @@ class Explode implements Processor {
   readonly #target: EditedField
   readonly #json = new EventJson()
   readonly #lines = new GrowingBytes()
-  /** Where the items of the current event are, in `#bytes`. */
+  /** Positions of the items of the current event in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
   readonly #growth = new Growth(ROOM_MIB)

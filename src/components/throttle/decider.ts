@@ -151,8 +151,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   }
 
   /**
-   * The level of the bucket of event `i`: of the limit that would refuse it, or else of the fullest. Undefined if there is
-   * no room for the bucket, or nothing limits it.
+   * The level of the bucket of event `i`: of the limit that would refuse it, or else of the fullest. Undefined if there
+   * is no room for the bucket, or nothing limits it.
    */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
@@ -252,7 +252,7 @@ export class Decider extends KeyedDecider<Limiter> {
     return inEventTime === undefined ? taken : inEventTime.decisionOn(taken)
   }
 
-  /** Decides on one event at the current time. Returns whether it is within its limits. Idle buckets are not dropped. */
+  /** Decides on one event now, without dropping idle buckets. Returns whether the event is within its limits. */
   lets(batch: EventBatch, i: number): boolean {
     return this.decideOne(batch, i, this.#present()) !== DISCARD
   }

@@ -58,8 +58,8 @@ export class ClockTiming implements Timing {
 }
 
 /**
- * The buckets of limits, by key, and those of rules, which have their own. Without a key, an event belongs to the default
- * bucket. Costs and sizes are those of `Windows`.
+ * The buckets of limits, by key, and those of rules, which have their own. Without a key, an event belongs to the
+ * default bucket. Costs and sizes are those of `Windows`.
  */
 export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly timing: T
@@ -127,17 +127,17 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return { buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
-  /** Number of buckets in memory, without default ones; with those of rules. */
+  /** Number of buckets in memory, including those of rules and excluding default ones. */
   get keys(): number {
     return this.#room.size
   }
 
-  /** Number of buckets that were dropped; with those of rules. */
+  /** Number of buckets that were dropped, including those of rules. */
   get dropped(): number {
     return this.#room.dropped
   }
 
-  /** Drops idle buckets. Call before the takes for one point in time. */
+  /** Drops idle buckets. Call before the decisions for one point in time. */
   advance(time: number): void {
     this.#room.advance(this.timing.present(time))
   }

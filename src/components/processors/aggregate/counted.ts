@@ -49,8 +49,8 @@ export class Counted {
   }
 
   /**
-   * Keys have their own series while there is room. A key without room does not get series later: its counts would move
-   * out of the others again.
+   * Keys have their own series while there is room. A key without room does not get series later, since its counts are
+   * already part of the others.
    */
   showIn(room: SeriesOfKeys): void {
     this.#room = room

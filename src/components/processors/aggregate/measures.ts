@@ -63,7 +63,7 @@ export class Counter implements Measure {
     return values[row + this.at]!
   }
 
-  /** The value of the series, which never falls. */
+  /** The value of the series, which never decreases. */
   total(values: Float64Array, row: number): number {
     return values[row + this.at + this.width - 1]!
   }

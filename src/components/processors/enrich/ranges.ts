@@ -23,7 +23,7 @@ export class Ranges<K extends string | number> {
     this.#around = around
   }
 
-  /** Or returns two ranges that overlap although neither is a smaller part of the other. */
+  /** Returns two ranges instead if they are equal, or overlap although neither contains the other. */
   static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
     // The larger of two with the same beginning comes first.
     const ranges = given.toSorted((a, b) =>

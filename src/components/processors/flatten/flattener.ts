@@ -35,7 +35,7 @@ export class Flattener {
 
   /**
    * Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
-   * call. If it is too long, it is only a part, longer than an event may grow.
+   * call. If it is too long, it is incomplete, but longer than an event may grow.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()

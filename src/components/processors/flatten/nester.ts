@@ -134,7 +134,7 @@ export class Nester {
   }
 }
 
-/** Whether the name [start, end), as within the quotes of a JSON string, has the separator, or an escape that may be it. */
+/** Whether the name [start, end), within the quotes of a JSON string, has the separator or an escape that may be it. */
 export function mayHold(b: Buffer, start: number, end: number, separator: Buffer): boolean {
   const first = separator[0]
   for (let p = start; p < end; p++) {

@@ -7,7 +7,7 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** A name, or the beginning of its value, that is beyond a quote is shorter than this. */
+/** Maximum length of a name, or of the beginning of its value, on the other side of a quote. */
 const BESIDE_QUOTE = 64
 
 /** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */

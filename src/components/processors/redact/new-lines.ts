@@ -23,7 +23,7 @@ export class NewLines {
     this.#ends.push(this.#text.length)
   }
 
-  /** Gives the batch the new lines. Returns by how many bytes it grew. */
+  /** Gives the batch the new lines. Returns its growth in bytes. */
   apply(batch: EventBatch): number {
     if (this.#events.length === 0) return 0
     const { length, bytes } = batch

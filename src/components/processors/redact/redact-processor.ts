@@ -159,7 +159,7 @@ export class RedactProcessor implements Processor {
     batch.setText(i, at, to)
   }
 
-  /** Whether something is found in the bytes that `.raw` has in base64. */
+  /** Whether the bytes that `.raw` has in base64 have matches. */
   #isRawSecret(batch: EventBatch, i: number, isChanged: boolean): boolean {
     if (!isChanged && !this.#selection.all) return false
     if (this.#raw.load(batch, i) !== STRING) return false

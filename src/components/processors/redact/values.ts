@@ -169,7 +169,7 @@ export class Values implements ValueVisitor {
     return matches.count > 0
   }
 
-  /** Counts the matches, and joins those that overlap. The same secret may be found with its escapes and without them. */
+  /** Counts the matches, and joins overlapping ones: a secret may be found both with its escapes and without them. */
   #accept(): void {
     const { matches } = this.#finder
     matches.order()

@@ -103,7 +103,7 @@ const OBJECT_BYTES = 56
 const TEXT_BYTES = 24
 const PLACE_BYTES = 16
 
-/** The memory of a value decoded from JSON, in bytes, about: `{}` takes far more than its two bytes of text. */
+/** Approximate memory of a value decoded from JSON, in bytes. `{}` takes far more than its two bytes of text. */
 function memoryOf(value: unknown): number {
   if (typeof value === 'string') return PLACE_BYTES + TEXT_BYTES + value.length
   if (typeof value !== 'object' || value === null) return PLACE_BYTES

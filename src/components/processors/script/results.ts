@@ -71,7 +71,7 @@ class Texts {
   }
 }
 
-/** Collects what a script returns for the events of a batch. */
+/** Collects the results of a script for the events of a batch. */
 export class Results {
   readonly #id: number
   readonly #lines: readonly string[]
@@ -194,8 +194,9 @@ const ESCAPE = /\\u[\da-f]{0,3}$/i
 const isDigit = (character: string | undefined) => character !== undefined && character >= '0' && character <= '9'
 
 /**
- * Whether `text`, which JSON.stringify has written, is the object of a line that was written otherwise: with spaces, other
- * escapes, or numbers such as 1.0 and 12345678901234567890. Reads the line only if the first difference can be that.
+ * Whether `text`, which JSON.stringify has written, is the object of a line that was written otherwise: with spaces,
+ * other escapes, or numbers such as 1.0 and 12345678901234567890. Reads the line only if the first difference can be
+ * that.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)

@@ -13,8 +13,8 @@ import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './sc
 import { WrittenLines } from './written-lines.js'
 
 /**
- * A process that works answers within the timeout. If it has not after twice this time, one of its calls does not end.
- * Twice, because both processes may have been suspended.
+ * A working process answers within the timeout. If it has not after twice this additional time, one of its calls does
+ * not end. Twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
 /** How often to extend the time of a process that writes, perhaps an answer. An endless call may write, too. */

@@ -20,9 +20,9 @@ export interface BucketStates {
 }
 
 /**
- * The state of the bucket with this text; null: the default one. Each rule has buckets of its own: `title` is that of
- * the rule, null for the throttle itself. If undefined, it is the rule of the last recorded discard, or else the one
- * that the key alone determines.
+ * The state of the bucket with this text; null: the default one. Each rule has buckets of its own. `title`: of the
+ * rule; null: the throttle itself; undefined: the rule of the last recorded discard, or else the one that the key alone
+ * determines.
  */
 export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
   const { history, clock } = of
@@ -43,7 +43,7 @@ function noted(history: DiscardHistory, name: string | null): string | null | un
   return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)
 }
 
-/** The rule with this title, or the one that holds for all events of the key; null: none; undefined: it is not known. */
+/** The rule with this title, or the one that holds for all events of the key; null: no rule; undefined: unknown. */
 function ruleOf(rules: readonly Rule[], key: string | null, title: string | null | undefined): Rule | null | undefined {
   if (title === null) return null
   for (const rule of rules) {

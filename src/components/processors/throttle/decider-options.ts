@@ -57,7 +57,7 @@ export function rulesOf(
     return reader
   }
   const seen = new Map<string, number>()
-  /** How many there were before it. */
+  /** Returns the number of earlier rules with the same text. */
   const count = (text: string) => {
     const before = seen.get(text) ?? 0
     seen.set(text, before + 1)

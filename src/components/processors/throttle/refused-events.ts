@@ -42,7 +42,7 @@ export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
 
-/** Applies the options to the events that a throttle did not let pass. */
+/** Applies the options to the events that do not pass a throttle. */
 export class RefusedEvents {
   readonly #clock: Clock
   readonly #reasons: readonly string[]

@@ -14,9 +14,12 @@ import { createWindows } from '../../throttle/windows/several.js'
 import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
-/** How long the rules of a limits file are relied on, in milliseconds: others may give room sooner. */
+/** Maximum milliseconds before asking again with a limits file: new rules may give room sooner. */
 const FILE_MS = 500
-/** A live event decided this long after its arrival, while backlog waits, may have come behind it. */
+/**
+ * A live event that is decided this many milliseconds after its arrival, while backlog waits, may have waited behind
+ * it.
+ */
 const LATE_MS = 5
 
 /** State that Pacing passes to a successor with the same options: the effect of late events on the windows. */
@@ -38,7 +41,7 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog does. It takes the room of live events, and these, once
+ * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events, and these, once
  * they have waited, take the room of later ones. This lasts until the windows of the bucket contain no late events:
  * then it has caught up. Until then a live event also waits if it would have passed without backlog. So an app within
  * its limit does not lose events, and the throttle discards the excess of other apps as usual.

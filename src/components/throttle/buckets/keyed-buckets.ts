@@ -248,8 +248,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of refused
-   * keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
+   * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of
+   * refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
    */
   dropIdleEarly(now: number): void {
     const part = this.#parts[this.#searched & this.#mask]

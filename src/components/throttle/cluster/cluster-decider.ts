@@ -46,8 +46,8 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   }
 
   /**
-   * Decides on all events of a batch; a promise if the server has to be asked. Rejects if the signal aborts while events
-   * wait for a server that does not reply.
+   * Decides on all events of a batch; a promise if the server has to be asked. Rejects if the signal aborts while
+   * events wait for a server that does not reply.
    */
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
     const now = this.#clock.now()
@@ -81,7 +81,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
-  /** The server said when it answered. */
+  /** The present, since the server's replies are kept in local time. */
   protected decidedAt(): number {
     return this.#clock.now()
   }

@@ -147,8 +147,8 @@ export interface ScriptCall {
 }
 
 /**
- * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the server's
- * clock, in milliseconds, for the periods of quotas.
+ * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the
+ * server's clock, in milliseconds, for the periods of quotas.
  */
 export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
   const tags = demands.map(({ key }) => tagOf(key))

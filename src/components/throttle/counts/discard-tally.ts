@@ -73,7 +73,9 @@ export class DiscardTally {
     this.#rows[slot] = this.#last
   }
 
-  /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
+  /**
+   * Counts event `i`, which has this key. There must be room. `wall`: the time now. Returns whether it is the first.
+   */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const known = this.#keys.find(key)
     const row = known < 0 ? this.#addRow(key, batch, i, wall) : known

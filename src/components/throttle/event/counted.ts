@@ -13,7 +13,7 @@ const LATEST = 1
 const COUNT = 2
 const WIDTH = 3
 
-/** Where an event counts: in the newest window, a later one, a kept one, one to be opened before, or one moved to it. */
+/** The window of an event: the newest, a later one, a kept one, one to be opened before, or one moved to the event. */
 type Place =
   | typeof IN_NEWEST
   | typeof AFTER
@@ -28,7 +28,7 @@ const IN_KEPT = 2
 const OPENS = 3
 const MOVES_KEPT = 4
 const MOVES_NEWEST = 5
-/** It is late. */
+/** The event is late. */
 const NOWHERE = 6
 
 /**

@@ -79,7 +79,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return time < newest && time < this.progress.lateBefore(newest)
   }
 
-  /** How many runs after it an event would delay; REFUSES: it does not fit. */
+  /** Number of later runs that an event would delay; REFUSES if it does not fit. */
   #delayedBy(row: number, bucket: number, time: number, cost: number): number {
     if (this.times[bucket] === Number.NEGATIVE_INFINITY) return 0
     const older = this.kept.of(bucket)

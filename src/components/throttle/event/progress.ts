@@ -77,7 +77,7 @@ export class EventProgress {
     if (this.#origins.size > this.#earlierCount) this.#origins.delete(this.#earlier)
   }
 
-  /** Writes how far the active origins have come, for a later run. */
+  /** Writes the progress of the active origins, for a later run. */
   write(to: StateWriter): void {
     to.number(this.oldest)
     to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
@@ -90,7 +90,7 @@ export class EventProgress {
     this.#origins.set(this.#earlier, { origin: this.#earlier, newest: this.oldest, at: 0 })
   }
 
-  /** How long no event has arrived, in milliseconds. */
+  /** Milliseconds since the last batch arrived. */
   silentMs(clock: number): number {
     return clock - this.#enteredAt
   }

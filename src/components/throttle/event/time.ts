@@ -22,7 +22,7 @@ export class NamedTime implements TimeReader {
 /** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
 const AHEAD_MS = 1000
 
-/** The latest time at which an event counts that arrived at `arrival`. One with a later time counts at its arrival. */
+/** The latest accepted time of an event that arrived at `arrival`. An event with a later time counts at its arrival. */
 export const latestTime = (arrival: number, latenessMs: number): number => arrival + Math.max(latenessMs, AHEAD_MS)
 
 /** Maximum number of digits of an exact integer. */

@@ -47,8 +47,8 @@ export class SavedBuckets {
   }
 
   /**
-   * Blocks with the buckets that changed since they were written, or with all. Each is valid until the next one is asked
-   * for, has room for its head (`sealBlock`), and takes about a millisecond; decisions may be made in between.
+   * Yields blocks with the buckets that changed since they were written, or with all. A block is valid until the next
+   * one, has room for its head (`sealBlock`), and takes about a millisecond. Decisions may be made in between.
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to

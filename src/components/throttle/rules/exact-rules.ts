@@ -16,7 +16,7 @@ export function shapeOf(limits: readonly Limit[]): string {
 
 /**
  * Rules that hold for one key each, and have limits of one shape. Their buckets are side by side in the columns of one
- * limiter: with a limiter for each of a thousand rules, hardly any event would find its bucket in the processor's cache.
+ * limiter. With a limiter for each of a thousand rules, hardly any event would find its bucket in the CPU cache.
  */
 export class ExactRules {
   /** The limiter with the buckets of all rules. */

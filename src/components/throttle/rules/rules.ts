@@ -37,7 +37,7 @@ export function ruleTitle({ list, place, text }: RuleName): string {
   return `${list}[${place - 1}] (${text})`
 }
 
-/** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs are those of `Windows`. */
+/** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs: see `Windows`. */
 export interface BucketLimiter {
   /** Seed of the key hashes. */
   readonly seed: number

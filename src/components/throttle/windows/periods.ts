@@ -36,7 +36,7 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 /** Clocks of all zones are less than this ahead of or behind UTC, with a change on the same day. */
 const MOST_SHIFTED_MS = 26 * HOUR_MS
-/** No zone has rules before or after this. All time before it is one period, and all time after it. */
+/** No zone has rules before or after this. All time before is one period, and so is all time after. */
 const FIRST_MS = Date.UTC(1800, 0)
 const LAST_MS = Date.UTC(9999, 0)
 const MOST_CACHED = 10_000

@@ -46,8 +46,8 @@ function domainEnd(b: Buffer, p: number, end: number): number {
 const isHex = (byte: number | undefined) => is(byte, HEX)
 
 /**
- * A MAC address whose first divider is at `p`: six or eight bytes in pairs of digits, as in 00:1a:2b:3c:4d:5e, or six of
- * them in fours, as in 001a.2b3c.4d5e. Returns where to continue; -1: there is none.
+ * A MAC address whose first divider is at `p`: six or eight bytes in pairs of digits, as in 00:1a:2b:3c:4d:5e, or six
+ * of them in fours, as in 001a.2b3c.4d5e. Returns where to continue; -1 if not found.
  */
 export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   const length = startsWithGroup(b, p, start, 4) ? 4 : 2

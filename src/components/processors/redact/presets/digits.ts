@@ -29,8 +29,8 @@ export function mayDivide(byte: number): boolean {
 }
 
 /**
- * The end of the character at `p` that may divide groups of digits; `p` if it does not: a space, dash or dot, the + that is
- * a space in forms, a slash, and the spaces and dashes of Unicode, also the no-break space of Latin-1.
+ * The end of the character at `p` if it may divide groups of digits, otherwise `p`. Dividers are spaces, dashes, dots,
+ * slashes, the + that is a space in forms, and the spaces and dashes of Unicode, also the no-break space of Latin-1.
  */
 export function dividerEnd(b: Buffer, p: number, end: number): number {
   if (p >= end || DIVIDERS[b[p]!] === 0) return p

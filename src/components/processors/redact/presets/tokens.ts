@@ -35,7 +35,7 @@ export function findJwt(b: Buffer, p: number, start: number, end: number, out: M
   return to
 }
 
-/** Shorter ones may be ordinary words. */
+/** Shorter tokens may be ordinary words. */
 const LEAST_TOKEN = 20
 
 /** The token after the word Bearer or Basic at `p`. Returns where to continue. */
