@@ -352,7 +352,6 @@ export class EventEditor {
     scanObject(this.#bytes, this.#start, this.#end, this.#wanted, this.#slots.fill(0), 0)
   }
 
-  /** Applies the pending changes. */
   #apply(): void {
     this.#touched.length = 0
     if (this.#splices.count > 0) this.#write()

@@ -54,7 +54,6 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly definition: AnyDefinition<K>
   /** The previous id of the component, whose state in data_dir it takes over. */
   readonly renamedFrom?: string
-  /** Its place in the configuration. */
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
   /** The files besides events that it reads, such as keys and tables, as far as options name them. */
   readonly reads?: readonly string[]

@@ -34,7 +34,6 @@ export interface SeriesRoom {
   left: number
 }
 
-/** Counters of components by id. */
 export class ComponentSet implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #room: SeriesRoom

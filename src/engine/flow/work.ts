@@ -93,7 +93,6 @@ export class Work implements BatchScope {
     column[this.#offset + i] = 1
   }
 
-  /** Drops the copies of event `i`. */
   dropCopies(i: number): void {
     for (const column of this.copies?.values() ?? []) column[i] = 0
   }

@@ -225,7 +225,6 @@ export class Engine {
     return this.#sources.get(source)?.run.source?.once === true
   }
 
-  /** The origin of the events of a component. */
   #origin(source: string): Origin {
     return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
   }
@@ -341,7 +340,6 @@ export class Engine {
     return [...this.#sources.keys()].filter(source => this.#outputs.reaches(source, id))
   }
 
-  /** The destinations that end with this engine. */
   #endingDestinations(): (readonly [string, DestinationRun])[] {
     return [...this.#destinations].filter(([id]) => !this.#leftDestinations.has(id))
   }

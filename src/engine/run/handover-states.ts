@@ -21,7 +21,6 @@ export class HandoverStates {
     return this.#left.get(from)?.value
   }
 
-  /** Takes the waiting batches. */
   takeWaiting(): WaitingBatches {
     const { waiting } = this
     this.waiting = new Map()

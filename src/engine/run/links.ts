@@ -98,7 +98,6 @@ export class Links {
     return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
   }
 
-  /** The processor with this id; undefined: there is none. */
   processor(id: string): Processor | undefined {
     return this.#processors.get(id)?.processor
   }

@@ -20,7 +20,6 @@ const CALM_MS = 2000
 
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>
-  /** Creates the source. */
   readonly create: () => Promise<Source>
   readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
   readonly fanOut: FanOut

@@ -360,7 +360,6 @@ export class Supervisor {
     return this.#failed || this.#engine.failed
   }
 
-  /** The running configuration. */
   get config(): Config {
     return this.#loaded.config
   }
@@ -377,7 +376,6 @@ export class Supervisor {
     return () => this.#followers.delete(follow)
   }
 
-  /** The current state of each destination. */
   states(): DestinationState[] {
     return this.#engine.states()
   }

@@ -35,7 +35,6 @@ export async function readTable(path: string, options: TableOptions, reach: Reac
   }
 }
 
-/** The problems of a component's table file. */
 export function tableProblems(options: EnrichOptions): FileProblem[] {
   if (options.table === undefined) return []
   // Absolute: it depends on the current directory.

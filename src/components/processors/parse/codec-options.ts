@@ -97,7 +97,6 @@ export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | unde
   return codecs
 }
 
-/** The problems of the codecs' files. */
 export function codecProblems({ try: tried, ...rest }: Given): OptionProblem[] {
   return ((tried as readonly Given[] | undefined) ?? [rest]).flatMap((given, i) => {
     try {

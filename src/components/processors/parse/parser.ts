@@ -106,7 +106,6 @@ export class Parser implements Processor {
     return false
   }
 
-  /** Puts the result into the event. */
   #put(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     const target = this.#target

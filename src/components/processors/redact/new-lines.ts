@@ -16,7 +16,6 @@ export class NewLines {
     this.#ends.length = 0
   }
 
-  /** Adds the new line of event `i`. */
   add(i: number, line: GrowingBytes): void {
     this.#text.add(line.bytes, 0, line.length)
     this.#events.push(i)

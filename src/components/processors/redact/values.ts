@@ -18,7 +18,6 @@ export interface Cuts {
   readonly behind: boolean
 }
 
-/** Counts a match of a rule. */
 export type Count = (rule: number) => void
 
 /** Redacts texts and JSON objects, and writes them into `out` if something was found. */

@@ -36,7 +36,6 @@ const quota = z.strictObject({
   time_zone: timeZone.default('UTC').describe('Time zone in which periods begin and end. Default: `UTC`.'),
 })
 
-/** The limits themselves. */
 const limitOptions = {
   limit: limit()
     .optional()
@@ -264,7 +263,6 @@ export type SummaryOptions = NonNullable<Fields['summary']>
 export type KeyMetricsOptions = NonNullable<Fields['per_key_metrics']>
 export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
 
-/** The options of the limits themselves. */
 export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
 /** Limits, and whether several daemons share them. */
 type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }

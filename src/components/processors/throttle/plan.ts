@@ -1,7 +1,6 @@
 import { DISCARDED, type Plan } from '../../../core/processor.js'
 import { everWaits, type ThrottleOptions } from './options.js'
 
-/** Reasons for discarding events. */
 export const THROTTLE_REASONS = {
   throttled: 'Beyond `limit`.',
   throttled_backlog: 'Beyond `limit`, of what a source sent while it was catching up, without a `time_field`.',

@@ -94,7 +94,6 @@ export class Pacing {
     this.#paces = backlog > live
   }
 
-  /** Replaces the rules. */
   setRules(rules: readonly Rule[]): void {
     this.#without.setRules(rules)
   }
@@ -351,7 +350,6 @@ export class WithoutBacklog {
     return this.#decider.lets(batch, i)
   }
 
-  /** Forgets everything. */
   clear(): void {
     this.#before = undefined
     this.#decider = undefined

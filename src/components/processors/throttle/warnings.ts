@@ -57,7 +57,6 @@ interface UselessRule {
   readonly first: number
 }
 
-/** Finds the rules that never hold. */
 export function uselessRules(rules: readonly RuleOptions[]): UselessRule[] {
   const found: UselessRule[] = []
   const firsts = new Map<string, number>()

@@ -25,7 +25,6 @@ export class ExactRules {
   /** By the id of their key. */
   #rules: ExactRule[] = []
 
-  /** `create` makes the limiter. */
   constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
     this.limiter = create((windows, id, key) => {
       const rule = this.#rules[this.#keys.find(key)]

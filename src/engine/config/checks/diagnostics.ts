@@ -38,7 +38,6 @@ function annotate(issue: z.core.$ZodRawIssue): string {
 export interface Subject {
   readonly node: ConfigNode
   readonly path: Path
-  /** The key of the part. */
   readonly key: Place | undefined
 }
 

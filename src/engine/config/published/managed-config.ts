@@ -28,7 +28,6 @@ const NO_PLUGINS =
  * that the document names.
  */
 export class ManagedConfig {
-  /** The local part. */
   readonly local: Config
   readonly #path: string | undefined
   /** The texts of the local part. They stay in use until the whole part is read again, even if its files change. */

@@ -22,7 +22,6 @@ export class Problems {
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }
 
-  /** Adds all problems of another collection. */
   addAll(others: Problems): void {
     for (const [text, found] of others.#found) if (!this.#found.has(text)) this.#found.set(text, found)
   }

@@ -57,7 +57,6 @@ export class CheckpointStore {
     this.#shared = { log, clock, intervalMs, counts: this.counts }
   }
 
-  /** The positions of one source. */
   forSource(id: string): Checkpoints {
     let checkpoints = this.#open.get(id)
     if (!checkpoints) {

@@ -142,7 +142,6 @@ const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${p
 /** Whether it still exists: an operator may have removed it. */
 export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)
 
-/** Advice for the operator. */
 export function adviceFor({ kind, id, path }: Stored): string {
   const orDiscard = `or list ${id} in discard_orphans to delete it.`
   switch (kind) {

@@ -73,7 +73,6 @@ export class StateSaver {
     metrics.gauge('sluice_throttle_state_unsaved', help, () => (this.#failures > 0 ? 1 : 0))
   }
 
-  /** Reads the buckets that an earlier run has saved. */
   async restore(): Promise<void> {
     const { limiter, rules, means, inEventTime, clock, log } = this.#options
     await restoreBuckets(new BucketsReader(limiter, rules), {
