@@ -179,7 +179,7 @@ export class Journald implements Source {
     }
   }
 
-  /** The first entries of journalctl, without the one that was read before. */
+  /** The first entries of journalctl, without the one read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

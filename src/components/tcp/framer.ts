@@ -82,7 +82,7 @@ class NewlineFramer implements Framer {
   }
 }
 
-/** Divides the bytes of a connection into the records of a codec. One that does not end is not delivered. */
+/** Divides the bytes of a connection into the records of a codec. An unfinished record is not delivered. */
 export class RecordFramer implements Framer {
   readonly pieces = 0
   readonly #splitter: FramedSplitter

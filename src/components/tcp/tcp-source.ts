@@ -15,7 +15,7 @@ import { readConnection } from './connection.js'
 import { type Framer, framerOf, RecordFramer } from './framer.js'
 import type { TcpSourceOptions } from './options.js'
 
-/** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
+/** Limit for all unfinished messages. Beyond it, messages above LARGE are delivered unfinished, the largest first. */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 
@@ -148,7 +148,7 @@ export class TcpSource implements Source {
   }
 
   /**
-   * Delivers the largest unfinished message. Choosing that of the current sender would let others fill the memory and
+   * Delivers the largest unfinished message. Choosing the current sender's message would let others fill the memory and
    * cause every later long message to be divided.
    */
   #giveUpLargest(): void {

@@ -37,7 +37,7 @@ export abstract class BucketColumns {
     to.number(this.counts[bucket]!)
   }
 
-  /** Replaces the bucket's state with one that `write` has written. */
+  /** Replaces the bucket's state with a state from `write`. */
   read(bucket: number, from: StateReader): void {
     this.times[bucket] = from.time()
     this.counts[bucket] = from.number()

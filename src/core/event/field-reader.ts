@@ -255,7 +255,7 @@ export class LateFieldReader extends FieldReader {
 /** Powers 10^0 to 10^15. They are exact, as are integers of at most 15 digits, so quotients are rounded once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
-/** The JSON number [start, end). Builds no string if it is short and has no exponent. */
+/** The JSON number [start, end). Does not build a string if it is short and has no exponent. */
 function decimal(bytes: Buffer, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let number = 0

@@ -34,7 +34,7 @@ const aboutBatch = ({ origin: { source, path: file, peer }, length: events }: Ev
   events,
 })
 
-/** Logs what a processor could not do, and writes the events that it could not process to the dead-letter queue. */
+/** Logs failures of a processor, and writes events that it could not process to the dead-letter queue. */
 export class Failures {
   readonly #context: FailuresContext
   readonly #limit: LogLimit

@@ -59,7 +59,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own flags, because those of a sent batch change. */
+/** A batch with its own flags, because the flags of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined

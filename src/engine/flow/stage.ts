@@ -194,7 +194,7 @@ export class Stage extends Transform {
     this.#takeNext()
   }
 
-  /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
+  /** Asks the processor about an arrived batch, or again about a batch of `asked`. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
     const work = new Work(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)

@@ -369,11 +369,11 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Delivers what was read until `deadline` aborts, which is in `timeoutMs`. */
+  /** Stops reading. Delivers the events read so far until `deadline` aborts, which is in `timeoutMs`. */
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
-    // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
+    // This leaves time to finish requests in progress. The rest is safe in the buffers until the next start.
     for (const { buffer, delivery } of this.#destinations.values()) {
       buffer?.restAfter(timeoutMs / 2)
       delivery.rest()
@@ -563,7 +563,7 @@ function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // Records of a disk buffer state what was decoded.
+    // Records of a disk buffer state which lines were decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

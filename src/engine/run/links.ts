@@ -47,7 +47,7 @@ export class Links {
     for (const [name, fanOut] of run.fanOuts) this.#fanOuts.set(name, fanOut)
   }
 
-  /** Connects the readers, whose inputs were added, to what they read. */
+  /** Connects the readers, whose inputs were added, to the outputs that they read. */
   connect(readers: readonly { readonly id: string; readonly inputs: readonly string[] }[]): void {
     for (const { id, inputs } of readers) for (const input of inputs) this.fanOut(input).connect(this.#inputs.get(id)!)
   }

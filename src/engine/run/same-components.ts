@@ -7,7 +7,7 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** How the components of a configuration compare with those of the next one. Ids are those before. */
+/** Compares the components of a configuration with the next one. Ids are the previous ones. */
 export interface Comparison {
   /** Components whose options, delivery and files (by their bytes) stay the same, even if their inputs change. */
   readonly same: ReadonlySet<string>

@@ -325,7 +325,7 @@ export class Supervisor {
     this.#runtime.log.warn({ code: 'SLUICE_PROCESSOR_STUCK', components: processors }, text)
   }
 
-  /** Stops reading. Delivers what was read until `deadline` aborts. */
+  /** Stops reading. Delivers the events read so far until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
     this.#engine.stop(deadline, this.config.shutdownTimeoutMs)

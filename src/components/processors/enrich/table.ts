@@ -68,7 +68,7 @@ export class ExactTable implements Table {
   }
 }
 
-/** A table that remembers what it found for the last keys. */
+/** A table that remembers the rows of the last keys. */
 export class SearchedTable implements Table {
   readonly size: number
   readonly #search: (text: string) => Buffer | undefined

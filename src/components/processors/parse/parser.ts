@@ -16,7 +16,7 @@ import type { ParseOptions } from '../parse.js'
 import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
-/** Reads a field with the first of several codecs that can read it, and merges what it finds into the event. */
+/** Reads a field with the first of several codecs that can read it, and merges the result into the event. */
 export class Parser implements Processor {
   readonly #reader: FieldReader
   readonly #editor: EventEditor

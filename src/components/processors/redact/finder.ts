@@ -28,7 +28,7 @@ export class Finder {
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether the `seen` matches within a value are those of a search of the value alone. */
+  /** Whether the `seen` matches within a value equal the matches in the value alone. */
   readonly seesValues: boolean
   readonly #presets: number
   /** For each rule, whether matches beside escapes count: not if the letters and digits of escapes interfere. */
@@ -128,7 +128,7 @@ export class Finder {
     return p
   }
 
-  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, is that of a secret. */
+  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, is a secret's name. */
   findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
     if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
   }

@@ -383,7 +383,7 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
 /** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle, replaced by those of a rule. */
+/** The options of a throttle, replaced by the options of a rule. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
   // A burst is only valid with gcra.

@@ -53,7 +53,7 @@ export class Pacing {
   readonly #clock: Clock
   readonly #key: EventKey
   readonly #queues: BucketQueues
-  /** Whether the queues are those of the predecessor. */
+  /** Whether the queues come from the predecessor. */
   readonly #isInherited: boolean
   readonly #liveMs: number
   readonly #backlogMs: number

@@ -18,7 +18,7 @@ const UNITS = { events: '', cost: 'c', bytes: 'b' } as const
 /** The mode of a limit that can be shared. */
 type SharedMode = keyof typeof MODES
 
-/** One limit. Amounts are in what is counted (`scaleOf`). */
+/** One limit. Amounts are in window units (`scaleOf`). */
 interface SharedLimit {
   readonly of: Limit
   readonly mode: SharedMode
@@ -31,7 +31,7 @@ interface SharedLimit {
   readonly periods: Periods | undefined
 }
 
-/** The limits side by side that all members of a group apply to the same counts: those of a throttle, or of a rule. */
+/** The limits side by side of a throttle or a rule, which all members of a group apply to the same counts. */
 export class SharedLimits {
   readonly limits: readonly SharedLimit[]
   /** Maximum part of the remaining units that a member may take ahead; 0: it asks about each event. */

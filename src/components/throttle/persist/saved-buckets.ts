@@ -131,7 +131,7 @@ export class BucketsReader {
   readonly #limiter: SavedLimiter
   readonly #rules: ReadonlyMap<string, Rule>
 
-  /** `rules`: those that are in use. */
+  /** `rules`: in use. */
   constructor(limiter: SavedLimiter, rules: readonly Rule[]) {
     this.#limiter = limiter
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))

@@ -16,7 +16,7 @@ const secretPlace = z
     if (Object.keys(place).length !== 1) refuse(context, 'needs exactly one of file, credential and env')
   })
 
-/** The local section `managed`: what a published pipeline may do on this machine. */
+/** The local section `managed`: permissions of a published pipeline on this machine. */
 export const managedOptions = z.strictObject({
   allow_files: names(
     'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. Its own patterns must be within one of them.',
@@ -49,7 +49,7 @@ export const managedOptions = z.strictObject({
 export type SecretPlace = z.output<typeof secretPlace>
 export type ManagedOptions = z.output<typeof managedOptions>
 
-/** The permissions for `refusedBy`; `dataDir` is that of the daemon. */
+/** The permissions for `refusedBy`. `dataDir`: of the daemon. */
 export function permittedBy(options: ManagedOptions, dataDir: string): Permissions {
   return {
     files: options.allow_files,

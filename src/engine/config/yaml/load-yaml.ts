@@ -260,7 +260,7 @@ const TOO_DEEP = 'must not be nested this deeply'
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 
-/** Own messages, because those of the parser quote the document, which may contain secrets. */
+/** Own messages, because the parser's messages quote the document, which may contain secrets. */
 function sentence(error: YAMLError): string {
   if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
   if (error.message.startsWith('Missing closing')) return OPEN_QUOTE

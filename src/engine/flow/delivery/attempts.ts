@@ -369,7 +369,7 @@ export class Attempts {
     const { clock, log } = this.#context
     this.#failing.set(task, error)
     const pauseMs = pauseOf(error)
-    // A pause applies to all requests, or to those of a partition.
+    // A pause applies to all requests, or to all requests of a partition.
     if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
     if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
     const waitMs = this.#waitMs(error, backoffMs)

@@ -176,7 +176,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts that operators see: those of the spool, unless only writing to it fails. */
+  /** The attempts that operators see: of the spool, unless only writing to it fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying

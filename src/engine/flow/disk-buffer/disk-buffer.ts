@@ -190,7 +190,7 @@ export class DiskBuffer extends BatchQueue {
     this.#next()
   }
 
-  /** Makes the next arrival the one that waits for room. */
+  /** Takes the next arrival, which then waits for room. */
   #next(): void {
     if (this.#blocked) return
     for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {
@@ -252,7 +252,7 @@ export class DiskBuffer extends BatchQueue {
     return this.#records.segments.bytes + this.#waitingBytes
   }
 
-  /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
+  /** Whether there is room for a batch. A batch that exceeds the whole buffer has room when it is alone. */
   #hasRoom({ framed }: Arrival): boolean {
     if (this.#bytes + framed.length <= this.#context.maxBytes) return true
     return this.#waiting.length === 0 && this.#kept().events === 0
@@ -283,7 +283,7 @@ export class DiskBuffer extends BatchQueue {
     return unsettled(mark, this.#records.end, settledAhead).events
   }
 
-  /** Writes the waiting batches in groups until none is left. */
+  /** Writes all waiting batches, in groups. */
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)

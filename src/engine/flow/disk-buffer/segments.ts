@@ -35,7 +35,7 @@ export function placeAfter({ place, events, bytes }: Pick<Head, 'place' | 'event
   return { event: place.event + events, byte: place.byte + bytes }
 }
 
-/** The events from `from` to `to` without those of the settled ranges in between. */
+/** The events from `from` to `to`, except for the settled ranges in between. */
 export function unsettled(from: LogPosition, to: LogPosition, settled: readonly Amount[] = []): Amount {
   const amount = { events: to.event - from.event, bytes: to.byte - from.byte }
   for (const { events, bytes } of settled) add(amount, -events, -bytes)

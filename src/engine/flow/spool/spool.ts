@@ -245,8 +245,8 @@ export class ObjectSpool implements Spool {
   }
 
   /**
-   * Closes the largest open objects while they fill more than half of the spool, and all of them without room. Throws a
-   * DeliveryError if there is no room.
+   * Closes the largest open objects until the rest fill at most half of the spool. Without room, closes all of them and
+   * throws a DeliveryError.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options

@@ -15,7 +15,7 @@ import { decodeLetter, type Letter } from './record.js'
 const LONGEST_RECORD = 2 ** 30
 const READ_SIZE = 256 * 1024
 
-/** A record and its end in the file. `letter` is undefined for a line that is not a dead letter. */
+/** A record and its end in the file. `letter` is undefined for a line that is not a rejected event. */
 interface Found {
   readonly letter: Letter | undefined
   readonly end: number
@@ -64,7 +64,7 @@ function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number):
 export interface Survey {
   events: number
   readonly reasons: Map<string, number>
-  /** Number of the first line that is not a dead letter. */
+  /** Number of the first line that is not a rejected event. */
   wrongLine: number | undefined
 }
 

@@ -95,7 +95,7 @@ export interface LetterRecord {
   readonly event: Record<string, unknown>
 }
 
-/** Parses the record in the line [start, end) of `bytes`; undefined if it is not a dead letter. */
+/** Parses the record in the line [start, end) of `bytes`; undefined if it is not a rejected event. */
 export function decodeLetter(bytes: Buffer, start: number, end: number): Letter | undefined {
   if (!scanObject(bytes, start, end, wanted, slots, 0)) return undefined
   const record = JSON.parse(bytes.toString('utf8', start, end)) as LetterRecord
@@ -129,7 +129,7 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
 interface Found {
   readonly bytes?: Buffer
   readonly codec: Codec
-  /** Host of the origin, if it differs from that of the event. */
+  /** Host of the origin, if it differs from the event's host. */
   readonly host?: string
   /** Which piece of a line it is, if the record states it separately from the event. */
   readonly partial?: unknown
@@ -160,7 +160,7 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
 /** The only codec besides json and text whose lines earlier releases wrote as just "raw". */
 const FORMERLY_RAW = 'syslog'
 
-/** The codec of bytes that are not UTF-8: all of them are the message, or they are an object. */
+/** The codec of bytes that are not UTF-8: they are the whole message, or an object. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
   if (message === bytes.toString()) return PLAIN_TEXT
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!

@@ -114,7 +114,7 @@ async function lockFolder(folder: string, path: string): Promise<{ release(): vo
   }
 }
 
-/** Moves the file back if not all of its lines are dead letters. */
+/** Moves the file back if not all of its lines are rejected events. */
 async function checkRecords(folder: string, path: string): Promise<void> {
   const { wrongLine } = await surveyLetters(recordsIn(folder))
   if (wrongLine === undefined) return
@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Other discards by a processor are not kept as dead letters.
+    // Other events discarded by a processor do not return to the file.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -219,7 +219,7 @@ async function giveBack(path: string, folder: string, id: string, scratch = fold
   await putBack(refused, path, scratch)
 }
 
-/** Renames the file `from` to `path`, putting it before what a daemon wrote there in the meantime. */
+/** Renames the file `from` to `path`. If a daemon has written a file there, its events follow. */
 async function putBack(from: string, path: string, folder: string): Promise<void> {
   for (;;) {
     try {

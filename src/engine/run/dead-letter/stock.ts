@@ -58,8 +58,8 @@ interface Counted {
 }
 
 /**
- * Counts the dead letters of a destination in data_dir, including those written or removed by an earlier daemon or
- * `sluice resend`. Counting happens on demand and reads only what is new.
+ * Counts the rejected events of a destination in data_dir, including changes by an earlier daemon or `sluice resend`.
+ * Counts on demand, and reads only new records.
  */
 export class DeadLetterStock {
   readonly #path: string
@@ -134,7 +134,7 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
   }
 }
 
-/** When the event of the record at `from` was rejected first, or the file's modification time if there is none. */
+/** When the event of the record at `from` was first rejected, or else the file's modification time. */
 async function timeAt(file: FileHandle, from: number): Promise<number> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, from)
   const [, again = '', first = again] = TIMES.exec(buffer.toString('latin1', 0, bytesRead)) ?? []

@@ -277,7 +277,7 @@ class SourceCheckpoints implements Checkpoints {
     )
   }
 
-  /** The newest intact document; null if there were documents but none is intact. */
+  /** The newest intact document; null if all documents are damaged. */
   #load(): unknown {
     const newest = this.#loadFile(this.file)
     if (newest.state === 'whole') return newest.document

@@ -318,7 +318,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // Otherwise a living process would be taken for one that has ended.
+    // Otherwise a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

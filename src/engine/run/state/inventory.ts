@@ -170,7 +170,7 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   }
 }
 
-/** Deletes the data of the ids listed in discard_orphans. Returns what remains. */
+/** Deletes the data of the ids listed in discard_orphans. Returns the remaining orphans. */
 export async function discardOrphans(
   orphans: readonly Orphan[],
   { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,

@@ -14,7 +14,7 @@ const INTERVAL_MS = 1000
 /** Creating blocks takes at most 1/50 of the time. */
 const BUSY_SHARE = 50
 const RETRY_MAX_MS = 30_000
-/** A segment with all buckets replaces one that has grown to twice its size, and to this at least. */
+/** A segment with all buckets replaces a segment that has grown to twice its size, and to this at least. */
 const SMALLEST_SEGMENT = 1024 * 1024
 const GROWTH = 2
 
@@ -180,7 +180,7 @@ export class StateSaver {
     this.#onDisk += block.length
   }
 
-  /** Removes the older segments: the new one has all buckets. One that cannot be removed does no harm. */
+  /** Removes the older segments: the new one has all buckets. A segment that cannot be removed does no harm. */
   async #replace(): Promise<void> {
     await this.#segment!.sync()
     await this.#folder.sync()
