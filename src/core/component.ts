@@ -61,8 +61,7 @@ export interface Source extends Lifecycle {
   readonly once?: true
   /**
    * The source acknowledges each delivered event to its server. The server sends the others again in any order, so
-   * there is no position. For undelivered events the source reads them again by itself, or ends its run with a
-   * GivenBackError.
+   * there is no position. The source reads undelivered events again by itself, or ends its run with a GivenBackError.
    */
   readonly redelivers?: true
   /** The source answers its senders, and they resend the events that could not be delivered. */
@@ -94,7 +93,7 @@ export interface Processor extends Decides, Lifecycle {
   waitsFor?(events: Iterable<EventBatch>): WaitState
   /** Whether it delays events on purpose, for example because its options make it wait for a server. */
   readonly isWaiting?: boolean
-  /** A server that it needs does not reply. */
+  /** The outage of a server that it needs. */
   readonly outage?: ProcessorOutage | undefined
 }
 
@@ -249,7 +248,7 @@ export interface Spool {
   readonly held: { readonly events: number; readonly bytes: number }
   /** Number of objects that still grow, and of those that are being sent or wait to be sent. */
   readonly objects: { readonly open: number; readonly closed: number }
-  /** When its oldest object was opened, wall clock in milliseconds; undefined if there is none. */
+  /** When its oldest object was opened, wall clock in milliseconds, or undefined. */
   readonly oldestAt: number | undefined
   /** Takes an object that is due. `all`: no more events follow, so all objects are due. */
   next(all: boolean): SpooledObject | undefined
@@ -354,7 +353,7 @@ export interface ComponentContext {
   field(path: FieldPath): FieldReader
   /** The limits of a component in a managed configuration; undefined: unlimited. */
   readonly reach?: Reach | undefined
-  /** State from `handOver` of the predecessor; undefined if there is none. */
+  /** State from `handOver` of the predecessor, or undefined. */
   readonly inherited?: unknown
 }
 

@@ -34,7 +34,7 @@ export function eventOptions(
   return { host, included: included && new Set(included) }
 }
 
-/** The event as JSON without a line end: common fields, then those of the journal. `cut`: truncated fields. */
+/** The event as JSON without a line end: common fields, then the journal's fields. `cut`: truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {

@@ -75,7 +75,7 @@ export class Journalctl {
 }
 
 /**
- * The cursor of the first entry that journalctl gives for `args`; undefined if there is none. Throws an Error with its
+ * The cursor of the first entry that journalctl gives for `args`, or undefined. Throws an Error with its
  * message.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {

@@ -26,7 +26,7 @@ export class StdinSource implements Source {
   /** Reading pauses while a batch waits for room. */
   readonly #sends: Sends
   #fault: Error | undefined
-  /** Pieces already added to the counter, which may include those of an earlier source. */
+  /** Pieces already added to the counter, possibly by an earlier source. */
   #counted = 0
 
   constructor(options: StdinOptions, context: SourceContext) {

@@ -38,7 +38,7 @@ export function scaleOf({ unit }: Limit): number {
   return unit === 'cost' ? PER_COST : 1
 }
 
-/** How full a window is. Times are those of the decisions; amounts are in the limit's unit. */
+/** How full a window is. Times are on the clock of the decisions; amounts are in the limit's unit. */
 export interface Level {
   readonly limit: Limit
   readonly used: number

@@ -41,7 +41,7 @@ export interface Timing {
   readonly progress?: SavedProgress
 }
 
-/** The clock: a bucket is idle when none of its windows is open. */
+/** The clock: a bucket is idle when all of its windows are closed. */
 export class ClockTiming implements Timing {
   /** For windows that follow the wall clock. */
   readonly wall = new WallTime()
@@ -58,8 +58,8 @@ export class ClockTiming implements Timing {
 }
 
 /**
- * The buckets of limits, by key, and those of rules, which have their own. Without a key, an event belongs to the
- * default bucket. Costs and sizes are those of `Windows`.
+ * Buckets of limits, by key. Rules have buckets of their own. Without a key, an event belongs to the default bucket.
+ * Costs and sizes: see `Windows`.
  */
 export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly timing: T
@@ -112,7 +112,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
-  /** Drops all buckets that are idle after `ms` milliseconds without an event, including those of rules. */
+  /** Drops all buckets that are idle after `ms` milliseconds without an event, rules included. */
   dropUnused(ms: number): void {
     if (ms >= this.#buckets.idleMs) this.#buckets.clear()
     for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)
@@ -127,12 +127,12 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     return { buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
-  /** Number of buckets in memory, including those of rules and excluding default ones. */
+  /** Number of buckets in memory, including rules and excluding default buckets. */
   get keys(): number {
     return this.#room.size
   }
 
-  /** Number of buckets that were dropped, including those of rules. */
+  /** Number of buckets that were dropped, including rules. */
   get dropped(): number {
     return this.#room.dropped
   }

@@ -349,7 +349,7 @@ export class EventBatch {
     return copy
   }
 
-  /** A batch of the events that `pick` accepts; undefined if there are none. This batch stays unchanged. */
+  /** A batch of the events that `pick` accepts, or undefined. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const indices: number[] = []
     for (let i = 0; i < this.length; i++) if (pick(i)) indices.push(i)

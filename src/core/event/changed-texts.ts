@@ -3,8 +3,8 @@ import type { ByteSink } from '../../lib/formats/json-string.js'
 import { selectedRows } from './columns.js'
 
 /**
- * The JSON of the changed events of a batch, as columns beside those of their lines. The bytes lie in an append-only
- * arena. Copies of a batch share it and never see texts that others write.
+ * The JSON of the changed events of a batch, as columns beside its lines. The bytes lie in an append-only arena. Copies
+ * of a batch share it and never see texts that others write.
  */
 
 const LF = 0x0a
@@ -28,10 +28,10 @@ export class ChangedTexts {
   /** The version of the wanted names that have slots. */
   #version: number
   #arena: Arena
-  /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has none. */
+  /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has no text. */
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** As those of a batch (see SLOT). */
+  /** As the slots of a batch (see SLOT). */
   #slots: Int32Array
 
   constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {

@@ -38,7 +38,7 @@ export interface EditedField {
 
 /**
  * Changes fields of events. An event stays bytes: `close` writes its JSON once, with the changed ranges replaced. The
- * results equal those of the same changes to the decoded object. One editor serves all events of a processor.
+ * results equal the same changes of the decoded object. One editor serves all events of a processor.
  *
  * `open` begins with an event and `close` writes it. Do not await anything in between. Readers see the event as it was
  * before `open`.

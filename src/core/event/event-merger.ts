@@ -18,7 +18,7 @@ import { INVALID, MODIFIED } from './flags.js'
 import { OriginTail, originBit } from './origin-tail.js'
 
 const MESSAGE = Buffer.from('"message":"')
-/** The fields of an event whose line is its message; the bits are those of an OriginTail. */
+/** The fields of an event whose line is its message; the bits are as in OriginTail. */
 const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
   name,
   bytes: Buffer.from(name),

@@ -268,7 +268,7 @@ function namesOf(definition: AnyDefinition, own: readonly string[]) {
   return { known, inner }
 }
 
-/** The options inside an option, including those of all its variants. */
+/** The options inside an option, including all of its variants. */
 function innerNames(schema: z.core.$ZodType | undefined): string[] {
   const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
   const shapes = variants ?? (schema ? [schema] : [])

@@ -40,7 +40,7 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
 export interface Config {
   /** Absolute. */
   readonly dataDir: string
-  /** The address that serves metrics; undefined if none does. */
+  /** The address that serves metrics, or undefined. */
   readonly metrics: ListenAddress | undefined
   /** Whether the configuration has that address, or `metrics: false`. */
   readonly metricsGiven: boolean
@@ -68,7 +68,7 @@ export interface Config {
   readonly isLocalPart: boolean
   /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
-  /** The section `service`; undefined if there is none. */
+  /** The section `service`, or undefined. */
   readonly service: ServiceConfig | undefined
 }
 

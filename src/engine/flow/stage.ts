@@ -71,7 +71,7 @@ export class Stage extends Transform {
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
   #isEmitDue = false
-  /** Whether the main output requested a batch and got none since. */
+  /** Whether the main output requested a batch and has not got one since. */
   #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {

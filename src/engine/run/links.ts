@@ -113,7 +113,7 @@ export class Links {
     return this.processor(component)?.watchKeys?.()
   }
 
-  /** The state of a bucket of a component; undefined if it has none. */
+  /** The state of a bucket of a component, or undefined. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
     return this.processor(component)?.bucket?.(key, rule)
   }

@@ -78,7 +78,7 @@ export class Supervisor {
   #failed = false
   /** The number of replacements so far. */
   replaced = 0
-  /** When the current replacement began, wall clock in milliseconds; undefined if there is none. */
+  /** When the current replacement began, wall clock in milliseconds, or undefined. */
   replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
   readonly #followers = new Set<Follower>()

@@ -27,7 +27,7 @@ class Database {
   #isMeasured = false
 
   constructor(bytes: Buffer) {
-    // The reader asks for the entry first, and then for what it points to.
+    // The reader asks for the entry first, and then for values that it points to.
     const get = (offset: string | number) => {
       if (!this.#isMeasured) this.#bounds.check(Number(offset))
       this.#isMeasured = true

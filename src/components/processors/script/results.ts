@@ -21,7 +21,7 @@ const DROPPED = discard(0)
 /** The value of the column for an event without a result. */
 const OPEN = 254
 export const LONGEST_ERROR = 1000
-/** Maximum number of characters of the errors of a batch; those of further events are short. */
+/** Maximum characters of all errors of a batch; further errors are short. */
 const MOST_ERRORS = 1024 * 1024
 const SHORT_ERROR = 40
 const ROOM_MIB = 32
@@ -203,7 +203,7 @@ export function isSameObject(line: string, text: string): boolean {
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // Other notations are rarely shorter than that of JSON.stringify: a field was appended.
+  // JSON.stringify rarely writes more than other notations: a field was appended.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

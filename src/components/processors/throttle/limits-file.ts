@@ -21,7 +21,7 @@ type Apply = (rules: readonly RuleOptions[]) => void
 
 /** The rules in a file, which is read again when it changes. While it is broken, the last valid rules stay in use. */
 export class LimitsFile {
-  /** Whether the rules are those of the file. */
+  /** Whether the rules come from the present file. */
   isValid = true
   rules: readonly RuleOptions[] = []
   /** When they were read, by the wall clock. */
@@ -176,7 +176,7 @@ export function parseLimits(file: string, bytes: Buffer, options: RuledOptions):
   return { rules, warnings: warningsOf(file, rules, read.rules, options) }
 }
 
-/** Warns of rules that never hold, because of earlier rules of the file or of the options, which come first. */
+/** Warns of rules that never hold because of earlier rules in the file or in the options, which come first. */
 function warningsOf(
   file: string,
   rules: readonly RuleOptions[],

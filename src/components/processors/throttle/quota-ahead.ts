@@ -30,7 +30,7 @@ export function reportQuotasAhead(
     return found
   }
   const isAhead = () => wall.latestMs > clock.wall() + DRIFT_MS
-  /** When the latest of these periods ends, in milliseconds since the epoch; 0 if there is none. */
+  /** When the latest of these periods ends, in milliseconds since the epoch, or 0. */
   const until = () => {
     const now = clock.wall()
     if (!isAhead()) return 0

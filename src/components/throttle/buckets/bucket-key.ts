@@ -43,7 +43,7 @@ export class BucketKey implements Key {
 
   /**
    * `seed`: of the hash; any integer. `isExact`: integers keep all digits, since events with different ids must not be
-   * confused; otherwise they keep those of a double.
+   * confused; otherwise they keep the digits of a double.
    */
   constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
     this.#seed = seed

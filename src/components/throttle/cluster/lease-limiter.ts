@@ -109,17 +109,17 @@ export class LeaseLimiter implements RuledLimiter {
     this.#buckets.release()
   }
 
-  /** Number of buckets in memory, without default ones; with those of rules. */
+  /** Number of buckets in memory, including rules and excluding default buckets. */
   get keys(): number {
     return this.#room.size
   }
 
-  /** Number of buckets that were dropped; with those of rules. */
+  /** Number of buckets that were dropped, including rules. */
   get dropped(): number {
     return this.#room.dropped
   }
 
-  /** Number of buckets that may hold a lease; with those of rules. */
+  /** Number of buckets that may hold a lease, including rules. */
   get leased(): number {
     let leased = this.#leased.size
     for (const limiter of this.#ofRules.values()) leased += limiter.leased

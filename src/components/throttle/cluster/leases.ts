@@ -84,7 +84,7 @@ export class Leases extends BucketColumns {
     return { nearest: this.#get(bucket, NEAREST), used: this.counts[bucket]!, ends: this.#get(bucket, ENDS) }
   }
 
-  /** The demand of a batch (1, 2, 3, …) about the bucket; -1 if there is none yet. */
+  /** The demand of a batch (1, 2, 3, …) about the bucket, or -1. */
   demand(bucket: number, batch: number): number {
     return this.#get(bucket, BATCH) === batch ? this.#get(bucket, DEMAND) : -1
   }

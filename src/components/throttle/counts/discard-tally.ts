@@ -51,7 +51,7 @@ export class DiscardTally {
   }
 
   /**
-   * Counts event `i` if the row of its bucket is known from the last time. `owner` and `id`: those of BatchKeys; a
+   * Counts event `i` if the row of its bucket is known from the last time. `owner` and `id`: as in BatchKeys; a
    * negative id is not known. Returns whether it was counted.
    */
   addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {

@@ -2,7 +2,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../../../core/event/field-reader.js'
 import { LARGEST_MS, parseIsoTime } from '../../../lib/formats/iso-time.js'
 
-/** Reads the time of event `i`, in milliseconds since the epoch; NaN if it has none. */
+/** Reads the time of event `i`, in milliseconds since the epoch, or NaN. */
 export interface TimeReader {
   of(batch: EventBatch, i: number): number
 }

@@ -178,7 +178,7 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Explains why no file can be stored at `path`: it is on such a file system, or below a file. */
+/** Explains why no file can be stored at `path`: it is on one of these file systems, or below a file. */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)
   for (let at = whole; ; at = dirname(at)) {

@@ -185,7 +185,7 @@ function tableOf(rows: readonly Row[]): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping. Those of inner mappings follow, as `batch.max_events`. */
+/** The options of a mapping. The options of inner mappings follow, as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {

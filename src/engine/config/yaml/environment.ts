@@ -28,11 +28,11 @@ export interface Replaced {
 /** A text for template options: `$${` stands for `${`, also in values of variables. */
 export interface TemplateText {
   readonly text: string
-  /** The first reference to a field, as in `${.app}`; undefined if there is none. */
+  /** The first reference to a field, as in `${.app}`, or undefined. */
   readonly field: string | undefined
 }
 
-/** Replaces the references in `text`; undefined if there are none. `$${` stands for a literal `${`. */
+/** Replaces the references in `text`, or undefined. `$${` stands for a literal `${`. */
 export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced | undefined {
   let at = text.indexOf('${')
   if (at === -1) return undefined

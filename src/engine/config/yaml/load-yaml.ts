@@ -205,7 +205,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // Without such an anchor it is probably a text such as a password, which must not appear in messages.
+    // Without an anchor of this name it is probably a text such as a password, which must not appear in messages.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'

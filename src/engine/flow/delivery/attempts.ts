@@ -85,7 +85,7 @@ interface Thrown {
 /** The result of a task that a delivery leaves to its successor. */
 export const LEFT = 'left'
 
-/** In this order, the success of a task ends an outage of tasks of its kind and of those before it. */
+/** The success of a task ends an outage of its own kind and the earlier ones in this order. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -234,7 +234,7 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // This attempt started before the hold ended, so it is no reason for a new one.
+        // This attempt started before the hold ended, so it does not cause a new one.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
@@ -471,7 +471,7 @@ class Hold {
   readonly #sleep: (ms: number) => Promise<void>
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
-  /** The cause of the hold; undefined if there is none. */
+  /** The cause of the hold, or undefined. */
   error: DeliveryError | undefined
   /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
   ended = 0
@@ -546,7 +546,7 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are as in `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
@@ -554,7 +554,7 @@ class Outage {
   failures: Failures | undefined
   /** The error of the last failed attempt. */
   error = ''
-  /** The last finished outage; undefined if there is none. */
+  /** The last finished outage, or undefined. */
   past: PastOutage | undefined
   #isInherited: boolean
   #of: TaskKind = 'start'

@@ -54,12 +54,12 @@ export class Batcher {
     return this.full || this.dueAt <= now || (isEnding && !this.empty)
   }
 
-  /** When the oldest event has waited long enough, on the clock passed to `add`; Infinity if there is none. */
+  /** When the oldest event has waited long enough, on the clock passed to `add`, or Infinity. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
 
-  /** When the oldest batch was received, wall clock; Infinity if there is none. */
+  /** When the oldest batch was received, wall clock, or Infinity. */
   get oldestAt(): number {
     return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
   }

@@ -161,7 +161,7 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why it is on hold or retries, for operators. */
+  /** Why it is paused or retries, for operators. */
   get reason(): string | undefined {
     const shown = this.#shown
     const { error, pausedUntil } = shown
@@ -194,7 +194,7 @@ export class Delivery extends BatchQueue {
     return this.#limit
   }
 
-  /** When the oldest unsettled event was received, wall clock in milliseconds; undefined if there is none. */
+  /** When the oldest unsettled event was received, wall clock in milliseconds, or undefined. */
   get oldestAt(): number | undefined {
     let oldest = Math.min(this.#batcher.oldestAt, this.#destination.spool?.oldestAt ?? Number.POSITIVE_INFINITY)
     for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)

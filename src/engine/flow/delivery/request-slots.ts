@@ -25,7 +25,7 @@ export class RequestSlots {
   #isFull = false
   #waits = false
 
-  /** `max`: the current limit. `again` is called when there is room for a request that had none. */
+  /** `max`: the current limit. `again` is called when there is room for a waiting request. */
   constructor(
     max: () => number,
     { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>,
@@ -45,7 +45,7 @@ export class RequestSlots {
     return this.#running < this.#max() && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  /** Whether a request may start. If not and none is running, waits for room. */
+  /** Whether a request may start. If not and no request is running, waits for room. */
   freeOrWait(): boolean {
     if (this.free) return true
     if (this.idle && !this.#waits) {

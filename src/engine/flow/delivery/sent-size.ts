@@ -13,7 +13,7 @@ export interface SizeOutcome {
   readonly refused: boolean
   /** Whether a single event was refused, in which case the others may not have been too large. */
   readonly oneRefused: boolean
-  /** The size of the largest part that was accepted; 0 if there is none. */
+  /** The size of the largest part that was accepted, or 0. */
   readonly accepted: number
 }
 

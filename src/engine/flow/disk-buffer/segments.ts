@@ -55,7 +55,7 @@ export function seal(framed: Buffer, place: LogPosition, events: number, bytes: 
   framed.writeUInt32LE(crc32(framed.subarray(8, HEAD_SIZE)), 4)
 }
 
-/** Reads the header at `at`; undefined if there is none or it is damaged. */
+/** Reads the header at `at`; undefined if it is missing or damaged. */
 export function readHead(bytes: Buffer, at: number): Head | undefined {
   if (at + HEAD_SIZE > bytes.length || bytes.compare(MARK, 0, MARK.length, at, at + MARK.length) !== 0) return undefined
   if (bytes.readUInt32LE(at + 4) !== crc32(bytes.subarray(at + 8, at + HEAD_SIZE))) return undefined

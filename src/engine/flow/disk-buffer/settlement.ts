@@ -17,14 +17,14 @@ interface Ahead {
   readonly range: Range
   /** The segments that it covers completely. */
   readonly covers: readonly Segment[]
-  /** Whether such segments were removed, or may be: without the range, their events would seem to be missing. */
+  /** Whether its segments were removed, or may be: without the range, their events would seem to be missing. */
   readonly hasHole: boolean
 }
 
 /**
  * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
- * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself; or when a range
- * in the ledger covers all of it, which then stays there until the mark has passed it.
+ * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself. It is also
+ * removed when a range in the ledger covers all of it; the range then stays there until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext

@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
-// Dead letters may name any codec.
+// Rejected events may name any codec.
 import '../../../core/codecs/list.js'
 import { PLAIN_TEXT } from '../../../core/codecs/text.js'
 import { type AnyDefinition, defineSource } from '../../../core/component.js'

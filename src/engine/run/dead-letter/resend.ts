@@ -19,7 +19,7 @@ import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './st
  * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
  * one. Invariants: until the destination has accepted an event, it is in the file, or in the folder after the recorded
  * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
- * end. A crash repeats events but loses none: the next call resumes with the contents of the folder.
+ * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
  */
 
 /** The result for one file. */

@@ -76,7 +76,7 @@ export class DeadLetterStock {
     return this.#counted && [...this.#counted.values()].reduce((sum, { events }) => sum + events, 0)
   }
 
-  /** When the oldest event was rejected, wall clock in milliseconds; undefined if there is none. */
+  /** When the oldest event was rejected, wall clock in milliseconds, or undefined. */
   get oldest(): number | undefined {
     const times = [...(this.#counted?.values() ?? [])].flatMap(({ events, oldest }) => (events > 0 ? oldest : []))
     return times.length > 0 ? Math.min(...times) : undefined

@@ -12,7 +12,7 @@ export interface SeriesBounds {
   readonly full?: (group: string) => void
 }
 
-/** Maximum number of series of the counters of folded components. */
+/** Maximum number of series for the counters of folded components. */
 const MOST_OTHERS = 1000
 /** Maximum number of components in a group, whatever its process reports. */
 const MOST_COMPONENTS = 20_000
@@ -96,7 +96,7 @@ export class MirroredCounters {
     if (isFull() || this.#lines > all) this.#fold(key, mirror)
   }
 
-  /** Adds the counts of a component to those of the others. */
+  /** Adds the counts of a component to the others. */
   #fold(key: string, mirror: Mirror): void {
     const own = mirror.counters
     const { kind } = own
@@ -141,7 +141,7 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component, or its share of those of the others. */
+/** The counters of one component, or its share of the others' counters. */
 class Mirror {
   readonly id: string
   readonly group: string

@@ -107,7 +107,7 @@ interface Place {
   readonly unclear: boolean
 }
 
-/** Buffers are first in, first out: events held before leave before those of this run. */
+/** Buffers are first in, first out: events held before leave before the events of this run. */
 function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const heldBefore = inBuffer + counters.foundEvents

@@ -103,7 +103,7 @@ type Loaded =
   | { readonly state: 'missing' }
   | { readonly state: 'damaged'; readonly aside?: string | undefined }
 
-/** The newest intact document of a source, read without changing anything; undefined if there is none. */
+/** The newest intact document of a source, read without changing anything, or undefined. */
 export function savedDocument(path: string): unknown {
   const newest = readFile(path)
   const found = newest.state === 'whole' ? newest : readFile(`${path}.1`)

@@ -304,8 +304,8 @@ function ownNamespace(): string {
 }
 
 /**
- * Field 22 of /proc/PID/stat, after the command name, which may contain any characters. Empty if there is no such
- * process, it is a zombie, or there is no /proc.
+ * Field 22 of /proc/PID/stat, after the command name, which may contain any characters. Empty if the process is missing
+ * or a zombie, or there is no /proc.
  */
 function startOf(pid: number): string {
   const stat = readText(`/proc/${pid}/stat`)
@@ -313,7 +313,7 @@ function startOf(pid: number): string {
   return fields[0] === 'Z' || fields[0] === 'X' ? '' : (fields[19] ?? '')
 }
 
-/** Empty if there is no such file. */
+/** Empty if the file is missing. */
 function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')

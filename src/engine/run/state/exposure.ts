@@ -12,9 +12,8 @@ interface User {
 const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
 
 /**
- * Explains which other users can change the contents of a folder of `user`, and what to do; undefined if there are
- * none, or if it cannot be examined. Without `user`, the owner is assumed to be the user of the daemon. Root is
- * ignored.
+ * Explains which other users can change the contents of a folder of `user`, and what to do; undefined if no user can,
+ * or if it cannot be examined. Without `user`, the owner is assumed to be the user of the daemon. Root is ignored.
  */
 export function exposureOf(folder: string, user: User | undefined): string | undefined {
   try {

@@ -37,7 +37,7 @@ export function renamesBack(failed: Components, config: Components): Rename[] {
   )
 }
 
-/** Moves the data of all renames. None of these components may be running. */
+/** Moves the data of all renames. These components must not be running. */
 export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
   for (const { kind, from, to } of renames) {
     const [old, own] = [pathOf(dataDir, kind, from), pathOf(dataDir, kind, to)]

@@ -9,7 +9,7 @@ export const BASE64URL = 8
 export const TOKEN = 16
 /** The part of an address before its @. Other characters are allowed and hardly used. */
 export const LOCAL = 32
-/** Names of hosts, also with other letters than those of ASCII. */
+/** Host names, including letters outside ASCII. */
 export const HOST = 64
 /** Digits, and letters of upper case. */
 export const UPPER = 128
@@ -41,7 +41,7 @@ export function endOf(b: Buffer, p: number, end: number, bits: number): number {
   return p
 }
 
-/** The start of the run of bytes of these classes that ends before `p`; not before `start`. */
+/** The start of the run of these classes of bytes that ends before `p`; not before `start`. */
 export function startOf(b: Buffer, p: number, start: number, bits: number): number {
   while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
   return p

@@ -212,7 +212,7 @@ function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   return p + length === end || !is(b[p + length], WORD)
 }
 
-/** The end of the divider or parenthesis at `p`; `p` if there is none. */
+/** The end of the divider or parenthesis at `p`, or `p`. */
 function betweenEnd(b: Buffer, p: number, end: number): number {
   return p < end && (b[p] === OPEN || b[p] === CLOSE) ? p + 1 : dividerEnd(b, p, end)
 }

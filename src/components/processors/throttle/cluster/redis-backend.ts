@@ -22,7 +22,7 @@ export interface RedisBackendOptions {
   readonly group: string
   /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
-  /** What happens to events meanwhile, for the log. */
+  /** The treatment of events meanwhile, for the log. */
   readonly onFailure: OnFailure
   /** The password that was last sent. Problems do not show it. */
   readonly password?: () => string | undefined
@@ -101,7 +101,7 @@ export class RedisBackend implements Backend {
     return this.#connection !== undefined
   }
 
-  /** Undefined: it replies, or was not tried. Times are those of the wall clock. */
+  /** Undefined: it replies, or was not tried. Times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
     const { since, failures, error, nextAt } = this.#down
