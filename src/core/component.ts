@@ -238,7 +238,7 @@ export interface Destination extends Lifecycle {
   readonly keepsBatches?: boolean
   /** While paused: whether a change (such as a replaced key) makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
-  /** Set if `write` only stores events on disk, and objects of them are delivered later. It is usable after `start`. */
+  /** Set if `write` only stores events on disk, and they are delivered later as objects. It is usable after `start`. */
   readonly spool?: Spool
 }
 

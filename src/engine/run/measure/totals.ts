@@ -121,7 +121,7 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 
 /**
  * Whether the held and discarded events of the destinations of one output can be determined. All take the same events
- * in the same order, so the events they hold are the tail of those of the destination that holds most. Discards of two
+ * in the same order, so a destination holds the tail of the events of the one that holds most. Discards of two
  * destinations may overlap.
  */
 function isOnce(end: readonly Place[]): boolean {

@@ -36,7 +36,7 @@ export function exposureOf(folder: string, user: User | undefined): string | und
   }
 }
 
-/** The user of this process; undefined on a system without such users. */
+/** The user of this process; undefined on a system without user ids. */
 export function thisUser(): User | undefined {
   const uid = process.geteuid?.()
   return uid === undefined ? undefined : { uid, groups: [process.getegid!(), ...process.getgroups!()] }
