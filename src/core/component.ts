@@ -381,7 +381,7 @@ export interface SourceContext extends ComponentContext {
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or its replacement. */
   readonly stdin: Readable
-  /** Which file systems respond; default: those of the process. */
+  /** Which file systems respond; default: as for the process. */
   readonly fileSystems?: FileSystems | undefined
 }
 
@@ -390,7 +390,7 @@ export interface DestinationContext extends ComponentContext {
   readonly state?: StateFolder | undefined
   /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
-  /** Which file systems respond; default: those of the process. */
+  /** Which file systems respond; default: as for the process. */
   readonly fileSystems?: FileSystems | undefined
   /** Whether it may block the event loop: it is the only destination, without a buffer on disk. */
   readonly isAlone?: boolean

@@ -30,7 +30,9 @@ const MOST_DIGITS = 15
 /** A number with this many digits is a date: `20260131`. */
 const DATE_DIGITS = 8
 
-/** The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if there is none. */
+/**
+ * The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if it is not a time.
+ */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
     case STRING:

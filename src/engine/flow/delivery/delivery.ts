@@ -21,12 +21,12 @@ import { SentSize } from './sent-size.js'
 import { Uploads } from './uploads.js'
 
 /**
- * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests
- * until its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
- * permanently rejected and the dead-letter queue has stored it (or discarding is configured), `errored` when the time
- * is over. Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is
- * preserved. Events that a destination keeps in a spool are settled, and stay in flight until their object is
- * delivered.
+ * Turns batches into requests and completes each request. Invariants:
+ * - Every batch is in the batcher or in requests until its parts are settled, each exactly once.
+ * - `delivered`: the destination accepted it. `rejected`: it was permanently rejected, and the dead-letter queue has
+ *   stored it (or discarding is configured). `errored`: the time is over.
+ * - Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
+ * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
 /** Counters of requests and batches. */
