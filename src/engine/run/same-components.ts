@@ -31,7 +31,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
     a.kind === b?.kind &&
     a.type === b.type &&
     a.definition.plugin === b.definition.plugin &&
-    // Parsed options may have private state. Options as given do not, but they do not show changes of files.
+    // Parsed options may have private state. Given options are plain data, but hide changes of files.
     (sameOptions(a.options, b.options) || (sameFiles(a, b) && sameGiven(a, b)))
   const isSame = (a: ComponentConfig) => {
     const b = byId.get(a.id)
