@@ -38,6 +38,21 @@ export function svgText(x: number, y: number, text: string, style = '', anchor =
   return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" class="${style}" text-anchor="${anchor}">${escaped(text)}</text>`
 }
 
+export function svgLine(style: string, x1: number, y1: number, x2: number, y2: number): string {
+  return `<line class="${style}" x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}"/>`
+}
+
+/** A bar; empty if it has no height or no width. */
+export function svgBar(style: string, x: number, y: number, width: number, height: number): string {
+  if (width <= 0 || height <= 0) return ''
+  return `<rect class="${style}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" width="${width.toFixed(1)}" height="${height.toFixed(1)}"/>`
+}
+
+/** A square in the color of `style` and its name, from `x` on the line of a text. */
+export function svgKey(x: number, y: number, style: string, name: string): string {
+  return `${svgBar(style, x, y - 10, 11, 11)}${svgText(x + 16, y, name)}`
+}
+
 export function escaped(text: string): string {
   return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
 }

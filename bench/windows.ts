@@ -6,13 +6,15 @@ import { DemoEvents } from '../src/components/demo/demo-source.js'
 import { options as demoOptions } from '../src/components/demo/options.js'
 import { checkout } from '../test/support/checkout.js'
 import { programOptions } from '../test/support/program-options.js'
+import { backlogPicture } from './backlog-picture.js'
 import { SLUICE } from './measure.js'
-import { svg, svgText } from './svg.js'
+import { rolloutPicture } from './rollout-picture.js'
+import { svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
 import { workFolder } from './work.js'
 
 /**
- * `npm run bench:windows`: draws for docs what each `window_mode` lets through of the same events, and for README.md what
- * the throttle of the quickstart does with the events of its apps, as simulated.
+ * `npm run bench:windows`: draws the pictures of throttles in docs. Each window mode and the throttle of the quickstart
+ * are simulated; backlog and the roll-out of a limit are runs of the throttle on a manual clock.
  */
 
 /** Options of the throttle, by the name of the picture. */
@@ -82,8 +84,6 @@ const DARK = `
 
 const x = (ms: number) => LEFT + ((WIDTH - LEFT - RIGHT) * ms) / (SECONDS * 1000)
 const y = (count: number) => BOTTOM - ((BOTTOM - TOP) * count) / (2 * LIMIT)
-const line = (style: string, x1: number, y1: number, x2: number, y2: number) =>
-  `<line class="${style}" x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}"/>`
 
 function drawn(options: object, decisions: readonly boolean[]): string {
   const passed = TIMES.filter((_, i) => decisions[i])
@@ -94,13 +94,13 @@ function drawn(options: object, decisions: readonly boolean[]): string {
   const title = `${name}: ${passed.length} of ${TIMES.length} events pass, at most ${most} within a second`
   const ticks = TIMES.map((time, i) => {
     const style = decisions[i] ? 'pass' : 'discard'
-    return line(style, x(time), LANES[style] - 14, x(time), LANES[style])
+    return svgLine(style, x(time), LANES[style] - 14, x(time), LANES[style])
   })
   const seconds = Array.from({ length: SECONDS + 1 }, (_, second) => second * 1000)
   const content = [
     svgText(16, 20, name, 'title'),
     svgText(WIDTH - RIGHT, 20, `limit ${LIMIT} in 1 second`, 'note', 'end'),
-    ...seconds.map(ms => line('axis', x(ms), LANES.pass - 16, x(ms), BOTTOM + 4)),
+    ...seconds.map(ms => svgLine('axis', x(ms), LANES.pass - 16, x(ms), BOTTOM + 4)),
     ...seconds.map(ms => svgText(x(ms), BOTTOM + 18, `${ms / 1000} s`, 'note', 'middle')),
     svgText(16, LANES.pass - 3, 'passes'),
     svgText(16, LANES.discard - 3, 'is discarded'),
@@ -108,7 +108,7 @@ function drawn(options: object, decisions: readonly boolean[]): string {
     svgText(16, TOP + 10, 'passed within'),
     svgText(16, TOP + 26, 'the last second'),
     `<path class="rate" d="${rate(passed)}"/>`,
-    line('limit', x(0), y(LIMIT), x(SECONDS * 1000), y(LIMIT)),
+    svgLine('limit', x(0), y(LIMIT), x(SECONDS * 1000), y(LIMIT)),
     svgText(LEFT - 8, y(LIMIT) + 4, `limit ${LIMIT}`, '', 'end'),
     svgText(LEFT - 8, y(0) + 4, '0', '', 'end'),
   ]
@@ -164,9 +164,7 @@ function drawnApps(): string {
   const height = (count: number) => (BAR.most * count) / most
   const left = (n: number) => 96 + n * ((WIDTH - RIGHT - 96) / APP_SECONDS)
   const bar = (style: string, n: number, bottom: number, from: number, count: number) =>
-    count === 0
-      ? ''
-      : `<rect class="${style}" x="${left(n).toFixed(1)}" y="${(bottom - height(from + count)).toFixed(1)}" width="${BAR.width}" height="${height(count).toFixed(1)}"/>`
+    svgBar(style, left(n), bottom - height(from + count), BAR.width, height(count))
   const bottomOf = (row: number) => 44 + (row + 1) * ROW - 8
   const rows = apps.flatMap((app, row) => {
     const bottom = bottomOf(row)
@@ -179,8 +177,8 @@ function drawnApps(): string {
           bar('passed', n, bottom, 0, count.passed),
           bar('discarded', n, bottom, count.passed, count.discarded),
         ]),
-      line('axis', left(0), bottom, WIDTH - RIGHT, bottom),
-      line('limit', left(0), limit, WIDTH - RIGHT, limit),
+      svgLine('axis', left(0), bottom, WIDTH - RIGHT, bottom),
+      svgLine('limit', left(0), limit, WIDTH - RIGHT, limit),
       svgText(left(0) - 8, limit + 4, String(APP_LIMIT), 'note', 'end'),
     ]
   })
@@ -189,10 +187,8 @@ function drawnApps(): string {
   const end = bottomOf(apps.length - 1)
   const content = [
     svgText(16, 22, name, 'title'),
-    `<rect class="passed" x="${WIDTH - 190}" y="12" width="11" height="11"/>`,
-    svgText(WIDTH - 174, 22, 'passed'),
-    `<rect class="discarded" x="${WIDTH - 108}" y="12" width="11" height="11"/>`,
-    svgText(WIDTH - 92, 22, 'discarded'),
+    svgKey(WIDTH - 190, 22, 'passed', 'passed'),
+    svgKey(WIDTH - 108, 22, 'discarded', 'discarded'),
     ...rows,
     ...[0, 10, 20].map(n => svgText(left(n), end + 18, `${n} s`, 'note')),
     svgText(WIDTH - RIGHT, end + 18, `${APP_SECONDS} s`, 'note', 'end'),
@@ -205,3 +201,5 @@ const folder = workFolder(tmpdir(), 'windows')
 for (const [name, options] of Object.entries(MODES))
   writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))
 writeFileSync(join(out, 'throttle.svg'), drawnApps())
+writeFileSync(join(out, 'backlog-pace.svg'), await backlogPicture())
+writeFileSync(join(out, 'throttle-rollout.svg'), await rolloutPicture(folder))
