@@ -20,7 +20,7 @@ const SLOW_DISK_MS = 120_000
 const LONGEST_MS = 180_000
 /** What a daemon may complain about loudly, here. */
 const EXPECTED_ERRORS = [
-  'delivery is on hold until the cause is corrected; events wait, nothing is dropped',
+  'the destination is paused until the cause is corrected; its events wait and are not lost',
   'SLUICE_BUCKETS_NOT_SAVED',
   'SLUICE_CHECKPOINT_NOT_SAVED',
   'SLUICE_ENDED_WITHOUT_POSITIONS',

@@ -223,7 +223,7 @@ destinations:
   const silent = `the file system at ${remote.path} does not answer`
   t.match(
     checked.stderr,
-    `other.yaml:1:11: data_dir: warning: ${remote.path}/state is on ${remote.path}, which is reached`,
+    `other.yaml:1:11: data_dir: warning: ${remote.path}/state is on ${remote.path}, a network file system`,
   )
   t.match(checked.stderr, `other.yaml: warning: data_dir: ${silent}`)
   t.match(checked.stderr, `auth.key_file: warning: ${remote.path}/key cannot be read now: ${silent}`)

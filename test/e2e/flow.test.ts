@@ -28,7 +28,7 @@ destinations:
     batch: { max_wait: 20ms }
 `
   const daemon = await startDaemon(t, folder, yaml)
-  const held = () => daemon.logs().filter(({ msg }) => String(msg).includes('on hold until')).length
+  const held = () => daemon.logs().filter(({ msg }) => String(msg).includes('is paused until the cause')).length
   const readiness = async () => (await daemon.get('/readyz')).status
   const statusOf = (status: number, why: string) =>
     until(why, async () => (await readiness()) === status, { show: readiness })

@@ -135,7 +135,7 @@ sources: { app: { type: file, include: [./app.log] } }
 destinations: { out: { type: http, inputs: [app], url: '${refuses.url()}', max_in_flight: 1 } }
 `
   const { said, run } = await started(t, config, { 'app.log': 'one\n' })
-  await said('delivery is on hold')
+  await said('the destination is paused')
   const seen = await until('a destination that was busy most of the time', async () => {
     const status = JSON.parse((await run('status', '--json')).stdout) as Status
     return (status.components.find(({ id }) => id === 'out')!.utilization ?? 0) > 0.6 && status

@@ -99,7 +99,7 @@ export const deadline = (ms: number, time: ManualTime): AbortSignal => {
 }
 export const never: AbortSignal = new AbortController().signal
 export const balanced = { events: 0, bytes: 0 }
-export const HOLD = '50 delivery is on hold until the cause is corrected; events wait, nothing is dropped'
-export const HOLD_OVER = '30 delivery is no longer on hold'
+export const HOLD = '50 the destination is paused until the cause is corrected; its events wait and are not lost'
+export const HOLD_OVER = '30 the destination is no longer paused'
 export const RETRY = '40 delivery failed; retrying, and events wait'
 export const RETRY_OVER = '30 delivery works again'

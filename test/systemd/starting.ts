@@ -36,7 +36,9 @@ export const starting: readonly Case[] = [
       await machine.do('systemctl start sluice')
       t.equal(await machine.property('sluice', 'ActiveState'), 'active')
       await machine.untilProperty('sluice', 'StatusText', /^out holds: 401 .*the access key was refused/)
-      const held = (await machine.journal('sluice')).find(({ MESSAGE = '' }) => MESSAGE.includes('on hold'))
+      const held = (await machine.journal('sluice')).find(({ MESSAGE = '' }) =>
+        MESSAGE.includes('the destination is paused'),
+      )
       t.equal(held?.PRIORITY, '3')
       await machine.do('printf right > /etc/sluice/access-key; systemctl restart sluice; systemctl status sluice')
       await arrived(setup, 5)

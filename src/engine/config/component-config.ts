@@ -117,7 +117,7 @@ export class ComponentReader {
     try {
       return this.#readKnown(known)
     } catch (error) {
-      this.#problems.add(entry.key, path, `the plugin cannot say what it does: ${errorText(error)}`)
+      this.#problems.add(entry.key, path, `the plugin failed to describe this component: ${errorText(error)}`)
       return { ...draft, definition }
     }
   }

@@ -163,7 +163,7 @@ export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: stri
 const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
 const notOurs = (program: string): string =>
-  `this is a configuration of ${program}; Sluice has a form of its own, see config/sluice.yaml and config/examples`
+  `this is a configuration of ${program}; Sluice has its own format, see config/sluice.yaml and config/examples`
 
 /** The documents of all files as one. */
 function merged(
@@ -381,7 +381,7 @@ function addPredefined(
 ): void {
   const { id, kind, definition } = source
   const other = drafts.get(id)
-  if (other) problems.add(other.entry.key, [SECTIONS[other.kind], id], `the source ${id} is there by itself`)
+  if (other) problems.add(other.entry.key, [SECTIONS[other.kind], id], `the source ${id} is built in; use another id`)
   drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
 }
 

@@ -63,7 +63,8 @@ export class Emission {
         for (const share of made.shares) share.settle('delivered')
         continue
       }
-      if (to !== undefined && !output) this.#failures.emission(`it emitted to ${to}, which is no output of its plan`)
+      if (to !== undefined && !output)
+        this.#failures.emission(`it emitted to ${to}, which is not an output of its plan`)
       const batch = this.#batch(made, to, to === undefined || output?.connected === true)
       if (to === undefined || output?.isRead) batches.push({ batch, output })
       else batch.ack.settle('delivered')

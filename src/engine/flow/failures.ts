@@ -15,7 +15,7 @@ const RETRY_MS = 1000
 const WHAT_BECOMES = {
   pass: 'they are passed on with the field processing_error',
   discard: 'they are discarded',
-  dead_letter: 'they are kept as dead letters',
+  dead_letter: 'they are kept in the dead-letter queue',
 } as const
 
 export interface FailuresContext {
@@ -60,7 +60,7 @@ export class Failures {
   /** Logs a failure that no single event reproduces. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
-    const text = 'processor failed on a batch, but on none of its events alone; all were processed'
+    const text = 'processor failed on a batch, but processed each of its events alone'
     this.#log('warn', 'batch', text, { ...aboutBatch(batch), error: errorText(cause) })
   }
 
@@ -88,7 +88,7 @@ export class Failures {
       } catch (error) {
         metrics.failed('dead_letter')
         const limited = this.#limit.next('dead_letter')
-        const text = 'cannot write dead letters; retrying, and no event passes the processor until then'
+        const text = 'cannot write to the dead-letter queue; retrying. The processor passes no events until it succeeds'
         if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
         await sleep(RETRY_MS, this.#ended)
         continue
@@ -168,7 +168,7 @@ export class SlowWork {
       reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
       since: new Date(this.#clock.wall() - workedMs).toISOString(),
       attempts: 1,
-      meanwhile: 'these events wait, and what comes behind them; nothing is lost',
+      meanwhile: 'these events and later ones wait; no events are lost',
     }
   }
 }

@@ -40,7 +40,7 @@ export function nameAfter(
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {
   const frame = linesOf(lines)
-  if (!frame) throw new Error('a batch of no events was made')
+  if (!frame) throw new Error('a batch without events was made')
   const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
   batch.sentOffsets = new SentOffsets(batch.starts[0]!, { reading: READING, at: made, isMade: true })
   made += batch.span

@@ -93,7 +93,7 @@ export class WaitingEvents {
   constructor(stage: WaitingStage) {
     this.#stage = stage
     const { metrics } = stage
-    const waiting = 'Events that the component keeps until there is room for them.'
+    const waiting = 'Events that the component delays until there is room for them.'
     metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.events)
     const full = 'Sources paused because too many of their events are waiting.'
     metrics.gauge('sluice_component_waiting_full_sources', full, () => [...this.#lines.values()].filter(isFull).length)

@@ -321,7 +321,7 @@ export class Supervisor {
   }
 
   #reportHanging({ processors }: Stuck): void {
-    const text = `processors do not finish with their events; going on without them in ${formatDuration(STUCK_MS)}, and their events go through the new configuration`
+    const text = `processors have not finished with their events; in ${formatDuration(STUCK_MS)}, the reload continues without them, and the new configuration processes their events`
     this.#runtime.log.warn({ code: 'SLUICE_PROCESSOR_STUCK', components: processors }, text)
   }
 

@@ -92,7 +92,7 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   const how = codec === undefined ? '' : ` (decode: ${codec})`
   const advice =
     codec?.form === 'message'
-      ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or put a processor of type parse behind it`
+      ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or add a processor of type parse after it`
       : ''
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
@@ -113,7 +113,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
     const without = upstream.filter(source => source.kind === 'source' && !mayHaveTime(source, search))
     if (without.length === 0) continue
     const names = without.map(source => source.id).join(', ')
-    const text = `finds no time in the lines of ${names}, whose events count when they arrive, as on the clock; set decode in ${names} if the lines have fields, or parse them in between, or else on_backlog in the place of ${search.option}`
+    const text = `finds no time in the lines of ${names}, so their events count when they arrive; if the lines have fields, set decode in ${names} or add a processor of type parse before this one; otherwise replace ${search.option} with on_backlog`
     report(warnings, draft, [search.option], text)
   }
 }

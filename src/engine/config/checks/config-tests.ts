@@ -39,7 +39,7 @@ const configTest = z.strictObject({
     .superRefine((steps, context) => {
       for (let i = 1; i < steps.length; i++) {
         if (steps[i]!.at < steps[i - 1]!.at)
-          context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be before the step before it' })
+          context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be earlier than the previous step' })
       }
     })
     .describe(

@@ -126,7 +126,7 @@ export class Explainer {
     if (issue.message && reveals(must, environmentValues(node)) && typeof params?.general === 'string')
       return `${params.general}, not ${shown(node)}`
     if (issue.message && reveals(must, environmentValues(node)))
-      return `${shown(node) ?? 'what the environment gives'} is not valid here`
+      return `${shown(node) ?? 'the value from the environment'} is not valid here`
     if (issue.message) return must
     const values =
       issue.code === 'invalid_value' ? issue.values : issue.code === 'invalid_union' ? issueOptions(issue) : undefined

@@ -134,7 +134,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   [
     /^(ignore_older(_secs)?|older_than|close_older|max_file_age)$/,
     'read_from',
-    'files are read whatever their age. "read_from: end" skips what files hold at the first start, and "exclude" names files that are not read',
+    'files are read whatever their age. Set "read_from: end" to skip the content that files have at the first start, or "exclude" to skip files',
   ],
   [
     /^(fingerprint.*|file_identity|fingerprint_size|ignored_header_bytes)$/,
@@ -160,7 +160,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   [
     /^(negate|what|type)$/,
     'preset',
-    'use one of these: "start" is the pattern of the first line of an event, "continue" that of its further lines, "until" that of its last line',
+    'use one of these: "start" matches the first line of an event, "continue" its further lines, "until" its last line',
   ],
 ]
 

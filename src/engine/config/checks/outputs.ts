@@ -101,7 +101,7 @@ function reportReadAgain(
   if (path !== undefined) {
     const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))
     const name = output.shown === output.path ? path : output.shown
-    const text = `the source ${id} reads ${name} again, and every event would come round for ever: write to a file that its include ${place} does not match, or add this one to its exclude`
+    const text = `the source ${id} would read ${name}, and every event would be read and written again without end: write to a file that its include ${place} does not match, or add this one to its exclude`
     problems.add(output.place, pathOf(output), text)
     return
   }
@@ -140,7 +140,7 @@ function pathOf({ draft, option }: Output): string[] {
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
-    const text = `${fileText(place, dataDir)} is on ${mount}, which is reached by the network: while that does not answer, nothing goes on; choose a folder on a local disk`
+    const text = `${fileText(place, dataDir)} is on ${mount}, a network file system: while it does not respond, the daemon cannot continue; choose a folder on a local disk`
     return void warnings.add(place, ['data_dir'], text)
   }
   const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : refusedPlace(dataDir)
@@ -209,7 +209,7 @@ export function checkRenames(
     const key = `${kind} ${from}`
     const successor = successors.get(key)
     if (drafts.get(from)?.kind === kind) add(`the ${kind} ${from} is still configured`)
-    else if (successor !== undefined) add(`${successor} takes over what ${from} left already`)
+    else if (successor !== undefined) add(`${successor} already takes over the data of ${from}`)
     successors.set(key, id)
   }
   const entry = root.entries.get('discard_orphans')

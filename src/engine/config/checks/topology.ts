@@ -63,7 +63,7 @@ export function checkTopology(
     // A component without options is reported elsewhere: it may only need more indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
-    const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
+    const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'
     report(warnings, draft, [], `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }
 }
@@ -97,9 +97,9 @@ function fault(to: Draft, output: string | undefined): string | undefined {
 /** The same for a destination: only its rejected events can be read, if they are not discarded. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
-    return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
+    return `${id} is a destination: only the events that it rejects can be read, as ${id}.${REJECTED}`
   if (config?.delivery?.on_reject !== 'discard') return undefined
-  return `${id} drops what it refuses: without on_reject: discard it could be read here`
+  return `${id} discards the events that it rejects: remove on_reject: discard to read them here`
 }
 
 /** The connections in the direction of the events. */
@@ -130,7 +130,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
         const cycle = trail.slice(onTrail.get(edge.to)!).map(({ draft }) => draft)
         for (const draft of cycle) reported.add(draft)
         const path = [...pathOf(top.draft), 'inputs', edge.item]
-        problems.add(edge.node, path, `events would go round in a circle: ${showCycle(cycle)}`)
+        problems.add(edge.node, path, `the components form a cycle: ${showCycle(cycle)}`)
       } else if (!done.has(edge.to)) {
         onTrail.set(edge.to, trail.length)
         trail.push({ draft: edge.to, next: 0 })

@@ -63,7 +63,7 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
   }
   if (components.length + codecs.length === 0)
     throw new Error(
-      'it exports nothing that defineProcessor, defineSource, defineDestination or defineCodec of @sluice-logs/sluice/plugin have made',
+      'it does not export a component or codec that was made with defineProcessor, defineSource, defineDestination or defineCodec of @sluice-logs/sluice/plugin',
     )
   return { components, codecs }
 }

@@ -92,8 +92,7 @@ function added(
   return { components: all, codecs }
 }
 
-const NOT_HERE =
-  'cannot be listed here: code is loaded only by word of the operator, in a configuration on the machine that runs it'
+const NOT_HERE = 'cannot be listed here: only the local configuration of the machine that runs the code can load it'
 
 function taken(what: string, plugin: string | undefined): string {
   const owner = plugin === undefined ? 'comes with Sluice' : `is defined by ${plugin.split(' ')[0]}, too`

@@ -124,7 +124,7 @@ export class ManagedConfig {
         : components
     }
     if (ids.length === 0 && readsIngest(document)) {
-      const message = `the pipeline reads ${INGEST}, which stands for the local sources, and there is none: name a local configuration with sources (--config)`
+      const message = `the pipeline reads ${INGEST}, which stands for the local sources, but this machine has no local sources: name a local configuration with sources (--config)`
       throw new ConfigError([problem(name, 'sources', message)])
     }
     return adapted

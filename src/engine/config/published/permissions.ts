@@ -95,7 +95,7 @@ const RULES: Record<
   credentials: (value, { credentials }) =>
     credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
   code: (_value, { code }) => (code ? undefined : NO_CODE),
-  host: () => 'a published pipeline cannot know anything about the machine that it runs on',
+  host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }
 
 /** The IP address in a URL, or the one its name stands for without a lookup. */

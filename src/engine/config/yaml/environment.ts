@@ -71,7 +71,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
     const found = lookUp(name, reference[2], env)
     if (found === undefined && name.startsWith(SECRET)) {
       faults.push(
-        `the secret ${name.slice(SECRET.length)} is not available here; a daemon finds those of published pipelines by its option managed.secrets`,
+        `the secret ${name.slice(SECRET.length)} is not available here; a daemon finds the secrets of published pipelines by its option managed.secrets`,
       )
     } else if (found === undefined) {
       faults.push(`the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`)

@@ -82,7 +82,7 @@ function filesOf(path: string, problems: Problems): string[] {
 function readText(file: string, problems: Problems): string | undefined {
   try {
     const stats = statSync(file)
-    if (stats.isCharacterDevice() || stats.isBlockDevice()) return report(file, 'is a device, and no file', problems)
+    if (stats.isCharacterDevice() || stats.isBlockDevice()) return report(file, 'is a device, not a file', problems)
     if (stats.size > MOST_BYTES) return report(file, `is larger than ${formatSize(MOST_BYTES)}`, problems)
     const bytes = readFileSync(file)
     if (isUtf8(bytes)) return bytes.toString()

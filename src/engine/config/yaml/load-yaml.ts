@@ -207,7 +207,7 @@ class TreeReader {
     }
     // Without an anchor of this name it is probably a text such as a password, which must not appear in messages.
     const message = this.#anchors.has(name)
-      ? `the alias *${name} is inside of what it stands for`
+      ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'
     return this.#broken(at, path, message)
   }

@@ -174,7 +174,7 @@ export function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: P
       merged.set(name, { ...earlier, value: { ...a, items: [...a.items, ...b.items] } })
     } else if (a.kind === 'scalar' && a.value === null) merged.set(name, entry)
     else if (b.kind !== 'scalar' || b.value !== null) {
-      problems.add(entry.key, [name], `cannot be joined with the one ${placeText(earlier.key)}`)
+      problems.add(entry.key, [name], `cannot be merged with the value ${placeText(earlier.key)}`)
     }
   }
 }

@@ -152,7 +152,7 @@ export class Attempts {
   show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
-    metrics.gauge('sluice_delivery_holding', '1 if the destination is on hold until an operator intervenes.', () =>
+    metrics.gauge('sluice_delivery_holding', '1 if the destination is paused until an operator intervenes.', () =>
       this.holding ? 1 : 0,
     )
     const failing = 'How long at least one request has been failing without interruption; 0 while delivery works.'
@@ -412,7 +412,7 @@ export class Attempts {
   }
 
   #logHold(error: DeliveryError): void {
-    const text = 'delivery is on hold until the cause is corrected; events wait, nothing is dropped'
+    const text = 'the destination is paused until the cause is corrected; its events wait and are not lost'
     this.#context.log.error(logFields(error), text)
   }
 
@@ -423,7 +423,7 @@ export class Attempts {
       lasted: formatDuration(past.until - past.since),
       failures: past.failures,
     }
-    if (endsHold) log.info(fields ?? {}, 'delivery is no longer on hold')
+    if (endsHold) log.info(fields ?? {}, 'the destination is no longer paused')
     else if (past && this.#outage.isLogged) log.info(fields, 'delivery works again')
     if (past) this.#outage.isLogged = false
   }

@@ -140,7 +140,7 @@ export class Delivery extends BatchQueue {
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
     const shown = this.#uploads?.attempts ?? this.#attempts
     shown.show(metrics)
-    const oldest = 'Age of the oldest unsettled event; 0 if there is none.'
+    const oldest = 'Age of the oldest unsettled event; 0 if all events are settled.'
     metrics.gauge(
       'sluice_delivery_oldest_event_age_seconds',
       oldest,
@@ -607,7 +607,7 @@ function classifyStart(error: unknown): DeliveryError {
 
 /** Writing to the dead-letter queue is retried until it succeeds. */
 function classifyDeadLetter(cause: unknown): DeliveryError {
-  const message = `cannot write the dead letter: ${errorText(cause)}`
+  const message = `cannot write to the dead-letter queue: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'
   return new DeliveryError(message, { failure: 'retry', reason, cause })
 }

@@ -199,7 +199,7 @@ export class BatchDecoder {
       const { codec: named, ...from } = parse(text) as Omit<Origin, 'codec' | 'wanted'> & { codec?: { codec: string } }
       const { codec: name, ...options } = number === NAMED && named ? named : { codec: NUMBERED[number] ?? '' }
       const codec = codecOf(name, options)
-      if (!codec) throw new BatchRecordError(`a record of lines that an unknown codec reads: ${JSON.stringify(name)}`)
+      if (!codec) throw new BatchRecordError(`a record of lines with an unknown codec: ${JSON.stringify(name)}`)
       origin = { ...from, codec, wanted: this.#wanted }
       if (this.#origins.size >= MAX_ORIGINS) this.#origins.clear()
       this.#origins.set(key, origin)
@@ -220,7 +220,7 @@ function change(batch: EventBatch, record: Buffer, at: number, end: number): voi
     batch.changeTo(i, record.subarray(start, at), end - at)
     if (!batch.texts!.scan(i)) throw new BatchRecordError('a record with damaged JSON')
   }
-  if (at !== end) throw new BatchRecordError('a record with more than its events')
+  if (at !== end) throw new BatchRecordError('a record with data after its events')
 }
 
 function parse(text: string): unknown {

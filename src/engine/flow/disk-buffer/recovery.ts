@@ -81,7 +81,7 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
         { code: 'SLUICE_BUFFER_CUT_SHORT', ...cut },
         'the buffer was cut short; removed an incomplete record of events that were acknowledged',
       )
-    else log.warn(cut, 'removed an unfinished record at the end of the buffer, such as a crash leaves behind')
+    else log.warn(cut, 'removed an unfinished record at the end of the buffer, probably left by a crash')
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))
   return { segments, ledger, settled, ahead: state?.ahead ?? [], end: furthest(end, state?.end, settled), tornBytes }
 }

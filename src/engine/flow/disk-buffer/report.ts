@@ -111,7 +111,7 @@ export class BufferReport {
   notEncoded(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_BATCH_FAILED', error: errorText(error) }
-    this.#problem('encode', 'error', fields, 'cannot encode a batch for the buffer; it is read again')
+    this.#problem('encode', 'error', fields, 'cannot encode a batch for the buffer; its events are read again')
   }
 
   /** An unexpected error stopped the buffer from passing on events. */

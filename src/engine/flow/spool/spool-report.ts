@@ -17,7 +17,7 @@ export class SpoolReport {
     this.#context = context
     this.#path = path
     this.#limit = new LogLimit(context.clock)
-    const help = 'Objects that the receiver has taken.'
+    const help = 'Objects that the receiver has accepted.'
     this.#uploads = context.metrics.counter('sluice_spool_uploaded_objects_total', help)
   }
 
@@ -41,7 +41,7 @@ export class SpoolReport {
   /** An object was closed for another one, since `most` are open. */
   crowded(most: number): void {
     const text =
-      'more objects would be open than the spool keeps open; the least recently written ones are sent early, and are small. Fields with fewer values in "key" make larger ones'
+      'too many objects are open; the least recently written ones are sent early, and are small. For larger objects, use fields with fewer values in "key"'
     this.#problem('crowded', 'warn', { most }, text)
   }
 
@@ -68,14 +68,17 @@ export class SpoolReport {
   /** Data after the last whole record of a growing object was cut off. `events`: the number that the data states. */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
-    const text = 'removed an unfinished write at the end of an object in the spool, such as a crash leaves behind'
+    const text = 'removed an unfinished write at the end of an object in the spool, probably left by a crash'
     this.#context.log.warn(fields, text)
   }
 
   /** The name of an object is damaged. */
   unusable(name: string, events: number): void {
     const fields = { code: 'SLUICE_SPOOL_DAMAGED', file: `${this.#path}/${name}.damaged`, events }
-    this.#context.log.error(fields, 'cannot read the name of an object in the spool; the file is kept beside it')
+    this.#context.log.error(
+      fields,
+      'cannot read the name of an object in the spool; the object is not sent, and its file is kept',
+    )
   }
 
   delivered({ events, bytes }: Amount): void {

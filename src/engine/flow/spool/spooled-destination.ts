@@ -104,7 +104,7 @@ export class SpooledDestination implements Destination {
     metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)
     const repeated = 'Events that were read again after a kill, and were in an object already.'
     this.#repeated = metrics.counter('sluice_spool_repeated_events_total', repeated)
-    const objects = 'Objects in the spool: open ones grow, closed ones are sent or wait for that.'
+    const objects = 'Objects in the spool: open ones grow, closed ones are being sent or wait to be sent.'
     for (const state of ['open', 'closed'] as const)
       metrics.gauge('sluice_spool_objects', objects, () => spool.objects[state], { state })
   }

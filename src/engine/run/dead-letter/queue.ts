@@ -52,7 +52,7 @@ export function openDeadLetters(id: string, dataDir: string, environment: DeadLe
   metrics.gauges('sluice_dead_letters_age_seconds', 'Age of the oldest event in the dead-letter queue.', () =>
     series(stock.oldest && Math.max(0, clock.wall() - stock.oldest) / 1000),
   )
-  const help = '1 if the last attempt to write dead letters failed. Their events wait until it succeeds.'
+  const help = '1 if the last write to the dead-letter queue failed. Its events wait until a write succeeds.'
   metrics.gauge('sluice_dead_letters_unwritable', help, () => (file.isUnwritable ? 1 : 0))
   return file
 }
@@ -144,7 +144,7 @@ export class RejectedOutput implements DeadLetters {
     if (bytes.length === 0) return Promise.resolve()
     return new Promise((resolve, reject) => {
       const ack = new Ack(status => {
-        if (status === 'errored') reject(new Error('those who read the rejected events did not take them'))
+        if (status === 'errored') reject(new Error('the components that read the rejected events did not accept them'))
         else resolve()
       })
       // No need to wait for room: the next request that is refused waits for its own answer.
@@ -154,7 +154,7 @@ export class RejectedOutput implements DeadLetters {
 }
 
 function noRoom({ max }: DiskAllowance): DeliveryError {
-  const message = `buffers and dead letters use all of their ${formatSize(max)}; remove data that is no longer needed, or set on_reject: discard`
+  const message = `buffers and dead-letter queues use all of their ${formatSize(max)}; remove data that is no longer needed, or set on_reject: discard`
   return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
 }
 

@@ -119,7 +119,7 @@ async function checkRecords(folder: string, path: string): Promise<void> {
   const { wrongLine } = await surveyLetters(recordsIn(folder))
   if (wrongLine === undefined) return
   await putBack(recordsIn(folder), path, folder)
-  throw new ResendError(`${path}:${wrongLine}: is not a dead letter; no event of this file was sent`)
+  throw new ResendError(`${path}:${wrongLine}: is not a rejected event; no event of this file was sent`)
 }
 
 /** Sends the records in the folder, and removes them when all are settled. */
@@ -192,7 +192,7 @@ async function readProgress(folder: string): Promise<number> {
   try {
     return await doneIn(folder)
   } catch (error) {
-    throw new ResendError(`no event was sent, because some may have been sent before: ${errorText(error)}`)
+    throw new ResendError(`no event was sent, because it is unknown which were sent before: ${errorText(error)}`)
   }
 }
 

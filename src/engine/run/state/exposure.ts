@@ -47,5 +47,5 @@ export function warnIfExposed(log: Logger, dataDir: string): void {
   const why = exposureOf(dataDir, thisUser())
   if (why === undefined) return
   const fields = { code: 'SLUICE_DATA_DIR_EXPOSED', data_dir: dataDir, why }
-  log.warn(fields, 'other users of this machine can change what is in data_dir')
+  log.warn(fields, 'other users of this machine can change files in data_dir')
 }

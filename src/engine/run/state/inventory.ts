@@ -22,7 +22,7 @@ const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: s
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
   buffer: { folder: 'buffer', suffix: '', what: 'buffer' },
   spool: { folder: 'spool', suffix: '', what: 'spool' },
-  dead_letters: { folder: 'dead-letter', suffix: '.ndjson', what: 'dead letters' },
+  dead_letters: { folder: 'dead-letter', suffix: '.ndjson', what: 'rejected events' },
 }
 const ALL = Object.keys(KINDS) as DataKind[]
 
@@ -148,9 +148,9 @@ export function adviceFor({ kind, id, path }: Stored): string {
     case 'checkpoint':
       return `If the source has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
     case 'buckets':
-      return `Its windows are not used. If the throttle has another name now, set "renamed_from: ${id}" there; if it lost "persist: true", give it back; ${orDiscard}`
+      return `Its windows are not used. If the throttle has another name now, set "renamed_from: ${id}" there; if "persist: true" was removed, add it again; ${orDiscard}`
     case 'buffer':
-      return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
+      return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if its disk buffer was removed from the configuration, add it again; ${orDiscard}`
     case 'spool':
       return `Its objects are not sent. If the destination has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
     case 'dead_letters':

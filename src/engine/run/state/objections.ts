@@ -15,7 +15,7 @@ export class EventsLeftBehind extends Error {
     const { kind } = buffers[0]!
     const ids = buffers.map(({ id }) => id).join(', ')
     super(
-      `the ${kind === 'spool' ? 'spool' : 'disk buffer'} of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The configuration is tried again`,
+      `the ${kind === 'spool' ? 'spool' : 'disk buffer'} of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The daemon tries the configuration again`,
     )
   }
 }

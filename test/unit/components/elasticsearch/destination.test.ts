@@ -231,7 +231,7 @@ t.test('an index without rights pauses the destination, unless an event has name
   t.equal(named.stored.size, 2)
   const fixed = await fakeElasticsearch(t, refuse)
   void fixed.put(numbered(3))
-  const held = await until(() => fixed.made.logs.find(({ msg }) => msg.startsWith('delivery is on hold')))
+  const held = await until(() => fixed.made.logs.find(({ msg }) => msg.startsWith('the destination is paused')))
   t.match(held, { reason: 'status_403', error: /is unauthorized; the key needs the privileges/ })
   t.same(fixed.reasons(), {})
 })

@@ -367,7 +367,7 @@ t.test('what is written for another program is recognized', t => {
   ]) {
     const problems = problemsOf(text!)
     t.equal(problems.length, 1, `${program}: ${text}`)
-    t.match(problems[0]!.message, `this is a configuration of ${program}; Sluice has a form of its own`)
+    t.match(problems[0]!.message, `this is a configuration of ${program}; Sluice has its own format`)
   }
   t.match(problemsOf('# tail\n<source>\n')[0], { line: 2, column: 1 })
   t.match(problemsOf(vector)[0], { line: 3, column: 1 })

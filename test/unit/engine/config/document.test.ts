@@ -28,7 +28,7 @@ const parse = (document: unknown, options: Options = {}): Config =>
 const byPath = { format: ({ path, message }: Problem) => `${path}: ${message}` }
 const told = (document: unknown, options?: Options) => problemsOf(() => parse(document, options), byPath)
 
-t.test('a document with a source that is there by itself', async t => {
+t.test('a document with a source that is built in', async t => {
   const config = parse(GOOD)
   t.same(config.sources, [{ ...ingest, reads: [] }])
   t.equal(config.sources[0]?.options, ingest.options)
@@ -42,9 +42,9 @@ t.test('a document with a source that is there by itself', async t => {
     'processors.lim.inputs[0]: there is no source or processor "ingest"',
   ])
   const own = { ...GOOD, sources: { ingest: { type: 'tail', include: ['a'] } } }
-  t.same(told(own), ['sources.ingest: the source ingest is there by itself'])
+  t.same(told(own), ['sources.ingest: the source ingest is built in; use another id'])
   t.match(told({ ...GOOD, destinations: { out, ingest: out } }), [
-    'destinations.ingest: the source ingest is there by itself',
+    'destinations.ingest: the source ingest is built in; use another id',
   ])
   const more = { ...GOOD, sources: { other: { type: 'tail', include: ['a'] } } }
   t.same(valuesOf(parse(more).sources, 'id'), ['other', 'ingest'])

@@ -209,7 +209,7 @@ t.test('YAML that is none', async t => {
     ['data_dir: @x', ['1:11: a value that begins with this character must be in quotes']],
     ['data_dir: "\\q"', ['1:12: this escape sequence is not known; write \\\\ for a backslash, or use single quotes']],
     ['data_dir: !x y', ['1:11: this tag has no meaning here; remove it']],
-    [free('&a { b: *a }'), [`${column(9)}${FREE}.b: the alias *a is inside of what it stands for`]],
+    [free('&a { b: *a }'), [`${column(9)}${FREE}.b: the alias *a is inside the value that it stands for`]],
     [
       'data_dir: *x',
       [
@@ -405,7 +405,7 @@ t.test('files and folders', async t => {
     'twice/b.yaml:1:1: data_dir: is here twice; the first is at twice/a.yaml:1:1',
     'twice/b.yaml:2:12: sources.in: is here twice; the first is at twice/a.yaml:2:12',
     'twice/b.yaml:2:61: sources.other.type: must be one of tail, not "tial"; did you mean "tail"?',
-    'twice/b.yaml:3:1: tests: cannot be joined with the one at twice/a.yaml:3:1',
+    'twice/b.yaml:3:1: tests: cannot be merged with the value at twice/a.yaml:3:1',
     'twice/c.yaml:1:17: destinations.in: the id is taken by the source at twice/a.yaml:2:12',
   ])
   t.match(linesOf('broken'), [
@@ -420,5 +420,5 @@ t.test('files and folders', async t => {
   writeFileSync(join(dir, 'large.yaml'), '#'.repeat(1024 * 1024 + 1))
   t.same(linesOf('large.yaml'), ['large.yaml:1:1: is larger than 1.0 MB'])
   symlinkSync('/dev/zero', join(dir, 'zero.yaml'))
-  t.same(linesOf('zero.yaml'), ['zero.yaml:1:1: is a device, and no file'])
+  t.same(linesOf('zero.yaml'), ['zero.yaml:1:1: is a device, not a file'])
 })

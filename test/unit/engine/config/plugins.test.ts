@@ -117,7 +117,7 @@ t.test('what is wrong with a plugin is said in its place', async t => {
   const found = await problems(path)
   const wanted = [
     /^c\.yaml:3:5: plugins\[1\]: cannot be loaded: no luck \(\/.*throws\.mjs:1:7\)$/,
-    /plugins\[2\]: cannot be loaded: it exports nothing that defineProcessor, /,
+    /plugins\[2\]: cannot be loaded: it does not export a component or codec that was made with defineProcessor, /,
     /plugins\[3\]: cannot be loaded: later is for contract 2, and this version of Sluice has contract 1 /,
     /plugins\[4\]: cannot be loaded: none\.contract is missing; .*: write contract: 1$/,
     /plugins\[5\]: there is a processor chance already: it is defined by \/.*chance\.mjs, too; give this one another/,
@@ -138,7 +138,7 @@ t.test('a plugin whose functions throw while options are read makes them invalid
       `plan: () => { throw new Error('no plan') }`,
     ),
   })
-  t.same(await problems(path), ['c.yaml:6:3: processors.some: the plugin cannot say what it does: no plan'])
+  t.same(await problems(path), ['c.yaml:6:3: processors.some: the plugin failed to describe this component: no plan'])
 })
 
 t.test('only an operator lists plugins, and a file that all can write is a warning', async t => {

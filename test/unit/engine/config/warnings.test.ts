@@ -52,7 +52,7 @@ t.test('a field that no event can have', async t => {
   t.match(warningsOf(text), [
     '9:16: processors.lim.key_field: no event that comes here can have .client, and all events share one bucket. ' +
       'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines have fields, set "decode: json" ' +
-      'or "decode: logfmt" or "decode: key_value" or "decode: gelf" in in, or put a processor of type parse behind it',
+      'or "decode: logfmt" or "decode: key_value" or "decode: gelf" in in, or add a processor of type parse after it',
   ])
   t.same(warningsOf(text.replace('type: stdin', 'type: stdin, decode: json')), [], 'as it says')
   t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
@@ -253,7 +253,7 @@ t.test('what a throttle adds to events that nobody reads', async t => {
 t.test('a throttle in shadow needs no reader', async t => {
   const unread = (mode: string) => throttled('type: stdin', `mode: ${mode}`).replace('inputs: [lim, ', 'inputs: [')
   t.same(warningsOf(unread('shadow')), [])
-  t.match(warningsOf(unread('enforce')), [/nobody reads what it passes on/])
+  t.match(warningsOf(unread('enforce')), [/nobody reads the events that it passes/])
 })
 
 t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {

@@ -207,7 +207,7 @@ t.test('what is refused is kept or dropped, and counted', async t => {
   for (let i = 0; i < 3; i++) it.put(1)
   await it.time.advance(6000)
   t.equal(it.delivery.state, 'retrying')
-  t.equal(it.delivery.reason, 'cannot write the dead letter: no space left')
+  t.equal(it.delivery.reason, 'cannot write to the dead-letter queue: no space left')
   t.same(it.settled, [['delivered'], [], []], 'not settled before it is safe')
   await it.time.advance(6000)
   t.same(it.letters, [{ events: [1], reason: 'status_422' }])

@@ -545,7 +545,7 @@ destinations:
       writeFileSync(path, before + wrong + before)
       t.equal((await surveyLetters(path)).wrongLine, 4)
       await t.rejects(resendFile(path, context), {
-        message: `${path}:4: is not a dead letter; no event of this file was sent`,
+        message: `${path}:4: is not a rejected event; no event of this file was sent`,
       })
       t.equal(readFileSync(path, 'utf8'), before + wrong + before, wrong)
     }

@@ -115,7 +115,7 @@ t.test('what could not run is not taken', async t => {
       { destinations: { out: { ...out, inputs: ['x'] } } },
       [/^config.destinations.out.inputs\[0\]: there is no source/],
     ],
-    [{ ...config(), sources: { ingest: { type: 'stdin' } } }, [/^config.sources.ingest: .* there by itself/]],
+    [{ ...config(), sources: { ingest: { type: 'stdin' } } }, [/^config.sources.ingest: .* is built in/]],
     [{ ...config(), 'a b': 1 }, [/^config\["a b"\]: unknown option/]],
     [{ ...config(), tests: 'x'.repeat(20_000) }, [/^config: must not be larger than 20000 bytes/]],
     [
