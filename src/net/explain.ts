@@ -30,7 +30,7 @@ const WORDS: Record<string, string> = {
 /** The receiver switched to another protocol without being asked. */
 export class UnexpectedUpgrade extends Error {
   constructor() {
-    super('101 Switching Protocols, which was not asked for')
+    super('101 Switching Protocols, which was not requested')
   }
 }
 
@@ -101,7 +101,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
     // TLS alerts, and the first and last frames of HTTP/2, begin with these bytes.
     if (rawPacket[0] === 0x15 && rawPacket[1] === 0x03) return '; it speaks TLS there: use https://'
     const isHttp2 = rawPacket[0] === 0 && (rawPacket[3] === SETTINGS || rawPacket[3] === GOAWAY)
-    return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: take its port for HTTP' : ''
+    return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: use its port for HTTP' : ''
   }
   if (reason !== 'reset' || !unanswered) return ''
   if (url.startsWith('http:')) return '; does it expect https:// there?'
@@ -127,8 +127,7 @@ const noTls = (_tls: unknown, _error: unknown, url: string) =>
   `it does not speak TLS there: ${url.startsWith('https:') ? 'use http://, or its port for https' : 'connect without TLS, or to its port for TLS'}`
 
 const VERIFICATION: Record<string, (tls: DialOptions['tls'], error: unknown, url: string) => string> = {
-  CERT_HAS_EXPIRED: () =>
-    "the receiver's certificate has expired, or that of its authority; it has to be renewed there",
+  CERT_HAS_EXPIRED: () => 'the certificate of the receiver, or of its authority, has expired; renew it at the receiver',
   CERT_NOT_YET_VALID: () => "the receiver's certificate is not valid yet; is the clock right?",
   DEPTH_ZERO_SELF_SIGNED_CERT: () =>
     "the receiver's certificate is self-signed; name a file that holds it in tls.ca_file",

@@ -194,7 +194,7 @@ t.test('refusals of one object and of all, and keys that are replaced: nothing i
   t.match(await online(), { code: 1, stderr: /destinations\.out: 403 .*the secret access key does not belong/ })
   writeFileSync(join(folder, 'secret'), S3_KEYS.secret_access_key)
   await reason(/NoSuchBucket/)
-  t.match(await online(), { code: 1, stderr: /destinations\.out: 404 .*make the bucket/ })
+  t.match(await online(), { code: 1, stderr: /destinations\.out: 404 .*create the bucket/ })
   gate.refuses = /\/later\/1\//
   await ask('PUT', '/later')
   t.match(await online(), { code: 0, stdout: /destinations\.out: ok \(may write objects\)/ })

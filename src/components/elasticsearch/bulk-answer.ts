@@ -30,28 +30,28 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   {
     says: /pipeline with id/i,
     reason: 'pipeline',
-    advice: 'make the ingest pipeline, or correct "pipeline"',
+    advice: 'create the ingest pipeline, or correct "pipeline"',
   },
   {
     says: /op_type of create|data stream/i,
     reason: 'data_stream',
-    advice: 'a data stream takes new documents only: set mode: data_stream',
+    advice: 'a data stream accepts only new documents: set mode: data_stream',
   },
   {
     says: /^(mapper_parsing|document_parsing|strict_dynamic_mapping|illegal_argument)_exception/,
     reason: 'mapping',
-    advice: 'the mapping does not take a field of this event: change the field before it is sent, or the mapping',
+    advice: 'the mapping does not accept a field of this event: change the field before it is sent, or the mapping',
   },
   {
     says: /^invalid_index_name_exception/,
     reason: 'index_name',
-    advice: 'names of indices have lower case letters and none of \\/*?"<>|,# or spaces: correct "index"',
+    advice: 'the name of an index must be lower case, without spaces and without \\/*?"<>|,#: correct "index"',
   },
-  { says: /^index_not_found_exception/, reason: 'no_index', advice: 'make the index, or allow that it is made' },
+  { says: /^index_not_found_exception/, reason: 'no_index', advice: 'create the index, or allow events to create it' },
   {
     says: /maximum (normal |frozen )?shards open/,
     reason: 'too_many_shards',
-    advice: 'each index has shards: let "index" have fewer values, or raise cluster.max_shards_per_node',
+    advice: 'each index has shards: use fewer values in "index", or raise cluster.max_shards_per_node',
   },
   { says: /^index_closed_exception/, reason: 'index_closed', advice: 'open the index' },
   {
@@ -60,9 +60,9 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   },
   { says: /^cluster_block_exception/, advice: 'the index is blocked: see "index.blocks" of GET INDEX/_settings' },
   { says: /^security_exception/, advice: 'the key needs the privileges create_doc and auto_configure for the index' },
-  { says: /^es_rejected_execution|^rejected_execution/, advice: 'the cluster has more to write than it can' },
-  { says: /^circuit_breaking_exception/, advice: 'the cluster has too little memory for it' },
-  { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not there: see GET _cluster/health' },
+  { says: /^es_rejected_execution|^rejected_execution/, advice: 'the cluster is overloaded' },
+  { says: /^circuit_breaking_exception/, advice: 'the cluster has too little memory for the request' },
+  { says: /^unavailable_shards_exception/, advice: 'a shard of the index is not available: see GET _cluster/health' },
 ]
 
 /** The key may not write to an index whose name comes from fields. Only this event is rejected. */

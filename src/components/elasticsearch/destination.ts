@@ -24,7 +24,7 @@ const options = z
     index: template()
       .refine(isNeverEmpty, { error: 'must never be empty: a text, or a field as in ${.app:-none}' })
       .refine(isName, {
-        error: 'must have none of \\ / * ? " < > | , # : or spaces, and must not begin with - _ or +',
+        error: 'must not contain spaces or \\ / * ? " < > | , # : and must not begin with - _ or +',
       })
       .describe(
         'Index or data stream to write to. It may contain fields, as in `logs-${.app}`. Each distinct value creates an index, so keep their number small.',
@@ -58,7 +58,7 @@ const options = z
   .superRefine((options, context) => {
     checkHeaders(options, context)
     if (options.mode === 'data_stream' && options.action !== 'create')
-      refuseAt(context, ['action'], 'must be create: a data stream takes nothing else')
+      refuseAt(context, ['action'], 'must be create: a data stream does not accept updates')
   })
 
 export type ElasticsearchOptions = z.output<typeof options>
@@ -89,7 +89,8 @@ export const elasticsearch = defineHttpDestination({
   usesIds: () => true,
   warnings({ index: { parts } }) {
     const hasCapitals = parts.some(part => typeof part === 'string' && !part.startsWith('<') && /\p{Lu}/u.test(part))
-    const message = 'an index has lower case letters only: every event is refused, unless this is the name of an alias'
+    const message =
+      'the name of an index must be lower case: every event is rejected, unless this is the name of an alias'
     return hasCapitals ? [{ path: ['index'], message }] : []
   },
   usesFields: ({ index, pipeline, timestamp }) => {
@@ -104,7 +105,7 @@ export const elasticsearch = defineHttpDestination({
     const bulk = new BulkRequest(options, context)
     const isNamedByEvents = !isConstant(options.index)
     const { metrics, log } = context
-    const help = 'Events that are not in their data stream, but in its failure store.'
+    const help = 'Events that the failure store of a data stream took instead of the data stream.'
     const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)
     const onFailureStore = () => {
       if (diverted.value++ === 0)

@@ -8,7 +8,8 @@ const info = z.object({ version: z.object({ number: z.string().max(40), distribu
 const names = z.array(z.object({ name: z.string() })).prefault([])
 const resolved = z.object({ indices: names, aliases: names, data_streams: names })
 
-const TEMPLATE = 'its first event makes it if an index template with "data_stream" matches its name, or else an index'
+const TEMPLATE =
+  'its first event creates it if an index template with "data_stream" matches its name, otherwise an index'
 
 /** Asks for the version, and whether `index` is what `mode` says. Both need rights that a key for events may lack. */
 export async function inspect(

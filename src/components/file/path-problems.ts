@@ -26,7 +26,7 @@ export class PathProblems {
     this.#context = context
     this.#compressed = context.metrics.counter(
       'sluice_file_compressed_total',
-      'Compressed files that match `include`, are not copies of files that were read, and were skipped.',
+      'Compressed files that match `include` and were skipped, because they are not copies of files that were read.',
     )
   }
 

@@ -88,7 +88,7 @@ const options = z
     if (options.acks !== 'all' && options.idempotence)
       refuseAt(context, ['acks'], 'must be all, or set idempotence: false')
     if (options.id_header !== undefined && options.headers[options.id_header])
-      refuseAt(context, ['id_header'], 'is one of "headers", too')
+      refuseAt(context, ['id_header'], 'is also in "headers"')
   })
 
 export type KafkaOptions = z.output<typeof options>

@@ -89,10 +89,10 @@ export class KafkaDestination implements Destination {
     this.#cluster = new KafkaCluster(options, context, client)
     this.#topics = topicsOf(options, context)
     this.#encoder = new RecordEncoder(options, context)
-    const renewed =
-      'Times that a broker did not accept the producer of a partition any more, and a new one took its place.'
+    const renewed = 'How often a new producer replaced one that a broker no longer accepted.'
     this.#newProducers = metrics.counter('sluice_kafka_new_producers_total', renewed)
-    const twice = 'Events that were sent again although they may be stored, in a way that brokers cannot notice.'
+    const twice =
+      'Events that were sent again although they may be stored. Brokers cannot recognize them as duplicates.'
     this.#duplicates = metrics.counter('sluice_kafka_possible_duplicates_total', twice)
   }
 
@@ -362,7 +362,7 @@ export async function checkTopic(
     } catch (error) {
       if (!(error instanceof DeliveryError)) throw error
       await cluster.newProducer(signal)
-      return `connects; whether topics can be written to is not checked: ${error.message}`
+      return `connects, but did not check whether topics can be written to: ${error.message}`
     }
     const { leaders } = await cluster.topic(name, signal, 'hold', false)
     await Promise.all(Array.from(new Set(leaders.filter(id => id >= 0)), id => cluster.broker(id, signal)))

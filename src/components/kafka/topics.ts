@@ -10,5 +10,5 @@ export const topicsOf = ({ topic }: KafkaOptions, { field }: Pick<ComponentConte
 
 function topicProblem(topic: string): string | undefined {
   if (topic.length > LONGEST_TOPIC) return `is longer than ${LONGEST_TOPIC} characters`
-  return /^[\w.-]+$/.test(topic) && !/^\.\.?$/.test(topic) ? undefined : `is no name of a topic: ${topic}`
+  return /^[\w.-]+$/.test(topic) && !/^\.\.?$/.test(topic) ? undefined : `is not the name of a topic: ${topic}`
 }

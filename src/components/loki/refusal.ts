@@ -43,13 +43,13 @@ const KNOWN: readonly Known[] = [
     reason: 'too_far_behind',
     refuses: olderThan,
     advice:
-      'Loki takes nothing older than half of its max_chunk_age behind the newest line of the stream: give late events a label of their own, or raise max_chunk_age',
+      'Loki rejects lines that are older than the newest line of their stream by more than half of max_chunk_age: give late events a label of their own, or raise max_chunk_age',
   },
   {
     says: /timestamp too old/i,
     reason: 'too_old',
     refuses: olderThan,
-    advice: 'raise reject_old_samples_max_age of Loki, or read no older files',
+    advice: 'raise reject_old_samples_max_age of Loki, or do not read older files',
   },
   {
     says: /timestamp too new/i,
@@ -67,7 +67,7 @@ const KNOWN: readonly Known[] = [
   {
     says: /out of order/i,
     reason: 'out_of_order',
-    advice: 'this Loki takes lines in their order only: set max_in_flight: 1, or unordered_writes in Loki',
+    advice: 'this Loki accepts lines only in order: set max_in_flight: 1, or unordered_writes in Loki',
   },
   {
     says: /couldn't parse labels|label names; limit|label (name|value) too long|duplicate label|at least one label|missing required labels/i,
@@ -84,7 +84,7 @@ const KNOWN: readonly Known[] = [
     says: /per stream rate limit/i,
     reason: 'per_stream_rate_limit',
     ofPartition: true,
-    advice: 'one stream has more than per_stream_rate_limit of Loki: raise it, or divide the stream by another label',
+    advice: 'one stream exceeds per_stream_rate_limit of Loki: raise it, or divide the stream by another label',
   },
   {
     says: /maximum active stream limit/i,
@@ -101,11 +101,11 @@ const KNOWN: readonly Known[] = [
     // With the status 260, or another one of `block_ingestion_status_code`.
     says: /^ingestion blocked/,
     reason: 'ingestion_blocked',
-    advice: 'Loki takes nothing until then (block_ingestion_until)',
+    advice: 'Loki rejects all events until then (block_ingestion_until)',
     failure: 'retry',
   },
   { says: /^Content-Encoding .* not supported/, advice: 'set compression: gzip', failure: 'hold' },
-  { says: /^no org id/, advice: 'this Loki has tenants: set "tenant"', failure: 'hold' },
+  { says: /^no org id/, advice: 'this Loki requires a tenant: set "tenant"', failure: 'hold' },
 ]
 
 /** The meaning of an error response for the events of a request; undefined: its status decides. */

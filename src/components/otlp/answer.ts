@@ -68,17 +68,17 @@ export function errorWords(content: Buffer, type: string): Buffer {
 const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly failure?: Failure }[] = [
   // Programs in Go report this with 400.
   { says: /request body too large|message too large/i, failure: 'too_large', advice: 'lower batch.max_bytes' },
-  { says: /unsupported media type/i, advice: 'the receiver takes another encoding: set "encoding"' },
+  { says: /unsupported media type/i, advice: 'the receiver expects another encoding: set "encoding"' },
   {
     says: /memory usage|memory limit/i,
     advice: 'the receiver has too little memory: raise the limit of its memory_limiter',
   },
   {
     says: /sending queue is full|queue is full/i,
-    advice: 'what the receiver sends to is too slow, or fails: see its log',
+    advice: 'the receiver cannot forward events fast enough: see its log',
   },
-  { says: /no org id/i, advice: 'the receiver has tenants: set the header X-Scope-OrgID in "headers"' },
-  { says: /too (old|far behind)/i, advice: 'the receiver takes no events that old' },
+  { says: /no org id/i, advice: 'the receiver requires a tenant: set the header X-Scope-OrgID in "headers"' },
+  { says: /too (old|far behind)/i, advice: 'the receiver does not accept events that old' },
 ]
 
 /** Statuses that the protocol allows to be sent again. All others are final, also those of a server error. */
@@ -89,5 +89,5 @@ export function readRefusal(status: number, text: string): Refused | undefined {
   if (failure) return { failure, advice, reason: failure }
   const isFinal = (status >= 500 || status === 408 || status === 425) && !RETRIED.has(status)
   if (!isFinal) return advice === undefined ? undefined : { advice }
-  return { failure: 'reject', advice: advice ?? 'the protocol forbids to send a request with this status again' }
+  return { failure: 'reject', advice: advice ?? 'the protocol does not allow a retry after this status' }
 }

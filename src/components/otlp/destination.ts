@@ -102,7 +102,7 @@ export const otlp = defineHttpDestination({
   usesIds: ({ record_uid }) => record_uid,
   warnings: ({ url }) =>
     GRPC_PORT.test(url)
-      ? [{ path: ['url'], message: 'port 4317 is that of OTLP over gRPC; over HTTP it is mostly 4318' }]
+      ? [{ path: ['url'], message: 'port 4317 is for OTLP over gRPC; OTLP over HTTP mostly uses port 4318' }]
       : [],
   // Events need not have the default fields.
   usesFields: ({ resource, scope, timestamp, ...lists }) => {

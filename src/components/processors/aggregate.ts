@@ -57,7 +57,7 @@ const options = z
       refuseAt(context, ['time_field'], 'must be a field of the event itself')
     const names = Object.keys(counters)
     if (names.length + Object.keys(histograms).length === 0)
-      refuseAt(context, ['counters'], 'is missing; or give histograms')
+      refuseAt(context, ['counters'], 'is missing; give counters or histograms')
     for (const name of [...names, ...Object.keys(histograms)])
       if (RESERVED.has(name)) refuseAt(context, [names.includes(name) ? 'counters' : 'histograms', name], 'is reserved')
     for (const name of names) if (name in histograms) refuseAt(context, ['histograms', name], 'is also a counter')

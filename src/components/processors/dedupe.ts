@@ -33,7 +33,7 @@ const options = z
   })
   .superRefine(({ fields, report, count_field }, context) => {
     if (fields.length === 0) refuseAt(context, ['fields'], 'is missing: a field path such as .message, or a list')
-    if (count_field && report !== 'next') refuseAt(context, ['count_field'], 'is about report: next')
+    if (count_field && report !== 'next') refuseAt(context, ['count_field'], 'has no effect without report: next')
   })
 export type DedupeOptions = z.output<typeof options>
 

@@ -59,7 +59,7 @@ const options = z
   .superRefine((given, context) => {
     const { table, facts, environment } = given
     if (table === undefined) {
-      if (!facts && !environment) refuseAt(context, ['table'], 'is missing; or give facts or environment')
+      if (!facts && !environment) refuseAt(context, ['table'], 'is missing; give table, facts or environment')
       for (const option of ['key_field', 'column', 'columns', 'default'] as const) {
         if (given[option] !== undefined) refuseAt(context, [option], 'can only be used with table')
       }

@@ -73,7 +73,7 @@ class Explode implements Processor {
     this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
       if (this.#reader.load(batch, i) !== ARRAY) {
-        if (when_no_array === 'fail') fail(i, `${field.text} is no array`)
+        if (when_no_array === 'fail') fail(i, `${field.text} is not an array`)
         continue
       }
       this.#findItems()

@@ -28,7 +28,7 @@ const options = z
       ),
   })
   .superRefine(({ mode, arrays }, context) => {
-    if (mode === 'nest' && arrays !== undefined) refuseAt(context, ['arrays'], 'is about mode: flatten')
+    if (mode === 'nest' && arrays !== undefined) refuseAt(context, ['arrays'], 'has no effect without mode: flatten')
   })
 export type FlattenOptions = z.output<typeof options>
 

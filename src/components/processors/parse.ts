@@ -52,7 +52,7 @@ const options = z
   .superRefine((given, context) => {
     const { codec, try: tried } = given
     if (codec !== undefined && tried) refuseAt(context, ['try'], 'cannot be used with codec; move that into the list')
-    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; or give several codecs as try')
+    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; give codec, or several codecs as try')
     checkCodec(given, context)
   })
 export type ParseOptions = z.output<typeof options>

@@ -96,12 +96,16 @@ const options = z
       .describe('What replaces a match. mask: `***`.'),
   })
   .superRefine(({ presets, patterns }, context) => {
-    if (presets.length + patterns.length === 0) refuse(context, 'needs presets or patterns: what is to be found')
+    if (presets.length + patterns.length === 0) refuse(context, 'needs presets or patterns')
     const names = [...presets, ...patterns.map(({ name }) => name)]
     const twice = names.find((name, i) => names.indexOf(name) < i)
     if (twice === undefined) return
     const place = patterns.findIndex(({ name }) => name === twice)
-    refuseAt(context, place < 0 ? ['presets'] : ['patterns', place, 'name'], 'is there twice; give each rule its name')
+    refuseAt(
+      context,
+      place < 0 ? ['presets'] : ['patterns', place, 'name'],
+      'is used twice; give each rule a name of its own',
+    )
   })
 
 export const redact = defineProcessor({

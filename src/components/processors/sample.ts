@@ -24,7 +24,7 @@ const options = z
       ),
   })
   .superRefine(({ one_in, ratio }, context) => {
-    if (one_in === undefined && ratio === undefined) refuseAt(context, ['one_in'], 'is missing; or give a ratio')
+    if (one_in === undefined && ratio === undefined) refuseAt(context, ['one_in'], 'is missing; give one_in or ratio')
     if (one_in !== undefined && ratio !== undefined) refuseAt(context, ['ratio'], 'cannot be used with one_in')
   })
 export type SampleOptions = z.output<typeof options>

@@ -35,7 +35,8 @@ export const options = z
   })
   .superRefine((redis, context) => {
     checkServer(redis, context)
-    if (redis.decode.framing) refuseAt(context, ['decode'], `cannot be ${redis.decode.name}, whose records are no text`)
+    if (redis.decode.framing)
+      refuseAt(context, ['decode'], `cannot be ${redis.decode.name}, whose records are not text`)
     if (redis.claim_after < 3000) refuseAt(context, ['claim_after'], 'must be at least 3 Seconds')
   })
 export type RedisSourceOptions = z.output<typeof options>

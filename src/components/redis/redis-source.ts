@@ -57,7 +57,7 @@ export class RedisSource implements Source {
     this.#pieces = metrics.counter(...PIECES)
     const trimmed = 'Entries that were trimmed from the stream after they had been given to this consumer.'
     this.#trimmed = metrics.counter('sluice_redis_trimmed_entries_total', trimmed)
-    const lag = 'Entries that the group has not been given yet, as far as the server knows.'
+    const lag = 'Entries that the group has not read yet, as reported by the server.'
     metrics.gauge('sluice_redis_lag_entries', lag, () => this.#lag)
   }
 

@@ -27,7 +27,7 @@ const REST = 64
 /** The problem of the text of `key`; undefined: valid. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
-  if (/%(?![YmdHM])/.test(text)) return 'has a % that is none of %Y, %m, %d, %H and %M'
+  if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
   if (/\p{Cc}/u.test(text)) return 'must not have control characters'
   return prefixProblem(text)
 }

@@ -215,7 +215,7 @@ export class S3Store implements ObjectStore {
   }
 
   #count(status: number): void {
-    const help = 'Requests by the status of the response, or by why there was none.'
+    const help = 'Requests by the status of the response, or by the reason why no response came.'
     this.#context.metrics.counter('sluice_http_requests_total', help, { status: String(status) }).value++
   }
 }

@@ -42,13 +42,13 @@ export class TcpSource implements Source {
     const { metrics, log } = context
     this.#sends = new Sends(error => {
       metrics.failed('bug')
-      log.error({ error: errorText(error) }, 'cannot pass on what a connection sent')
+      log.error({ error: errorText(error) }, 'cannot pass on the data of a connection')
     })
     this.#logLimit = new LogLimit(context.clock)
     this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
       'sluice_framing_errors_total',
-      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines; those of records are dropped.',
+      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines; bytes of records are discarded.',
     )
   }
 

@@ -162,7 +162,7 @@ function typesOf(bytes: Buffer, name: string): Types {
 function typeOf({ messages }: Types, wanted: string, name: string): MessageType {
   const type = messages.get(wanted)
   if (type && (type.name === STRUCT || !KNOWN.has(type.name))) return type
-  if (type) throw new Error(`message ${wanted} is no object in JSON`)
+  if (type) throw new Error(`message ${wanted} is not an object in JSON`)
   throw new Error(`${name} has no message ${wanted}; did you mean ${nearOf(wanted, [...messages.keys()])}?`)
 }
 

@@ -37,7 +37,7 @@ export class MsgpackScanner implements RecordScanner {
     let values = this.#values
     let bytes = this.#bytes
     if (!this.#isInside && p < to) {
-      if (!beginsRecord(b[p]!)) throw new FramingError(`${hex(b[p]!)} begins no map of MessagePack`, p)
+      if (!beginsRecord(b[p]!)) throw new FramingError(`${hex(b[p]!)} does not begin a map of MessagePack`, p)
       this.#isInside = true
     }
     for (;;) {
@@ -65,7 +65,7 @@ export class MsgpackScanner implements RecordScanner {
       }
       const size = LENGTH_BYTES[type - FIRST_TYPE]!
       if (p + 1 + size > to) break
-      if (type === 0xc1) throw new FramingError(`${hex(type)} is no type of MessagePack`, p)
+      if (type === 0xc1) throw new FramingError(`${hex(type)} is not a type of MessagePack`, p)
       const length = lengthAt(b, p + 1, size)
       values--
       if (type >= MAP_16) values += 2 * length

@@ -35,7 +35,7 @@ export class AddressList {
 
 function add(list: BlockList, text: string): void {
   const [, address = text, prefix] = RANGE.exec(text) ?? []
-  if (address.includes('%')) throw new Error('a zone is part of no range')
+  if (address.includes('%')) throw new Error('a range cannot have a zone')
   if (prefix === undefined) list.addAddress(address, familyOf(address))
   else list.addSubnet(address, Number(prefix), familyOf(address))
 }

@@ -124,15 +124,15 @@ export class InheritedSockets {
   /** Passes the connections of a name to `claimant` until `release`. Rejects with a message for people on failure. */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
-    if (!inherited) throw new Error(`systemd has handed over no socket named ${name}: ${this.#present()}`)
+    if (!inherited) throw new Error(`systemd has not passed a socket named ${name}: ${this.#present()}`)
     if (inherited.isGone)
-      throw new Error(`the socket ${name} that systemd has handed over was let go of: a restart brings it back`)
-    if (!inherited.isFree) throw new Error(`the socket ${name} that systemd has handed over is in use already`)
+      throw new Error(`the socket ${name} that systemd passed was released: a restart brings it back`)
+    if (!inherited.isFree) throw new Error(`the socket ${name} that systemd passed is in use already`)
     try {
       await inherited.claim(claimant)
     } catch (cause) {
       const why = cause instanceof Error ? cause.message : String(cause)
-      throw new Error(`the socket ${name} that systemd has handed over cannot be used: ${why}`, { cause })
+      throw new Error(`the socket ${name} that systemd passed cannot be used: ${why}`, { cause })
     }
     let isReleased = false
     return {
@@ -151,8 +151,8 @@ export class InheritedSockets {
 
   #present(): string {
     const names = [...this.#byName.keys()]
-    if (names.length > 0) return `there is ${names.join(', ')}`
-    return 'there is none; start it by its .socket unit, with FileDescriptorName= in there'
+    if (names.length > 0) return `it has passed ${names.join(', ')}`
+    return 'it has not passed any; start the service by its .socket unit, with FileDescriptorName= in that unit'
   }
 }
 

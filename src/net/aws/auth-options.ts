@@ -29,11 +29,11 @@ export const awsAuth = z
     const hasSecret = secret_access_key !== undefined || secret_access_key_file !== undefined
     const isFile = credentials_file !== undefined || profile !== undefined
     if (isFile && (access_key_id !== undefined || hasSecret || session_token !== undefined))
-      refuse(context, 'take either access_key_id with its secret, or credentials_file and profile')
+      refuse(context, 'use either access_key_id with its secret, or credentials_file and profile')
     if ((access_key_id !== undefined) !== hasSecret)
       refuse(context, 'access_key_id needs secret_access_key or secret_access_key_file, and they need access_key_id')
     if (secret_access_key !== undefined && secret_access_key_file !== undefined)
-      refuseAt(context, ['secret_access_key_file'], 'is given beside secret_access_key; take one of them')
+      refuseAt(context, ['secret_access_key_file'], 'cannot be combined with secret_access_key; use one of them')
     if (session_token !== undefined && access_key_id === undefined)
       refuseAt(context, ['session_token'], 'needs access_key_id')
   })

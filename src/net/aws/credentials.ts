@@ -152,7 +152,7 @@ export class AwsCredentials {
     if (file !== undefined) return near(file, () => this.#fromFile(file, profile))
     if (this.#context.reach)
       return near('the configuration', async () => {
-        throw new Error('set "auth"; what this host has is not used here')
+        throw new Error('set "auth"; credentials of this host are not used here')
       })
     if (profile === undefined && env.AWS_ACCESS_KEY_ID && env.AWS_SECRET_ACCESS_KEY)
       return near('the environment', async () =>

@@ -133,7 +133,7 @@ export class KafkaCluster {
   async broker(id: number, signal: AbortSignal): Promise<KafkaConnection> {
     const place = this.#brokers.get(id)
     if (place === undefined) {
-      const text = `broker ${id} is not in the cluster, or advertises an address that cannot be one: see its advertised.listeners`
+      const text = `broker ${id} is not in the cluster, or advertises an invalid address: see its advertised.listeners`
       throw new DeliveryError(text, { failure: 'retry', reason: 'leader' })
     }
     try {
@@ -286,7 +286,8 @@ export class KafkaCluster {
         throw error
       })
       const produce = offered?.apiKeys.find(({ apiKey }) => apiKey === PRODUCE.key)
-      if (offered && !produce) throw new ProtocolProblem('it takes no messages, as a controller does: see "brokers"')
+      if (offered && !produce)
+        throw new ProtocolProblem('it does not accept messages (is it a controller?): see "brokers"')
       if (!produce || produce.maxVersion < PRODUCE.version) throw this.refusal(CODES.VERSION, shown)
       await this.#authenticate(connection, shown, limit.signal)
       connection.isReady = true

@@ -157,7 +157,7 @@ export class KafkaConnection implements Sender {
     const correlation = frame.readInt32BE()
     const asked = this.#asked.get(correlation)
     if (!asked) {
-      this.destroy(new ProtocolProblem('it answers what was not asked'))
+      this.destroy(new ProtocolProblem('it sent an answer without a request'))
       return
     }
     this.#asked.delete(correlation)

@@ -107,7 +107,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
     failure: 'reject',
     reason: 'timestamp',
     advice:
-      'the time is further from that of the broker than message.timestamp.before.max.ms and .after.max.ms of the topic allow: correct "timestamp"',
+      'the time differs from the clock of the broker by more than message.timestamp.before.max.ms or .after.max.ms of the topic allow: correct "timestamp"',
   },
   33: { failure: 'hold', reason: 'sasl_mechanism', advice: 'correct auth.type' },
   35: { failure: 'hold', reason: 'version', advice: 'Kafka 2.8 or newer is needed' },
@@ -128,11 +128,15 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   65: { failure: 'hold', reason: 'auth', advice: 'the token is not accepted' },
   74: MOVED,
   75: MOVED,
-  76: { failure: 'hold', reason: 'compression', advice: 'the broker does not know it: set another "compression"' },
+  76: {
+    failure: 'hold',
+    reason: 'compression',
+    advice: 'the broker does not support this compression: set another "compression"',
+  },
   87: {
     failure: 'reject',
     reason: 'invalid_record',
-    advice: 'a compacted topic wants a key: set "key_field"; otherwise see the log of the broker',
+    advice: 'a compacted topic requires a key: set "key_field"; otherwise see the log of the broker',
   },
   89: { failure: 'retry', reason: 'quota', advice: 'a quota of the cluster is used up' },
   90: SESSION,

@@ -55,6 +55,6 @@ export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void
     const { bytesWritten } = socket
     left = Math.min(most, left + (bytesWritten - sent) * perByte) - chunk.length
     sent = bytesWritten
-    if (left < 0) socket.destroy(new Error('the server sends what it was not asked for'))
+    if (left < 0) socket.destroy(new Error('the server sent a reply without a request'))
   })
 }

@@ -62,13 +62,13 @@ else {
           () => 'claimed',
           error => error.message,
         )
-    const none = /has handed over no socket named a: there is none; start it by its .socket unit/
+    const none = /has not passed a socket named a: it has not passed any; start the service by its .socket unit/
     t.match(await claimed({}), none)
     t.match(await claimed({ LISTEN_PID: '8', LISTEN_FDS: '1', LISTEN_FDNAMES: 'a' }), none, 'meant for another process')
     t.match(await claimed({ LISTEN_PID: '7', LISTEN_FDS: 'x', LISTEN_FDNAMES: 'a' }), none)
     t.match(
       await claimed({ LISTEN_PID: '7', LISTEN_FDS: '2', LISTEN_FDNAMES: 'b:c' }),
-      /no socket named a: there is b, c/,
+      /a socket named a: it has passed b, c/,
     )
     const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'a', LISTEN_STREAM: 'no business of ours' }
     InheritedSockets.from(env, 7)
@@ -76,7 +76,7 @@ else {
     const left = new InheritedSockets([{ fd: 99, name: 'a' }])
     left.stopAccepting()
     await t.rejects(left.claim('a', { take() {} }), {
-      message: /a that systemd has handed over was let go of.*restart/,
+      message: /a that systemd passed was released.*restart/,
     })
     t.equal(listenText({ systemd: 'a' }), 'systemd:a')
     t.equal(listenText({ host: '::1', port: 1 }), '[::1]:1')
@@ -112,8 +112,8 @@ else {
     t.equal(await early, 'first', 'the connection that it was started for')
     await says('environment:')
     t.match(said, `web at ${HOST}:${port}\nlines at systemd:lines\n`)
-    t.match(said, 'the socket lines that systemd has handed over is in use already')
-    t.match(said, 'systemd has handed over no socket named none: there is web, lines')
+    t.match(said, 'the socket lines that systemd passed is in use already')
+    t.match(said, 'systemd has not passed a socket named none: it has passed web, lines')
     t.match(said, /environment: $/m, 'what it starts does not take them for its own')
     await write('one')
     await says('first has one')

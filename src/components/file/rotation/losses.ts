@@ -26,7 +26,7 @@ export class Losses {
   /** Logs the files that nothing can read after a stop. Their descriptors allow to copy them before. */
   warn(tailers: readonly Tailer[]): void {
     const text =
-      'stopping, and a file was deleted or moved to another folder before all of it was delivered; what is not delivered before the stop ends is lost, unless open_as is copied until then'
+      'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'
     for (const tailer of tailers) {
       const undelivered = undeliveredOf(tailer)
       if (undelivered === 0) continue
@@ -40,7 +40,7 @@ export class Losses {
   stopped(tailer: Tailer): void {
     const { log } = this.#context
     const fields = { file: tailer.path, undelivered_bytes: undeliveredOf(tailer) }
-    const text = 'stopped before all of a file was delivered that was deleted or moved to another folder'
+    const text = 'stopped, but a file that was deleted or moved to another folder was not fully delivered'
     log.error({ code: 'SLUICE_FILE_VANISHED', ...fields }, text)
   }
 

@@ -73,21 +73,25 @@ export class Aggregate implements Processor {
   #show(measure: Measure, metrics: ComponentMetrics): void {
     const name = `sluice_aggregate_${measure.name}`
     if (measure instanceof Counter) {
-      const help = 'The counter of the processor of type aggregate.'
+      const help = 'A counter that an aggregate processor computes from events.'
       const read = () => this.#series((values, row) => [{ labels: {}, value: measure.total(values, row) }])
       metrics.counters(`${name}_total`, help, { key: OTHER }, read)
     }
     if (!(measure instanceof Histogram)) return
     const part = (suffix: string, help: string, of: Part) =>
       metrics.gauges(`${name}_${suffix}`, help, () => this.#series(of))
-    part('bucket', 'Values of the histogram up to each bound.', (values, row) => {
-      const counts = measure.cumulative(values, row)
-      return measure.bounds.map((le, n) => ({ labels: { le }, value: counts[n]! }))
-    })
-    part('count', 'Values of the histogram.', (values, row) => {
+    part(
+      'bucket',
+      'Values up to each bound, in a histogram that an aggregate processor computes from events.',
+      (values, row) => {
+        const counts = measure.cumulative(values, row)
+        return measure.bounds.map((le, n) => ({ labels: { le }, value: counts[n]! }))
+      },
+    )
+    part('count', 'Number of values in the histogram.', (values, row) => {
       return [{ labels: {}, value: measure.cumulative(values, row).at(-1)! }]
     })
-    part('sum', 'The sum of the values of the histogram.', (values, row) => {
+    part('sum', 'Sum of the values in the histogram.', (values, row) => {
       return [{ labels: {}, value: measure.sum(values, row) }]
     })
   }

@@ -4,7 +4,8 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import type { AggregateOptions } from '../aggregate.js'
 
-const NEGATIVE_HELP = 'Negative numbers that a counter of the processor of type aggregate does not have in its series.'
+const NEGATIVE_HELP =
+  'Negative numbers that a counter of an aggregate processor left out of its series, which never falls.'
 
 /** A measure keeps the numbers of a key in adjacent columns, from `at` on. */
 export interface Measure {

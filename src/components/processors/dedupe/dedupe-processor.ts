@@ -44,7 +44,7 @@ export class Dedupe implements Processor {
     this.#key = new BucketKey(readers, undefined, true)
     this.#editor = context.editor()
     if (report === 'next') this.#countField = this.#editor.field(count_field, false)
-    const keys = 'Events that are remembered, by their fields.'
+    const keys = 'Remembered combinations of field values.'
     metrics.gauge('sluice_dedupe_keys', keys, () => this.#windows.size)
     const forgotten = 'Events that were forgotten before their window was over, because of max_keys.'
     this.#forgotten = metrics.counter('sluice_dedupe_forgotten_keys_total', forgotten)

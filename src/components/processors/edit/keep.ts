@@ -80,7 +80,7 @@ export const keep = defineStep({
   name: 'keep',
   schema: fieldList()
     .refine(paths => paths.every(({ segments }) => segments.every(isName)), {
-      error: 'takes names of fields, and no items of arrays such as [0]',
+      error: 'must name fields, not items of arrays such as [0]',
     })
     .describe('Removes all fields but these, as in `[.a, .b.c]`.'),
   operations: paths => [

@@ -90,7 +90,7 @@ export const join = defineStep({
   operations: given =>
     given.map(([path, by]) =>
       changeValue(path, ({ reader, editor, field }) => {
-        if (reader.kind !== ARRAY) return `${path.text} is no array`
+        if (reader.kind !== ARRAY) return `${path.text} is not an array`
         const items = reader.value() as readonly unknown[]
         editor.set(field, items.map(item => (typeof item === 'string' ? item : jsonText(item))).join(by))
         return undefined

@@ -18,7 +18,7 @@ import { type Table, TableError } from './table.js'
 const ROOM_MIB = 128
 
 const EVENTS = 'sluice_enrich_events_total'
-const EVENTS_HELP = 'Events by what was found for them: a row, or none.'
+const EVENTS_HELP = 'Events by whether a row was found for them.'
 
 /** Puts rows into events. */
 abstract class Enricher implements Processor {
@@ -94,7 +94,7 @@ class TableEnricher extends Enricher {
     this.#found = metrics.counter(EVENTS, EVENTS_HELP, { result: 'found' })
     this.#missing = metrics.counter(EVENTS, EVENTS_HELP, { result: 'missing' })
     metrics.gauge('sluice_enrich_table_rows', 'Rows of the table in use.', () => this.#table.size)
-    const valid = 'Whether the rows in use are those of the file; 0: it is broken, and earlier ones are used.'
+    const valid = '1 if the rows in use are the rows of the file; 0 if the file is broken and earlier rows are used.'
     metrics.gauge('sluice_enrich_table_valid', valid, () => (this.#isValid ? 1 : 0))
     const read = 'When the rows in use were read, in seconds since the epoch.'
     metrics.gauge('sluice_enrich_table_read_timestamp_seconds', read, () => this.#readAt / 1000)

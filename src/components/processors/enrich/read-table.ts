@@ -84,8 +84,8 @@ function exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: bo
     const key = ignoresCase ? keys[0]!.toLowerCase() : keys[0]!
     const before = places.get(key)
     if (before !== undefined) {
-      const where = records[before]!.line === undefined ? '' : `, as line ${records[before]!.line}`
-      throw new TableError(`has the key "${key}"${where} again`, line)
+      const where = records[before]!.line === undefined ? '' : ` of line ${records[before]!.line}`
+      throw new TableError(`repeats the key "${key}"${where}`, line)
     }
     places.set(key, n)
   })

@@ -59,7 +59,7 @@ export function checkCodec(given: Given, context: z.RefinementCtx): void {
   for (const option of optionNames) {
     if (given[option] === undefined || Object.hasOwn(own, option)) continue
     const owners = PARSERS.filter(({ options }) => Object.hasOwn(options.shape, option)).map(({ name }) => name)
-    const chosen = definition ? `not of ${definition.name}` : 'and no codec is given'
+    const chosen = definition ? `not of ${definition.name}` : 'and codec is not given'
     refuseAt(context, [option], `is an option of ${owners.join(' and ')}, ${chosen}`)
   }
   if (!definition) return

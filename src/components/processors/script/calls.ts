@@ -134,7 +134,7 @@ export class Calls {
       return
     }
     if (!Array.isArray(result) || result.length !== lines.length) {
-      const what = Array.isArray(result) ? `${result.length} results` : 'no array'
+      const what = Array.isArray(result) ? `${result.length} results` : 'a value that is not an array'
       results.failRest(`the script returned ${what} for ${lines.length} events; return an array with a result for each`)
     } else for (const [i, one] of result.entries()) set(results, i, one)
   }

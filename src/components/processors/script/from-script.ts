@@ -38,21 +38,21 @@ export function checkedHead(head: unknown, expected: (id: unknown) => Expected |
   if (type === 'failed' && typeof error === 'string') return { type, error: error.slice(0, LONGEST_ERROR) }
   if (type === 'wrote' && typeof line === 'string') return { type, line: line.slice(0, LONGEST_LINE) }
   const batch = expected(id)
-  demand(batch !== undefined, 'an answer that is not waited for')
+  demand(batch !== undefined, 'an answer to a batch that is not pending')
   const { length } = batch
   if (type === 'at') {
     demand(batch.isNoted && isIndex(event, length) && event > (batch.at ?? -1), 'an event that is not the next one')
     return { type, id: id as number, event }
   }
   demand(type === 'done', 'a message of an unknown type')
-  demand(Array.isArray(several) && new Set(several).size === several.length, 'no list of replaced events')
+  demand(Array.isArray(several) && new Set(several).size === several.length, 'replaced events that are not a list')
   demand(
     several.every(i => isIndex(i, length)),
     'replaced events that do not exist',
   )
   demand(
     Array.isArray(errors) && errors.length <= length && errors.every(one => isReason(one, length)),
-    'errors that are none',
+    'errors that are not valid',
   )
   return { type, id: id as number, several, errors }
 }
@@ -100,7 +100,7 @@ export function checkedDone(head: DoneHead, length: number, outputs: number, fra
     demand(areObjects(bytes, start, last), 'an event that is not a JSON object')
     sum += last + 1 - start
   }
-  demand(sum === bytes.length, 'bytes that are of no event')
+  demand(sum === bytes.length, 'bytes that do not belong to an event')
   demand(
     head.errors.every(([i]) => to[i] === FAILED),
     'an error of an event that passes',

@@ -153,7 +153,7 @@ function sizeOf(texts: readonly string[]): number {
 }
 
 function refuse(why: string | undefined): void {
-  if (why !== undefined) throw new RangeError(`returned more than an event may become: ${why}`)
+  if (why !== undefined) throw new RangeError(`returned too much for one event: ${why}`)
 }
 
 function textOf(event: unknown): string {
@@ -162,7 +162,9 @@ function textOf(event: unknown): string {
   for (const name in event) {
     const value = (event as Fields)[name]
     if (typeof value === 'function' || typeof value === 'symbol')
-      throw new TypeError(`returned an event whose field .${name} is a ${typeof value}, which has no JSON`)
+      throw new TypeError(
+        `returned an event whose field .${name} is a ${typeof value}, which cannot be written as JSON`,
+      )
   }
   const text = written(event)
   if (text?.[0] !== '{') throw new TypeError('returned an object whose JSON is not an object')
@@ -175,7 +177,7 @@ function written(event: object): string | undefined {
   } catch (error) {
     // A cycle is described in several lines.
     const [reason] = errorText(error).split('\n')
-    throw new TypeError(`returned an event that has no JSON: ${reason}`)
+    throw new TypeError(`returned an event that cannot be written as JSON: ${reason}`)
   }
 }
 
@@ -183,7 +185,7 @@ function wrongResult(result: unknown): string {
   if (result === undefined) return 'returned undefined; return the event, or null to discard it'
   if (result instanceof Routed) return 'returned a route in an array or a route; an array can only have events'
   const what = Array.isArray(result) ? 'an array' : result === null ? 'null' : `a ${typeof result}`
-  return `returned ${what} where an event must be`
+  return `returned ${what} instead of an event`
 }
 
 /** Digits of a number that may not be exact. */

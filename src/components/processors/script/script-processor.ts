@@ -168,7 +168,7 @@ export class ScriptProcessor implements Processor {
     this.#restarts.value++
     const limited = this.#limit.next('died')
     const fields = { code: 'SLUICE_SCRIPT_ENDED', error: reason, ...limited }
-    if (limited) this.#context.log.error(fields, 'the script is started again; what it kept between events is lost')
+    if (limited) this.#context.log.error(fields, 'restarting the script; values that it kept between events are lost')
     const [oldest] = this.#unanswered.values()
     if (!oldest) return
     if (!oldest.isNoted) oldest.isNoted = true
@@ -192,8 +192,8 @@ export class ScriptProcessor implements Processor {
     } catch (error) {
       const limited = this.#limit.next('start')
       const fields = { code: 'SLUICE_SCRIPT_ENDED', error: errorText(error), ...limited }
-      if (limited) this.#context.log.error(fields, 'the script cannot be started again; its events fail until it can')
-      this.#failAll(`the script cannot be started again: ${errorText(error)}`)
+      if (limited) this.#context.log.error(fields, 'cannot restart the script; its events fail until it starts')
+      this.#failAll(`cannot restart the script: ${errorText(error)}`)
     } finally {
       this.#isStarting = false
     }

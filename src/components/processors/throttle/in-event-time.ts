@@ -32,7 +32,7 @@ function countInEventTime(
   )
   const forgotten = metrics.counter(
     'sluice_throttle_forgotten_windows_total',
-    'Windows that were dropped early because there was no room.',
+    'Windows that were removed early because there was not enough room.',
   )
   // The predecessor of an inherited limiter has counted these.
   let counted = room.forgotten

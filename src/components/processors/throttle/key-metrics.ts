@@ -12,9 +12,9 @@ interface KeysContext {
 
 const NAME = 'sluice_throttle_key_discarded_events_total'
 const HELP =
-  'Discarded events of the keys that are discarded most often; those of all others are key="__other__". The sum is exact.'
+  'Discarded events by key, for the keys with the most. All other keys are counted as key="__other__". The sum is exact.'
 const ERROR_HELP =
-  'By how many discarded events the series of a key can fall short at most. They were counted as key="__other__".'
+  'Maximum number of discarded events missing from the series of a key. They were counted as key="__other__".'
 /** Keys followed per series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000

@@ -37,7 +37,8 @@ export function reportQuotasAhead(
     const ends = limits().flatMap(limit => (limit.mode === 'quota' ? [periods(limit)] : []))
     return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
   }
-  const help = 'When a period ends that a quota counts in although the clock was set back before it; 0: there is none.'
+  const help =
+    'End of the later period in which a quota counts because the clock was set back; 0 if the clock was not set back.'
   metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return

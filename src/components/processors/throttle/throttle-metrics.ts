@@ -29,10 +29,10 @@ interface Buckets {
 /** Shows how many buckets there are. Returns a function that counts dropped ones; call it from time to time. */
 export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
   metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
-  metrics.gauge('sluice_throttle_max_buckets', 'Buckets that there may be: max_keys.', () => maxKeys)
+  metrics.gauge('sluice_throttle_max_buckets', 'Maximum number of buckets: max_keys.', () => maxKeys)
   const total = metrics.counter(
     'sluice_throttle_dropped_buckets_total',
-    'Buckets that were dropped because they were idle, or their rule is gone.',
+    'Buckets that were removed because they were idle or their rule was removed.',
   )
   // The predecessor of an inherited limiter has counted these.
   let counted = decider.limiter.dropped
@@ -45,7 +45,8 @@ export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys:
 
 /** Shows which rules of a `limits_file` are in use. */
 export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void {
-  const valid = 'Whether the rules in use are those of limits_file; 0: it is broken, and earlier ones are used.'
+  const valid =
+    '1 if the rules in use are the rules of limits_file; 0 if the file is broken and earlier rules are used.'
   metrics.gauge('sluice_throttle_limits_file_valid', valid, () => (file.isValid ? 1 : 0))
   const read = 'When the rules in use were read, in seconds since the epoch.'
   metrics.gauge('sluice_throttle_limits_file_read_timestamp_seconds', read, () => file.readAt / 1000)

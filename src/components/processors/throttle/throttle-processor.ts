@@ -154,7 +154,7 @@ export class ThrottleProcessor implements Processor {
       this.#reportQuotas = reportQuotasAhead(wall, all, clock, metrics, context.log)
     }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
-    const keyless = 'Events so far, if none had the key and all share one bucket; 0 from the first one on that has it.'
+    const keyless = 'Events so far without the key, which all share one bucket; 0 as soon as an event has the key.'
     metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, context.log)
@@ -277,7 +277,7 @@ export class ThrottleProcessor implements Processor {
     if (!this.#reports.next('max_keys')) return
     const { max_keys, on_max_keys } = this.#options
     const what = on_max_keys === 'pass' ? 'pass without a limit' : 'are discarded'
-    const text = `${max_keys} keys are in use, as many as max_keys allows: events of others ${what}. Raise max_keys, or choose a key_field with fewer values; sluice top shows the busiest keys`
+    const text = `${max_keys} keys are in use, as many as max_keys allows: events of other keys ${what}. Raise max_keys, or choose a key_field with fewer values; sluice top shows the busiest keys`
     this.#log.warn({ code: 'SLUICE_MAX_KEYS' }, text)
   }
 
@@ -285,7 +285,7 @@ export class ThrottleProcessor implements Processor {
     const key = this.#options.key_field.map(({ text }) => text).join(', ')
     const code = 'SLUICE_KEY_MISSING'
     const { events } = this.#missingKey
-    const text = `none of the first ${counted(events, 'event')} has the key ${key}: all share one bucket, and its limit. Correct key_field, or what decodes the events before; sluice tap shows their fields`
+    const text = `none of the first ${counted(events, 'event')} has the key ${key}: all share one bucket and its limit. Correct key_field, or how the events are decoded; sluice tap shows their fields`
     this.#log.warn({ code }, text)
   }
 }

@@ -269,7 +269,7 @@ function indexOf(value: unknown, length: number): number {
   return index
 }
 
-const unknownReply = () => new Error('the server replied with something else than the script')
+const unknownReply = () => new Error('the server sent an unexpected reply to the script')
 
 /** The same in every daemon. */
 function tagOf(key: Buffer): number {

@@ -99,9 +99,9 @@ export class HttpDestination implements Destination {
       await this.#transport.connect(url)
       if (validate !== undefined) return auth.type === 'none' ? 'answers' : 'accepts the key'
       const instead = head
-        ? `${head.message}, and only a request with its value would show that`
+        ? `${head.message}, so a test request has no value for it`
         : 'set "validate" to a URL that answers HEAD with 200'
-      return `connects; whether it accepts requests is not checked: ${instead}`
+      return `connects, but did not check whether it accepts requests: ${instead}`
     }
     const { body, status, says } = emptyRequest!
     const parts = [Buffer.from(body)]
@@ -229,7 +229,7 @@ export class HttpDestination implements Destination {
 
   #count(status: string, requestId?: string): void {
     const { metrics, clock } = this.#context
-    const help = 'Requests by the status of the response, or by why there was none.'
+    const help = 'Requests by the status of the response, or by the reason why no response came.'
     const counter = metrics.counter('sluice_http_requests_total', help, { status })
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }

@@ -29,7 +29,7 @@ export function checkRequest(
   decode?: Codec,
 ): { content: Content; gzip: boolean } {
   const { headers, method, url = '' } = request
-  if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
+  if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
   if (method !== 'POST' && method !== 'PUT')
     throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
   // HTTP 1.0 does not require it.
@@ -72,7 +72,7 @@ export async function checkAccess(
   key: AccessKey | undefined,
 ): Promise<void> {
   // Only browsers send this header: otherwise any web page could send events to a daemon on the same machine.
-  if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests of web pages are not taken')
+  if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests from web pages are not accepted')
   if (!key) return
   const wanted = await key.current().catch(error => {
     throw new Refusal(503, 'no_key', errorText(error), { 'retry-after': '30' })

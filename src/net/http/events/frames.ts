@@ -29,7 +29,7 @@ export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplit
     checkRecords(framing, body)
   } catch (error) {
     if (!(error instanceof FramingError)) throw error
-    const text = `byte ${error.at} of the body: ${error.message}; nothing of this request was taken`
+    const text = `byte ${error.at} of the body: ${error.message}; no events of this request were accepted`
     throw new Refusal(400, 'malformed', text)
   }
   yield* portionsOf(body, splitter, false, framing.isWhole ? body.length : PORTION_BYTES)

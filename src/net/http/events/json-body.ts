@@ -26,7 +26,7 @@ export function linesOfJson(body: Buffer, size: number): number {
     for (; p < size && isSpace(body[p]!); p++) if (body[p] === LF) line++
   }
   const refuse = (what: string) =>
-    new Refusal(400, 'malformed', `line ${line} of the body: ${what}; nothing of this request was taken`)
+    new Refusal(400, 'malformed', `line ${line} of the body: ${what}; no events of this request were accepted`)
   /** Moves the object at `p` to the lines, without a line end. */
   const move = () => {
     const end = objectEnd(body, p, size)

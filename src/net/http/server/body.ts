@@ -119,7 +119,7 @@ function inflate(
     lease.hold(inflated.bytes.length)
     done(inflated)
   })
-  gunzip.on('error', () => fail(new Refusal(400, 'not_gzip', 'the body is not whole, valid gzip')))
+  gunzip.on('error', () => fail(new Refusal(400, 'not_gzip', 'the body is not complete, valid gzip')))
   gunzip.end(body.bytes.subarray(0, body.size))
   return () => gunzip.destroy()
 }

@@ -29,7 +29,7 @@ export const stopping = () =>
   new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '5' }, true)
 
 export const overloaded = () =>
-  new Refusal(503, 'overloaded', 'too much is waiting to be delivered; send this again', { 'retry-after': '1' })
+  new Refusal(503, 'overloaded', 'too many events are waiting to be delivered; send this again', { 'retry-after': '1' })
 
 export const tooLarge = (maxBytes: number) =>
   new Refusal(413, 'too_large', `the body is larger than ${maxBytes} bytes; send it in parts`)
@@ -47,4 +47,4 @@ export const tinyParts = (leastBytes: number) =>
 export const notReadable = (status: number) =>
   status === 408
     ? new Refusal(408, 'too_slow', 'the body did not come in time', {}, true)
-    : new Refusal(status, 'malformed', 'the body is not sent as HTTP has it', {}, true)
+    : new Refusal(status, 'malformed', 'the body is not valid HTTP', {}, true)

@@ -55,11 +55,11 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
   )
   t.equal(code, 1)
   t.same(stdout.split('\n').slice(1), [
-    'sluice.yaml: destinations.open: ok (connects; whether it accepts requests is not checked: set "validate" to a URL that answers HEAD with 200)',
+    'sluice.yaml: destinations.open: ok (connects, but did not check whether it accepts requests: set "validate" to a URL that answers HEAD with 200)',
     'sluice.yaml: destinations.right: ok (accepts the key)',
     'sluice.yaml: destinations.pushes: ok (accepts requests)',
     'sluice.yaml: destinations.by_default: ok (accepts requests)',
-    'sluice.yaml: destinations.by_field: ok (connects; whether it accepts requests is not checked: .team has no default, and only a request with its value would show that)',
+    'sluice.yaml: destinations.by_field: ok (connects, but did not check whether it accepts requests: .team has no default, so a test request has no value for it)',
     '5 errors, 1 warning',
     '',
   ])
@@ -101,12 +101,12 @@ t.test('what Loki and Elasticsearch answer to a request without events', async t
   const loki = { type: 'loki', url: to.url(''), labels: { job: 'a' } }
   const elasticsearch = { type: 'elasticsearch', url: to.url(''), index: 'a' }
   const ok = /ok \(accepts requests\)/
-  const page = /: 200 from POST .*: <h1>Log in<\/h1>; the answer is not that of a receiver .*right address\?\n/
+  const page = /: 200 from POST .*: <h1>Log in<\/h1>; the answer is not from a receiver .*right address\?\n/
   const table: [options: object, status: number, body: string, found: RegExp][] = [
     [loki, 204, '', ok],
     [loki, 422, 'error at least one valid stream is required for ingestion', ok],
     [loki, 200, '<h1>Log in</h1>', page],
-    [loki, 401, 'no org id', /: 401 from POST .*: no org id; this Loki has tenants: set "tenant"\n/],
+    [loki, 401, 'no org id', /: 401 from POST .*: no org id; this Loki requires a tenant: set "tenant"\n/],
     [loki, 404, '404 page not found', /there is nothing at this address\n/],
     [loki, 503, 'not ready', /: 503 from POST .*: not ready\n/],
     [elasticsearch, 400, '{"error":{"reason":"Validation Failed: 1: no requests added;"}}', ok],

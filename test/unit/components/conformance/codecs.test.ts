@@ -200,7 +200,7 @@ t.test('every source takes every codec that it can, by name and with options', t
       const codec = codecOf(name)
       if (!codec) continue
       if (type === 'redis' && codec.framing) {
-        const problem = `sources.in.decode: cannot be ${name}, whose records are no text`
+        const problem = `sources.in.decode: cannot be ${name}, whose records are not text`
         t.same(problemsIn(`type: redis${rest.redis}, decode: ${name}`), [problem])
         continue
       }

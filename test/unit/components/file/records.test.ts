@@ -59,7 +59,7 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
   t.equal(count('sluice_framing_errors_total'), 2)
   t.match(
     logs().filter(({ msg }) => msg === 'closed a connection that cannot be read'),
-    [{ code: 'SLUICE_FRAMING', error: 'byte 4: 0x6e begins no map of MessagePack', peer: '127.0.0.1' }],
+    [{ code: 'SLUICE_FRAMING', error: 'byte 4: 0x6e does not begin a map of MessagePack', peer: '127.0.0.1' }],
   )
 })
 
@@ -89,8 +89,8 @@ t.test('http: a body is records, and nothing is taken of one with anything else 
   }
   t.equal(out.events, 6)
   const refused: [body: Buffer, message: RegExp][] = [
-    [Buffer.concat([records('{"n":1}'), NO_RECORD]), /^byte 4 of the body: 0x6e begins no map/],
-    [records('{"n":1}').subarray(0, -1), /the last record does not end; nothing of this request was taken$/],
+    [Buffer.concat([records('{"n":1}'), NO_RECORD]), /^byte 4 of the body: 0x6e does not begin a map/],
+    [records('{"n":1}').subarray(0, -1), /the last record does not end; no events of this request were accepted$/],
   ]
   for (const [body, message] of refused) {
     const answer = await post(port, 'application/msgpack', body)
@@ -144,7 +144,7 @@ t.test('stdin: the end of the input, or of what can be read', async t => {
   t.match(cut.errors, [{ error: 'the last record does not end', bytes: 3 }])
   const corrupt = await fromStdin(t, Buffer.concat([records('{"n":1}'), NO_RECORD]))
   t.same(corrupt.fields, [{ n: 1 }])
-  t.match(corrupt.errors, [{ error: 'byte 4: 0x6e begins no map of MessagePack' }])
+  t.match(corrupt.errors, [{ error: 'byte 4: 0x6e does not begin a map of MessagePack' }])
 })
 
 t.test('stdin: what was read gives its memory back, also where it ends within a record', async t => {
@@ -191,7 +191,7 @@ t.test('file: what cannot be delimited is reported, and read again when it has b
   await until('it is reported', () => run.log.some(({ code }) => code === 'SLUICE_FILE_UNREADABLE'))
   t.match(
     run.log.filter(({ code }) => code === 'SLUICE_FILE_UNREADABLE'),
-    [{ file: path, error: 'byte 4: 0x6e begins no map of MessagePack' }],
+    [{ file: path, error: 'byte 4: 0x6e does not begin a map of MessagePack' }],
   )
   appendFileSync(path, records('{"n":2}'))
   await run.scanned(2)

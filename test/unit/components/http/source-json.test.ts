@@ -17,7 +17,7 @@ function linesOf(body: string | Buffer, behind = '{"beyond":1}]'): string[] | st
     return text.split('\n').slice(0, -1)
   } catch (error) {
     if (error instanceof Refusal && error.status === 400)
-      return error.message.replace('; nothing of this request was taken', '')
+      return error.message.replace('; no events of this request were accepted', '')
     throw error
   }
 }

@@ -329,7 +329,7 @@ t.test('a part that is refused is counted, and all events among which it is are 
   t.match(letters, [{ labels: { reason: 'partial_success' }, value: 10 }])
   t.match(
     valuesOf(made.logs, 'error').join(),
-    /too strange; 3 of the 10 events were refused, and it is not known which/,
+    /too strange; 3 of the 10 events were refused, and the receiver does not say which/,
   )
   t.equal(to.requests.length, 1, 'nothing is sent again')
   to.script.push({ status: 200, ...response('{"partialSuccess":{"rejectedLogRecords":2}}') })
@@ -391,7 +391,7 @@ t.test('a page of a web server is no answer', async t => {
   to.script.push({ status: 200, headers: { 'content-type': 'text/html' }, body: '<h1>Welcome</h1>' })
   const done = put(1)
   await until('the destination pauses', () => delivery.state === 'holding')
-  t.match(delivery.reason, /is none of this protocol: is that the right address\?/)
+  t.match(delivery.reason, /does not follow the protocol: is that the right address\?/)
   t.equal(await done, 'delivered')
 })
 

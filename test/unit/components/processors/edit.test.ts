@@ -256,7 +256,7 @@ t.test('what is wrong with a step is told at its place', async t => {
       '{ convert: { .a: number } }',
       /^c.yaml:8:26: processors.ed.steps\[0\].convert."\.a": must be one of int, float, bool/,
     ],
-    ['{ keep: ["\\.l[0]"] }'.replace('\\', ''), /takes names of fields, and no items of arrays/],
+    ['{ keep: ["\\.l[0]"] }'.replace('\\', ''), /must name fields, not items of arrays/],
     ['{ truncate: { .a: 0 } }', /must be at least 1/],
     ["{ split: { .a: '' } }", /must not be empty/],
     ["{ replace: { field: .a, pattern: '(', with: x } }", /not a regular expression/],

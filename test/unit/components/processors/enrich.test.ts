@@ -150,7 +150,7 @@ t.test('what is wrong with a table is named with its line', async t => {
   for (const [found, wanted] of [
     [problem('t.csv', ''), '1: is empty; the first line must name the columns'],
     [problem('t.csv', 'a,b\n1,2\n3\n'), '3: has 1 values; the header has 2'],
-    [problem('t.csv', 'a,b\nx,1\ny,2\nx,3\n'), '4: has the key "x", as line 2 again'],
+    [problem('t.csv', 'a,b\nx,1\ny,2\nx,3\n'), '4: repeats the key "x" of line 2'],
     [problem('t.csv', 'a,b\n', { column: 'c' }), '1: has no column "c"; it has a, b'],
     [problem('t.csv', 'a,b\n\nnope,1\n', { match: 'cidr' }), '3: "nope" is neither'],
     [problem('t.csv', 'a,b,c\n1,9,x\n5,12,y\n', { match: 'range' }), '3: has a range that overlaps the one in line 2'],

@@ -61,7 +61,7 @@ t.test('an event that was changed before, also to an object, is exploded as it i
 t.test('what cannot be exploded follows on_error, as it came', async t => {
   const rows: [options: object, line: string, why: RegExp][] = [
     [{ field: '.a', max_items: 2 }, '{"a":[1,2,3]}', /3 items, more than max_items/],
-    [{ field: '.a', when_no_array: 'fail' }, '{"b":1}', /\.a is no array/],
+    [{ field: '.a', when_no_array: 'fail' }, '{"b":1}', /\.a is not an array/],
     [{ field: '.a', target: '.b.c' }, '{"a":[1,2],"b":3}', /\.b\.c cannot be set/],
     [{ field: '.a' }, `{"a":[${Array(2000).fill(1)}],"b":"${'x'.repeat(9000)}"}`, /more than 16 MiB together/],
     [{ field: '.a', target: `.${'b'.repeat(9000)}` }, `{"a":[${Array(2000).fill(1)}]}`, /more than 16 MiB together/],

@@ -106,7 +106,7 @@ t.test('types', async t => {
 })
 
 t.test('options of another codec are errors in their place', t => {
-  t.same(problems({}), [['codec', 'is missing; or give several codecs as try']])
+  t.same(problems({}), [['codec', 'is missing; give codec, or several codecs as try']])
   t.same(problems({ codec: 'json', try: [{ codec: 'json' }] }), [
     ['try', 'cannot be used with codec; move that into the list'],
   ])

@@ -67,7 +67,7 @@ destinations: { out: { type: stdout, inputs: [s] } }`
     return problemsOf(() => parseConfig(text, 'c.yaml', { env: {}, components }))
   }
   t.same(problems('one_in: 2, rate_field: .x'), [])
-  t.match(problems('keep: if (.message exists)'), [/one_in: is missing; or give a ratio/])
+  t.match(problems('keep: if (.message exists)'), [/one_in: is missing; give one_in or ratio/])
   t.match(problems('one_in: 2, ratio: 0.5'), [/ratio: cannot be used with one_in/])
   t.match(problems('ratio: 1.5'), [/ratio/])
   t.match(problems('one_in: 2, rate_field: x'), [/rate_field/])

@@ -33,12 +33,12 @@ t.test('what cannot be an event fails, with the reason', async t => {
   (event, context) => broken[event.what](event, context)`
   const reasons = {
     none: /returned undefined; return the event, or null/,
-    text: /returned a string where an event must be/,
-    nested: /returned an array where/,
-    absent: /returned null where/,
+    text: /returned a string instead of an event/,
+    nested: /returned an array instead/,
+    absent: /returned null instead/,
     missing: /^line \d+, column \d+ of the code: there is no output c/,
-    bigint: /has no JSON: .*BigInt/,
-    cycle: /has no JSON: .*circular structure[^\n]*$/,
+    bigint: /cannot be written as JSON: .*BigInt/,
+    cycle: /cannot be written as JSON: .*circular structure[^\n]*$/,
     method: /field \.f is a function/,
     date: /whose JSON is not an object/,
     route: /a route in an array/,

@@ -193,7 +193,7 @@ t.test('options without which the buckets mean nothing are named, and windows st
     mkdirSync(dir, { recursive: true })
     writeFileSync(join(dir, '1.buckets'), bytes)
     const stage = await started(t, dir, change)
-    t.match(stage.logged, [{ level: 40, options, msg: /mean nothing; all windows start empty/ }])
+    t.match(stage.logged, [{ level: 40, options, msg: /cannot be used; all windows start empty/ }])
     t.equal(await stage.passed('a', 9), 3, JSON.stringify(change))
     await stage.stop()
     t.equal(await (await started(t, dir, change)).passed('a', 9), 0, 'its own are kept')

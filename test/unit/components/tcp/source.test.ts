@@ -210,7 +210,7 @@ t.test('a batch that cannot be sent is reported, and reading goes on', async t =
   const socket = await dial(t, port)
   socket.write('one\n')
   await until(() => count('bug') === 1)
-  t.match(logs().at(-1), { level: 50, error: 'a fault', msg: 'cannot pass on what a connection sent' })
+  t.match(logs().at(-1), { level: 50, error: 'a fault', msg: 'cannot pass on the data of a connection' })
   socket.end('two\n')
   await until(() => out.events === 2)
   t.same(out.lines, ['one', 'two'])

@@ -140,8 +140,8 @@ t.test('a record that is too long is skipped, however it comes', t => {
 t.test('behind bytes that are no record nothing is read, and the error has their place', t => {
   const record = written('{"n":1}')
   for (const [bytes, error] of [
-    ['68', 'byte 1008: 0x68 begins no map of MessagePack'],
-    ['81 a161 c1', 'byte 1011: 0xc1 is no type of MessagePack'],
+    ['68', 'byte 1008: 0x68 does not begin a map of MessagePack'],
+    ['81 a161 c1', 'byte 1011: 0xc1 is not a type of MessagePack'],
   ] as const) {
     const splitter = new FramedSplitter(codec.framing!, 2000, undefined, 1000)
     t.equal(splitter.push(Buffer.concat([record, record, bytesOf(bytes), record]))?.length, 2)

@@ -279,7 +279,7 @@ t.test('what is wrong with a definition is said', t => {
     t.throws(make({ descriptor: two, message }), {
       message: `descriptor has no message ${message}; did you mean ${near}?`,
     })
-  t.throws(make({ descriptor, message: 'google.protobuf.Timestamp' }), { message: /is no object in JSON$/ })
+  t.throws(make({ descriptor, message: 'google.protobuf.Timestamp' }), { message: /is not an object in JSON$/ })
   // The last file alone, which needs the others.
   const whole = Buffer.from(descriptor, 'base64')
   const last = whole.subarray(whole.lastIndexOf('all.proto') - 5)

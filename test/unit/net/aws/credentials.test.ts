@@ -83,7 +83,10 @@ t.test('the environment, which the configuration of somebody else does not get',
   const env = { AWS_ACCESS_KEY_ID: 'A', AWS_SECRET_ACCESS_KEY: 'a', AWS_SESSION_TOKEN: 't' }
   t.match(await credentials(t, {}, env).made.current(signal), { accessKeyId: 'A', sessionToken: 't' })
   const { made } = credentials(t, {}, env, { reach: {} as Reach })
-  await t.rejects(made.current(signal), { failure: 'hold', message: /set "auth"; what this host has is not used/ })
+  await t.rejects(made.current(signal), {
+    failure: 'hold',
+    message: /set "auth"; credentials of this host are not used/,
+  })
 })
 
 t.test('the metadata service of EC2, version 2: fetched again before they expire', async t => {
@@ -171,8 +174,8 @@ t.test('options that do not fit each other', async t => {
   const problem = (given: object) => awsAuth.safeParse(given).error?.issues[0]?.message
   t.match(problem({ access_key_id: 'A' }), /needs secret_access_key/)
   t.match(problem({ secret_access_key: 'a' }), /they need access_key_id/)
-  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', profile: 'p' }), /take either/)
-  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', secret_access_key_file: 'f' }), /take one of them/)
+  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', profile: 'p' }), /use either/)
+  t.match(problem({ access_key_id: 'A', secret_access_key: 'a', secret_access_key_file: 'f' }), /use one of them/)
   t.match(problem({ session_token: 't' }), /needs access_key_id/)
   t.equal(problem({}), undefined)
 })

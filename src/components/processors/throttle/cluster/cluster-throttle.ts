@@ -50,7 +50,7 @@ export class ClusterThrottle {
     this.#context = context
     this.#alone = metrics.counter(
       'sluice_throttle_alone_events_total',
-      'Events decided by on_backend_failure, because the server that keeps the buckets could not be asked.',
+      'Events decided by on_backend_failure, because the server that keeps the buckets did not reply.',
     )
     const leased = 'Buckets that may lease a part of their limit ahead.'
     metrics.gauge('sluice_throttle_leased_buckets', leased, () => this.limiter.leased)

@@ -33,12 +33,12 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
   if (to.unknown.size > 0)
     log.warn(
       { rules: to.unknown.size },
-      'rules have changed, so their saved buckets mean nothing; their windows start empty',
+      'rules have changed, so their saved buckets cannot be used; their windows start empty',
     )
   if (to.withoutRoom > 0)
     log.warn(
       { buckets: to.withoutRoom },
-      'max_keys is lower than the number of saved buckets; those without room are left out',
+      'max_keys is lower than the number of saved buckets; buckets beyond max_keys are not restored',
     )
   log.info({ saved_at: new Date(newest.last.wall).toISOString() }, 'continuing with the saved buckets')
 }
@@ -56,7 +56,7 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
         log.warn(
           { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },
           `a file with saved buckets is damaged, or was being written when the daemon ended; using ${
-            segment ? 'what was saved before that' : 'nothing of it'
+            segment ? 'the buckets saved before that' : 'no buckets from it'
           }`,
         )
       if (!segment) continue
@@ -69,7 +69,7 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
   if (changed.length > 0)
     log.warn(
       { options: changed },
-      'these options have changed, so the saved buckets mean nothing; all windows start empty',
+      'these options have changed, so the saved buckets cannot be used; all windows start empty',
     )
   return found
 }

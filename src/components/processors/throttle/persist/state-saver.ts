@@ -69,7 +69,7 @@ export class StateSaver {
     const age = () => (this.#dirty || this.#saving ? Math.max(0, clock.wall() - this.#savedAt) / 1000 : 0)
     metrics.gauge('sluice_throttle_state_age_seconds', 'Age of the saved buckets; 0 while they are up to date.', age)
     metrics.gauge('sluice_throttle_state_bytes', 'Size of the saved buckets on disk, in bytes.', () => this.#onDisk)
-    const help = '1 if buckets cannot be saved: a restart would use older ones.'
+    const help = '1 if buckets cannot be saved. A restart would use older buckets.'
     metrics.gauge('sluice_throttle_state_unsaved', help, () => (this.#failures > 0 ? 1 : 0))
   }
 
@@ -218,7 +218,7 @@ export class StateSaver {
     this.#loggedCause = cause
     log.error(
       { code: 'SLUICE_BUCKETS_NOT_SAVED', folder: this.#folder.path, cause, error: errorText(error) },
-      'cannot save buckets; retrying. After a restart, buckets would let through again what has passed since the last save',
+      'cannot save buckets; retrying. A restart before the next save forgets the events that passed since the last save, so more than the limit can pass',
     )
   }
 }

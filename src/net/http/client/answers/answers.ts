@@ -74,7 +74,7 @@ export class Answers {
     const { content, text: said, broken } = await shortBody(answer.body)
     if (broken !== undefined) throw this.#of.transport.broken(broken, asked.place, this.#of.format.url)
     const found = content && this.#of.format.success!(content, text(answer.headers['content-type']) ?? '')
-    if (!found) return this.#ofSomebodyElse(answer, asked, said, 'is none of this protocol')
+    if (!found) return this.#ofSomebodyElse(answer, asked, said, 'does not follow the protocol')
     const { refused } = found
     const message = oneLine(found.message)
     if (refused === 0) {
@@ -85,7 +85,8 @@ export class Answers {
       return undefined
     }
     const all = this.#countable(asked.request!)
-    const which = refused < all ? `${refused} of the ${all} events were refused, and it is not known which` : ''
+    const which =
+      refused < all ? `${refused} of the ${all} events were refused, and the receiver does not say which` : ''
     const shown = [this.#shown(answer, asked, message), which].filter(Boolean).join('; ')
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
@@ -113,7 +114,7 @@ export class Answers {
       const shown = this.#shown(answer, asked, said, own.advice && `; ${own.advice}`)
       return this.#error(shown, own.failure ?? failure, answer, own)
     }
-    if (isSuccess(status)) return this.#ofSomebodyElse(answer, asked, said, 'is not that of a receiver of events')
+    if (isSuccess(status)) return this.#ofSomebodyElse(answer, asked, said, 'is not from a receiver of events')
     return this.#error(this.#shown(answer, asked, said), failure, answer)
   }
 
@@ -154,7 +155,7 @@ export class Answers {
 
   /** A smaller request has a shorter response. A single event whose response is still too long counts as rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
-    const message = `${status} from ${place}: the answer is too long to be read, so it is not known which events were refused; they are sent again in smaller requests`
+    const message = `${status} from ${place}: the answer is too long to be read. Which events were refused is unknown, so they are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
     return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
   }

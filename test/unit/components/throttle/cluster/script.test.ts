@@ -190,7 +190,7 @@ t.test('a reply that the script cannot give is refused', async t => {
   t.doesNotThrow(() => read(usual))
   for (const at of [0, 2, 3, 4, 5, 6, 7])
     for (const wrong of [-1, Number.NaN, Infinity, '1', null, [1], ...(at === 5 ? [1, 0.5] : [])])
-      t.throws(() => read(usual.with(at, wrong as number)), /something else than the script/, `${at}: ${wrong}`)
+      t.throws(() => read(usual.with(at, wrong as number)), /an unexpected reply to the script/, `${at}: ${wrong}`)
   for (const wrong of ['1', '111', null]) t.throws(() => read(usual.with(1, wrong as unknown as number)))
   for (const wrong of [[], [1], 'OK', null, usual.slice(1)]) t.throws(() => read(wrong))
 })
