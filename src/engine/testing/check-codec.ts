@@ -21,10 +21,10 @@ interface Subject {
 const CHECKS: Readonly<Record<string, (subject: Subject) => void>> = {
   'its example': readsItsExample,
   'its record': readsItsRecord,
-  'what is encoded is one line, and is read as it was written': writesWhatItReads,
-  'nothing, blanks and line ends alone are lines too': readsBlanks,
-  'a scan writes into its own slots, and nowhere else': keepsToItsSlots,
-  'any bytes are an event each': readsAnyBytes,
+  'an encoded event is one line, and decodes to the same fields': writesWhatItReads,
+  'empty lines, blanks and line ends are lines': readsBlanks,
+  'a scan writes only into its own slots': keepsToItsSlots,
+  'every line of any bytes is an event': readsAnyBytes,
   'a line of 1 MiB of any shape takes little time': isLinear,
 }
 
@@ -57,7 +57,7 @@ function readsItsExample({ codec, example: { line, event }, found }: Subject): v
   const { codec: _, ...options } = codec.toJSON() as { codec: string }
   const again = codec.definition.options.safeParse(options)
   const isSame = again.success && codec.definition.create(again.data as never).isSame(codec)
-  found.ok(isSame, 'its options do not parse to themselves')
+  found.ok(isSame, 'parsing the options again gives another codec')
   const batch = batchOf([line], { ...FROM, decode: codec })
   found.same(batch.scan(), 0, 'lines that it cannot read')
   const { path: file, peer, host } = FROM
@@ -75,7 +75,11 @@ function readsItsExample({ codec, example: { line, event }, found }: Subject): v
 function readsItsRecord({ codec, example: { line, record }, found }: Subject): void {
   const { framing } = codec
   if (!framing || record === undefined) {
-    found.same([record, framing], [undefined, undefined], 'only a codec with framing has records, and all examples')
+    found.same(
+      [record, framing],
+      [undefined, undefined],
+      'with framing, every example needs a record; without framing, it must not have one',
+    )
     return
   }
   const bytes = Buffer.from(record.replaceAll(' ', ''), 'hex')
@@ -93,7 +97,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const fields = value === undefined ? event : Object.fromEntries(Object.keys(event).map(name => [name, value]))
     const line = codec.encode(fields)
     const about = `${JSON.stringify(fields)}, written as ${JSON.stringify(line)}`
-    found.ok(!/\n|\r$/.test(line), `${about}: it is several lines`)
+    found.ok(!/\n|\r$/.test(line), `${about}: more than one line`)
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
@@ -109,7 +113,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
 }
 
 function readsBlanks({ codec, example: { line }, found }: Subject): void {
-  found.same(batchOf([], { decode: codec }).scan(), 0, 'lines that it cannot read, of none')
+  found.same(batchOf([], { decode: codec }).scan(), 0, 'lines that it cannot read in an empty batch')
   const lines = ['', ' ', '\r', '\t', line, '']
   const json = jsonOf(batchOf(lines, { ...FROM, decode: codec }))
   found.same(json.length, lines.length, 'events')
@@ -124,7 +128,7 @@ function keepsToItsSlots({ codec, example: { line, event }, found }: Subject): v
   const out = new Int32Array((wanted.names.length + 2) * SLOT).fill(-7)
   out.fill(0, SLOT, -SLOT)
   const last = 7 + Buffer.byteLength(line)
-  found.ok(codec.scan(bytes, 7, last, wanted, out, SLOT), 'it does not read its line inside of others')
+  found.ok(codec.scan(bytes, 7, last, wanted, out, SLOT), 'it cannot read its line between other bytes')
   found.same([...out.subarray(0, SLOT), ...out.subarray(-SLOT)], new Array(2 * SLOT).fill(-7), 'other slots')
   for (let n = 0; n < wanted.names.length; n++) {
     const [start, end] = [out[SLOT * (n + 1)]! - 1, out[SLOT * (n + 1) + 1]! >> 1]
@@ -168,6 +172,6 @@ function isLinear({ codec, found }: Subject): void {
     const before = process.cpuUsage().user
     batch.scan()
     const took = process.cpuUsage().user - before
-    found.ok(took < LONGEST_CPU_MICROS, `${JSON.stringify(shape.slice(0, 9))} again and again takes ${took / 1000} ms`)
+    found.ok(took < LONGEST_CPU_MICROS, `${JSON.stringify(shape.slice(0, 9))} repeated takes ${took / 1000} ms`)
   }
 }

@@ -39,11 +39,11 @@ type Open = () => DestinationOutput | Promise<DestinationOutput>
 type Check = (opened: Opened, found: Findings) => Promise<void>
 
 const CHECKS: Readonly<Record<string, Check>> = {
-  'it may be stopped without a start, and twice': stops,
-  'every event arrives once and in order, and is acknowledged once': keepsOrder,
-  'an attempt that fails is made again, and costs no event': triesAgain,
-  'an end in the middle gives back what is not delivered': endsInTheMiddle,
-  'its successor at a reload goes on behind it': handsOver,
+  'stopping works without a start, and twice': stops,
+  'every event arrives once, in order, and is acknowledged once': keepsOrder,
+  'a failed attempt is retried and loses no events': triesAgain,
+  'stopping early returns the undelivered events': endsInTheMiddle,
+  'after a reload, the successor continues where its predecessor stopped': handsOver,
 }
 
 /**
@@ -176,7 +176,7 @@ async function stops(opened: Opened): Promise<void> {
 async function keepsOrder(opened: Opened, found: Findings): Promise<void> {
   const { put, end } = await opened.deliver()
   for (const events of [1, 0, 3, 5000, 1, 0]) await put(events)
-  found.same(await end(), { events: 0, bytes: 0 }, 'what is left undelivered')
+  found.same(await end(), { events: 0, bytes: 0 }, 'undelivered events')
   await opened.hasArrived(numbers(0, 5005), found)
   const once = opened.settled.map(() => ['delivered'])
   found.same(opened.settled, once, 'acknowledgements of the batches')
@@ -190,7 +190,7 @@ async function triesAgain(opened: Opened, found: Findings): Promise<void> {
   opened.output.fail(2)
   await put(10)
   await put(10)
-  found.same(await end(), { events: 0, bytes: 0 }, 'what is left undelivered')
+  found.same(await end(), { events: 0, bytes: 0 }, 'undelivered events')
   found.same(await opened.missing(numbers(0, 30)), [], 'events that did not arrive')
   found.same(opened.settled, [['delivered'], ['delivered'], ['delivered']], 'acknowledgements of the batches')
 }
@@ -208,7 +208,7 @@ async function endsInTheMiddle(opened: Opened, found: Findings): Promise<void> {
   const said = opened.settled.flat()
   found.ok(!said.includes('rejected'), 'events were rejected')
   const delivered = said.filter(status => status === 'delivered').length
-  found.same(left.events, 50 - 10 * delivered, 'what is left undelivered')
+  found.same(left.events, 50 - 10 * delivered, 'undelivered events')
   // What is in a spool is sent by the next run.
   const missing = delivery.spooled ? [] : await opened.missing(numbers(0, 10 * delivered))
   found.same(missing, [], 'events that were acknowledged and did not arrive')
@@ -222,7 +222,7 @@ async function handsOver(opened: Opened, found: Findings): Promise<void> {
   await first.destination.stop?.(AbortSignal.timeout(1000))
   const next = await opened.deliver(state?.value)
   await next.put(400)
-  found.same((await next.end()).events, 0, 'what is left undelivered')
+  found.same((await next.end()).events, 0, 'undelivered events')
   found.same(opened.settled, [['delivered'], ['delivered']], 'acknowledgements of the batches')
   await opened.hasArrived(numbers(0, 900), found)
 }

@@ -35,9 +35,9 @@ type Check = (definition: Processor, example: Example, found: Findings) => Promi
 const CHECKS: Readonly<Record<string, Check>> = {
   'its example': givesItsOutput,
   'every event leaves once, in order, and is acknowledged once': keepsAll,
-  'it does what its plan says': keepsToPlan,
-  'it may be stopped without a start, twice, and in the middle': stops,
-  'its successor at a reload decides as it would have': handsOver,
+  'its outputs and reasons match its plan': keepsToPlan,
+  'stopping works without a start, twice, and while it has events': stops,
+  'after a reload, the successor decides in the same way': handsOver,
 }
 
 /**
@@ -104,7 +104,7 @@ async function givesItsOutput(definition: Processor, example: Example, found: Fi
   }
   const { stage, wanted } = await loadedStageOf(definition, optionsOf(yaml))
   const { main, aside } = await through(stage, [batchOf(input, { wanted })], Object.keys(outputs))
-  found.same(main.flatMap(linesOf), output, 'what leaves it')
+  found.same(main.flatMap(linesOf), output, 'events of its main output')
   for (const [name, lines] of Object.entries(outputs)) found.same(aside.get(name)!.flatMap(linesOf), lines, name)
 }
 
@@ -126,17 +126,17 @@ async function keepsAll(definition: Processor, { yaml }: Example, found: Finding
   const { consumedEvents, emittedEvents, received } = counters
   found.same(events, received.events - consumedEvents.events + emittedEvents.events, 'events that left it')
   found.same(counters.imbalance(), { events: 0, bytes: 0 }, 'events and bytes that are not accounted for')
-  found.same(settled.length, 1, 'acknowledgements while all that leaves it is under way, but for the empty batch')
+  found.same(settled.length, 1, 'acknowledgements before delivery: one, for the empty batch')
   for (const batch of left) batch.ack.settle('delivered')
   const delivered = batches.map(() => 'delivered')
-  found.same(settled, delivered, 'acknowledgements of the batches when all is delivered')
+  found.same(settled, delivered, 'acknowledgements of the batches after delivery')
 }
 
 async function keepsToPlan(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
   const options = definition.options.parse(optionsOf(yaml)) as never
   const plan = definition.plan?.(options) ?? {}
   for (const reason of plan.reasons ?? [])
-    found.ok(Boolean(definition.reasons?.[reason]), `reasons of the definition do not explain ${reason}`)
+    found.ok(Boolean(definition.reasons?.[reason]), `the definition does not explain the reason ${reason}`)
   const { stage } = await loadedStageOf(definition, optionsOf(yaml))
   found.same([...stage.outputs.keys()], outputNames(plan, 'pass'), 'its outputs')
   stage.destroy()
@@ -172,5 +172,5 @@ async function handsOver(definition: Processor, { yaml }: Example, found: Findin
   const lines = Array.from({ length: 300 }, (_, i) => LINES[i % LINES.length]!)
   const first = await run(lines.slice(0, 100), keeps)
   const second = await run(lines.slice(100), false, first.state)
-  found.same([...first.lines, ...second.lines], (await run(lines)).lines, 'what leaves both')
+  found.same([...first.lines, ...second.lines], (await run(lines)).lines, 'events of both together')
 }

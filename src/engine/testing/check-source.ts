@@ -31,10 +31,10 @@ type Open = () => SourceInput | Promise<SourceInput>
 type Check = (opened: OpenedSource, found: Findings) => Promise<void>
 
 const CHECKS: Readonly<Record<string, Check>> = {
-  'it may be stopped without a start, and twice': stops,
+  'stopping works without a start, and twice': stops,
   'every line is sent once, in order, while there is room': keepsOrder,
-  'an end in the middle, with no room, loses and repeats nothing': endsInTheMiddle,
-  'what is given back comes again, or whoever sent it hears so': givesBack,
+  'stopping while the output is full neither loses nor repeats events': endsInTheMiddle,
+  'returned events are read again, or their sender gets an error': givesBack,
 }
 
 /**
@@ -186,7 +186,7 @@ async function keepsOrder(opened: OpenedSource, found: Findings): Promise<void> 
     await Promise.all([write(portion), until(() => out.events >= written, `${written} lines arrive`)])
   }
   found.same(out.received, lines, 'the lines')
-  found.same(out.most, 1, 'batches that are given at once')
+  found.same(out.most, 1, 'batches sent at once')
   await end()
   found.same(out.events, lines.length, 'events, after the end')
 }
@@ -230,18 +230,18 @@ async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
     await end()
     found.same(counters.failures.get('undelivered'), 1, 'failures of the kind "undelivered"')
   } else if (source.redelivers) {
-    await until(() => more.hasFailed() || out.events === 4, 'what was given back comes again')
+    await until(() => more.hasFailed() || out.events === 4, 'returned events are read again')
     if (more.hasFailed()) await more.again()
-    await until(() => out.events === 4, 'what was given back comes again, in the next run')
+    await until(() => out.events === 4, 'returned events are read again, in the next run')
     await end()
-    found.same(out.received.splice(3), ['line 1'], 'what came again')
+    found.same(out.received.splice(3), ['line 1'], 'events that were read again')
     await readsOn(opened, ['line 3'], found)
   } else {
     const failure = await run.then(
       () => 'nothing',
       () => undefined,
     )
-    found.same(failure, undefined, 'what `run` rejects with after an event was given back')
+    found.same(failure, undefined, 'rejection of `run` after an event was returned')
     await checkpoints.flush()
     await end()
     await readsAgain(opened, checkpoints, found)
@@ -252,7 +252,7 @@ async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
 async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, found: Findings): Promise<void> {
   const next = opened.slow('delivered')
   const again = await opened.begin(next, checkpoints)
-  await until(() => next.events === 2, 'what was given back is read again, and what followed it')
+  await until(() => next.events === 2, 'returned events are read again, and the events after them')
   found.same(next.received, ['line 1', 'line 2'], 'lines of the next run')
   again.write(numbered(3, 4))
   await until(() => next.events === 3, 'another line is read')

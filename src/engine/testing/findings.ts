@@ -26,7 +26,7 @@ export class Findings {
       }
     }
     const shown = (value: unknown) => inspect(value, { depth: 8, breakLength: 110 }).slice(0, LONGEST_SHOWN)
-    this.list.push(`${what}: it is ${shown(found)}, and should be ${shown(wanted)}`)
+    this.list.push(`${what}: found ${shown(found)}, expected ${shown(wanted)}`)
   }
 }
 
@@ -35,7 +35,7 @@ export async function findingsOf(title: string, work: (found: Findings) => unkno
   const found = new Findings()
   const over = new AbortController()
   const late = sleep(PATIENCE_MS, over.signal).then(() => {
-    throw new Error(`it did not end within ${PATIENCE_MS / 1000} seconds`)
+    throw new Error(`did not end within ${PATIENCE_MS / 1000} seconds`)
   })
   try {
     await Promise.race([work(found), late])
@@ -51,7 +51,7 @@ export async function findingsOf(title: string, work: (found: Findings) => unkno
 /** Waits until `test` holds. Throws if it does not in time. */
 export async function until(test: () => boolean, what: string): Promise<void> {
   for (let waited = 0; !test(); waited += 5) {
-    if (waited > PATIENCE_MS) throw new Error(`${what}: it did not come about`)
+    if (waited > PATIENCE_MS) throw new Error(`${what}: did not happen within ${PATIENCE_MS / 1000} seconds`)
     await sleep(5)
   }
 }

@@ -36,8 +36,8 @@ t.test('a processor that is not what its examples and its plan say', async t => 
   })
   const found = await checkProcessor(wrong)
   t.equal(found.length, 2)
-  t.match(found[0], /^wrong, One: its example: what leaves it, number 0 of 1: it is '\{"a":1\}', and should be /)
-  t.match(found[1], /it does what its plan says: reasons of the definition do not explain unexplained$/)
+  t.match(found[0], /^wrong, One: its example: events of its main output, number 0 of 1: found '\{"a":1\}', expected /)
+  t.match(found[1], /its outputs and reasons match its plan: the definition does not explain the reason unexplained$/)
 })
 
 t.test('a destination that loses events, and says that it did not', async t => {
@@ -53,7 +53,7 @@ t.test('a destination that loses events, and says that it did not', async t => {
     return { options: {}, arrived: () => text }
   }
   const found = await checkDestination(losing, open)
-  t.match(found[0], /^losing: every event arrives once and in order.*: it is 3, and should be 2$/)
+  t.match(found[0], /^losing: every event arrives once, in order.*: found 3, expected 2$/)
   t.ok(found.some(text => text.includes('events that were acknowledged and did not arrive')))
 })
 
@@ -144,7 +144,7 @@ t.test('a source whose server keeps what is not acknowledged: three that do it i
   t.same(await queueSource('in the run'), [])
   t.same(await queueSource('by a next run'), [])
   const found = await queueSource('without acknowledging')
-  t.match(found.at(-1), /^without-acknowledging: what is given back comes again.*: lines after a restart/)
+  t.match(found.at(-1), /^without-acknowledging: returned events are read again.*: lines after a restart/)
 })
 
 t.test('a destination may deliver before it can be seen, and may have no start and no stop', async t => {
