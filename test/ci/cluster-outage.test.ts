@@ -36,7 +36,7 @@ t.test('status, top, explain and /readyz tell of a server that is away, and of t
   t.equal(status.code, 1)
   const text = status.stdout.replace(/\s+/g, ' ')
   t.match(text, /limited cannot ask the server of its cluster limit: .*(ECONNREFUSED|closed)/i)
-  t.match(text, /Since \d\d:\d\d:\d\d, \d+ failures?, .* it lets through its share of the limits/)
+  t.match(text, /Since \d\d:\d\d:\d\d, \d+ failures?, .* this daemon passes its share of the limits/)
   t.match(text, /limited \(throttle\) .*no server, 1 key/)
   const top = sluice(['top', '--socket', socket])
   await top.until(() => /limited cannot ask the server/.test(top.stdout))

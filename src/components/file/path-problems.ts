@@ -50,7 +50,7 @@ export class PathProblems {
 
   /** Reports a path that no call finds. */
   mangled(path: string, kind: 'open' | 'list'): void {
-    this.failed(path, kind, new Error('its name, or that of a folder above it, is not valid UTF-8; rename it'))
+    this.failed(path, kind, new Error('its name, or the name of a folder above it, is not valid UTF-8; rename it'))
   }
 
   /** Reports a compressed file that cannot be read to its end, and may be a copy. Logged and counted once. */

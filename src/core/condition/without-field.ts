@@ -11,7 +11,7 @@ export function lostWithout(condition: Condition): string | undefined {
 
 /** Advice on how to include events without the field. */
 export function lostText(field: string, where: string): string {
-  return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for such events, too, or ${field} exists AND … if that is meant`
+  return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for these events, too, or ${field} exists AND … if that is meant`
 }
 
 /**

@@ -102,5 +102,5 @@ export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
 
 /** The message that a field cannot be set. */
 export function cannotBeSet({ text }: FieldPath): string {
-  return `${text} cannot be set: what contains it is not an object`
+  return `${text} cannot be set: its parent is not an object`
 }

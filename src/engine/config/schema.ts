@@ -72,7 +72,7 @@ export const settings = z.strictObject({
     .array(z.string().regex(ID))
     .default([])
     .describe(
-      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, dead letters. It is deleted once the configuration runs. Otherwise such data is kept and reported.',
+      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. It is deleted once the configuration runs. Otherwise such data is kept and reported.',
     ),
   tests,
   managed: managedOptions
@@ -95,7 +95,7 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'Previous id of this component, which takes over its data in data_dir: positions, saved buckets, disk buffer, spool, dead letters. On reload, a processor with the same options also takes over its memory. The option may remain set.',
+      'Previous id of this component, which takes over its data in data_dir: positions, saved buckets, disk buffer, spool, dead-letter queue. On reload, a processor with the same options also takes over its memory. The option may remain set.',
     ),
 })
 const processing = renamed.extend({

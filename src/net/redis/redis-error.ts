@@ -25,7 +25,7 @@ const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [
     /^NOAUTH|^ERR AUTH|called without any password/,
-    'the password setting differs from that of the server: give it a password exactly if the server has one',
+    'the password setting does not match the server: set a password if the server has one, otherwise remove it',
   ],
   [
     /unknown command \W?AUTH\b/i,

@@ -47,7 +47,7 @@ export class Reduce implements Processor {
     this.#rules = Object.entries(merge).map(([path, rule]) => ({ path: parseFieldPath(path), rule }))
     this.#groups = inherited instanceof Groups ? inherited : new Groups()
     metrics.gauge('sluice_reduce_open_groups', 'Groups that are open.', () => this.#groups.open.size)
-    const help = 'Groups that ended, by what ended them.'
+    const help = 'Groups that ended, by reason.'
     this.#counts = reason => metrics.counter('sluice_reduce_ended_groups_total', help, { reason })
   }
 

@@ -3,10 +3,10 @@ import { everWaits, type ThrottleOptions } from './options.js'
 
 export const THROTTLE_REASONS = {
   throttled: 'Beyond `limit`.',
-  throttled_backlog: 'Beyond `limit`, of what a source sent while it was catching up, without a `time_field`.',
+  throttled_backlog: 'Beyond `limit`, from a source that was catching up, without a `time_field`.',
   max_keys: 'A new bucket while `max_keys` others are in use, with `on_max_keys: discard`.',
   late: 'Later than `allowed_lateness`, with `on_late: discard`.',
-  no_backend: 'The server of a cluster limit could not be asked, with `on_backend_failure: discard`.',
+  no_backend: 'The server of a cluster limit did not reply, with `on_backend_failure: discard`.',
 } as const
 
 /** Batches that may wait for the server's reply at the same time. */

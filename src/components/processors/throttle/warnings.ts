@@ -13,7 +13,7 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
   if (scope === 'local' || (on_backend_failure ?? 'local_share') !== 'local_share' || expected_members !== undefined)
     return []
   const message =
-    'expected_members is missing: while the server cannot be asked, each daemon lets through the whole limit; give the number of daemons'
+    'expected_members is missing: while the server does not reply, each daemon passes the whole limit; give the number of daemons'
   return [{ path: ['scope'], message }]
 }
 
@@ -21,7 +21,7 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const { mode, over_limit, on_backlog, time_field } = options
   if (time_field) {
     const message =
-      'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
+      'has no effect with time_field: backlog counts at the time it was written, and does not wait; remove one of the two'
     return on_backlog === undefined ? [] : [{ path: ['on_backlog'], message }]
   }
   const isLive = on_backlog === undefined || on_backlog === 'as_live'

@@ -52,10 +52,10 @@ function valuesText(): string[] {
   return [
     '## Values',
     [
-      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`) too; or `{value: 10, unit: Seconds}`. At least 1 ms where nothing else is said. `0` needs no unit.',
+      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`) too; or `{value: 10, unit: Seconds}`. At least 1 ms unless stated otherwise. `0` needs no unit.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
-      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field is the empty string, and a value that is no string is its JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
+      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
@@ -76,7 +76,7 @@ function codecsText(): string[] {
     "A codec turns lines into events, and events into lines. `decode` of a source names one: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
       `\`encoding\` of a destination is specified in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
     'A line that its codec cannot read is kept as text, in `.message`, and counted by `sluice_not_NAME_lines_total`. ' +
-      'Events get the fields `.file` or `.peer`, `.host` and `.timestamp`, which tell where and when their line was read, unless the line itself has them. ' +
+      'Events get the fields `.file` or `.peer`, `.host` and `.timestamp`, which show where and when their line was read, unless the line itself has them. ' +
       'Events decoded by json get no additional fields.',
     ...codecs.flatMap(codecText),
   ]

@@ -84,7 +84,7 @@ t.test('an event that cannot be parsed stays as it was', async t => {
   const [event] = await parsed({ field: '.log', codec: 'json', remove_field: true }, [{ a: 1 }], { decode: 'json' })
   t.same(event, { a: 1, processing_error: { component: 'p', message: 'the event has no field .log' } })
   const [other] = await parsed({ codec: 'json', target: '.a.b' }, [{ a: 1, message: '{}' }], { decode: 'json' })
-  t.match(other, { a: 1, processing_error: { message: '.a.b cannot be set: what contains it is not an object' } })
+  t.match(other, { a: 1, processing_error: { message: '.a.b cannot be set: its parent is not an object' } })
 })
 
 t.test('types', async t => {

@@ -51,7 +51,7 @@ const PROBE: Demand = {
 /** Permissions of its user, as in the ACL of the server. */
 const PERMISSIONS = '~sluice:* +ping +eval +evalsha +time +get +set'
 const MEANWHILE: Readonly<Record<OnFailure, string>> = {
-  local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
+  local_share: 'this daemon passes its share of the limits (on_backend_failure: local_share)',
   pass: 'events pass without being counted (on_backend_failure: pass)',
   discard: 'events are discarded (on_backend_failure: discard)',
   wait: 'events wait (on_backend_failure: wait)',
