@@ -56,7 +56,7 @@ export const reduce = defineProcessor({
   type: 'reduce',
   summary: 'Merges the events of a group, such as those of a request or a transaction, into one.',
   notes:
-    'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event goes on: the fields of all its events, each with the value that `merge` says, or its first one. ' +
+    'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event is passed: the fields of all its events, each with its first value, or merged as set by `merge`. ' +
     'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
     'All groups end at the end of the run, and where a reload changes the options. A reload that does not keeps them open. ' +
     'A number of more than 15 digits may lose some in the merged event. After a kill, sources that can read again do so from the first event of an open group.',

@@ -53,7 +53,7 @@ export const route = defineProcessor({
   type: 'route',
   summary: 'Divides events among outputs by conditions.',
   notes:
-    'A route has no output of its own name. Others read `id.errors` for a route named `errors`, and `id.else` for the events for which no condition holds. The events of an output that nobody reads are discarded with the reason `unrouted`, and `sluice validate` warns of it; a `blackhole` that reads it says that this is intended. An output that is read slowly holds up the others.\n\nWith `match: all` the copies count as `sluice_component_emitted_events_total`.',
+    'A route has no output of its own name. Others read `id.errors` for a route named `errors`, and `id.else` for the events for which no condition holds. The events of an output that nobody reads are discarded with the reason `unrouted`, and `sluice validate` warns of it; a `blackhole` that reads it says that this is intended. An output that is read slowly blocks the others.\n\nWith `match: all` the copies count as `sluice_component_emitted_events_total`.',
   options,
   plan: ({ routes, match }) => ({
     outputs: Object.keys(routes),

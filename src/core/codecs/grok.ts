@@ -121,9 +121,9 @@ export const grok = defineCodec({
   name: 'grok',
   summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for usual parts.',
   notes:
-    '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of what it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. What matches ' +
-    'nothing or an empty text is no field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends, and a dot also for a line end within it. As for regex, a match takes a time ' +
-    'that is proportional to the length of the line. The patterns are those that Logstash has, and the fields in them those that it makes without ECS; the sets of Bacula and of ECS are not there. ' +
+    '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of the text that it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. A pattern that matches ' +
+    'nothing or an empty text does not make a field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends, and a dot also for a line end within it. As for regex, matching takes time ' +
+    'proportional to the length of the line. Patterns and fields are the same as in Logstash without ECS; the sets of Bacula and of ECS are not included. ' +
     'It differs from Logstash in this: `^` and `$` do not stand for the ends of lines within an event; atomic groups count as groups; escapes are those of JavaScript, and where it does not know one, or a brace stands for itself, `[:alpha:]` and other classes are ASCII; ' +
     'a number may begin anywhere, and a time have no seconds; in the sets of programs an address is what consists of its characters; the `querytype` of BIND9 has no flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH. ' +
     `The names: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,

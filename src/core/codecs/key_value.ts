@@ -163,7 +163,7 @@ export const keyValue = defineCodec({
   summary: 'Each line consists of pairs of a key and a value, with any characters between them.',
   notes:
     'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around them ' +
-    'are no part of them. A key without a value has the value true, all other values are text, and of several values of a key the last counts. A line has at least one pair with a value. ' +
+    'are not part of them. A key without a value has the value true, all other values are text, and of several values of a key the last counts. A line has at least one pair with a value. ' +
     'Lines of the usual form `key=value key="other value"` are logfmt too, which is read faster.',
   options,
   form: 'fields',

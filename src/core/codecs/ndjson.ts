@@ -5,5 +5,5 @@ export const ndjson = defineCodec({
   ...json,
   name: 'ndjson',
   summary: 'Another name of `json`.',
-  notes: 'What is counted, and what disk buffers and dead letters name, is `json`.',
+  notes: 'Counters, disk buffers and the dead-letter queue name it `json`.',
 })

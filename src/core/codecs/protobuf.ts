@@ -186,12 +186,12 @@ export const protobuf = defineCodec({
   name: 'protobuf',
   summary: 'Each record is a message of Protocol Buffers, with its length before it.',
   notes:
-    'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as what they stand for. ' +
+    'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as the values that they stand for. ' +
     'Fields that are not set are not there, and fields that the definition does not have are left out; so are groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
-    'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. Nor can one whose JSON would be more than 64 times its size. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that none can have is an error, which names its place: behind it, nothing can be delimited any more. ' +
-    'The source `tcp` then closes the connection, `http` answers 400 and takes nothing of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
-    'As an encoding: each event is a record. Fields are found by both of their names. What the message has no field for is left out, and so are a value that does not fit its field and Any, which are counted in `sluice_left_out_values_total` and logged; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
-    '`raw` writes what the event was made of here: its JSON. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',
+    'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. Nor can one whose JSON would be more than 64 times its size. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that a record cannot have is an error, which names its place: the records after it cannot be found. ' +
+    'The source `tcp` then closes the connection, `http` answers 400 and accepts no events of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
+    'As an encoding: each event is a record. Fields are found by both of their names. Fields that the message does not have are left out. So are values that do not fit their field, and Any; these are counted in `sluice_left_out_values_total` and logged; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
+    '`raw` writes the JSON of the record. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',
   options,
   form: 'object',
   expects: 'a message of Protocol Buffers in base64, or a JSON object',

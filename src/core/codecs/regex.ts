@@ -20,8 +20,8 @@ export const regex = defineCodec({
   name: 'regex',
   summary: 'Each line matches a regular expression, whose named groups are the fields.',
   notes:
-    'The expression is that of JavaScript; `(?P<name>` is taken for `(?<name>`. It may match anywhere in the line: `^` and `$` stand for its ends. A group that took no part is ' +
-    'no field, all others are text. A match takes a time that is proportional to the length of the line, whatever the expression; one that cannot be matched so, such as one with references to groups, is an error.',
+    'It is a regular expression of JavaScript; `(?P<name>` means `(?<name>`. It may match anywhere in the line: `^` and `$` stand for its ends. A group that did not match is ' +
+    'not a field; all others are text. Matching takes time proportional to the length of the line. Expressions for which this is impossible, for example with references to groups, are an error.',
   options,
   form: 'fields',
   expects: 'text that matches the pattern',
