@@ -11,10 +11,10 @@ export const file = defineSource({
   summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
   notes:
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
-    'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
-    'what takes its place is read from its beginning. One that was compressed with gzip before it was read to its end is read on from ' +
-    'the copy, when that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` is about what is ' +
-    'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
+    'name the file has in its folder by then. A file is known by its inode and its content, not by its name: Sluice continues to read a renamed file, ' +
+    'and reads the file that takes its place from its beginning. If a file was compressed with gzip before it was read to its end, its rest is read from ' +
+    'the copy, if that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` only applies to files that are ' +
+    'read as files of their own. With copy-and-truncate, lines that were not read before the truncation are read from the copy, plain or `.gz`, in the same folder. ' +
     'A copy that matches the patterns is known by its content, whatever its name is. A new file that another file begins with is ' +
     'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. Compressed files (gzip, zstd, xz, bzip2) are known by ' +
     'their first bytes, and never read as files of their own. Those that are not copies of files that were read are skipped: the first one is ' +

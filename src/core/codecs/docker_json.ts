@@ -240,7 +240,7 @@ export const dockerJson = defineCodec({
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
     'A line of the container that Docker divided, after 16 KiB, is joined again by the sources `file` and `stdin`: up to the one that has a line end they are one event, with the time of the first. ' +
-    'Lines of the other stream in between end it. What came without its end has `.partial` `first`, as the beginning of a line that is too long; the rest waits for at most a second and is then an event of its own. ' +
+    'Lines of the other stream in between end it. A line without its end has `.partial` `first`, as the beginning of a line that is too long; the rest waits for at most a second and is then an event of its own. ' +
     '`parse` and other sources see one line, and mark it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',
