@@ -51,7 +51,7 @@ export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]
   )
 }
 
-const FAULTS_HELP = 'Errors that plugins threw outside of a call of Sluice, for example in their own timers.'
+const FAULTS_HELP = 'Errors that code of plugins has thrown where nobody waits for it, such as in a timer of its own.'
 
 /**
  * An error that a plugin throws in its own timers or listeners, or in a promise that nobody awaits, costs no event and
@@ -94,7 +94,7 @@ export function managedMetrics(metrics: Metrics, read: () => ManagedReport): voi
       const found = value(read())
       return found === undefined ? [] : [{ labels: {}, value: found }]
     })
-  gauge('revision', 'The revision that runs; missing if no revision runs.', ({ revision }) => revision)
+  gauge('revision', 'The revision that runs; missing if none does.', ({ revision }) => revision)
   gauge('published_revision', 'The newest revision that the service has published.', ({ published }) => published)
   gauge('revision_refused', 'Whether the newest revision cannot run here.', ({ refused }) =>
     refused === undefined ? 0 : 1,

@@ -11,7 +11,7 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
       labels: { method: count.method, route: count.route, status: String(count.status) },
       value: count[value],
     }))
-  metrics.series('counter', 'sluice_api_requests_total', 'Requests that the service answered.', of('requests'))
+  metrics.series('counter', 'sluice_api_requests_total', 'Requests that were answered.', of('requests'))
   const help = 'Time that requests took, in seconds.'
   metrics.series('counter', 'sluice_api_request_seconds_total', help, of('seconds'))
   const valid = 'Requests with a valid key.'
@@ -37,9 +37,9 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
 export function storeMetrics(metrics: Metrics, store: Store): void {
   const writable = 'Whether the last change was saved in the store of the service.'
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))
-  const failed = 'Failed attempts to write to the store.'
+  const failed = 'Tries to write to the store that failed.'
   metrics.daemonTotal('sluice_store_failed_writes_total', failed, () => store.health().failedWrites)
-  const damaged = 'Reads of the store that returned damaged records.'
+  const damaged = 'Reads of records in the store that were not what was saved.'
   metrics.daemonTotal('sluice_store_damaged_reads_total', damaged, () => store.health().damagedReads)
   const reopens = 'How often the store was opened again after a failed write.'
   metrics.daemonTotal('sluice_store_reopens_total', reopens, () => store.health().reopens)

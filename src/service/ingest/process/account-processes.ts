@@ -194,17 +194,13 @@ export class AccountProcesses {
       () => this.#counters.folded,
     )
     gauge('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
-    gauge(
-      'sluice_ingest_process_memory_bytes',
-      'Resident memory of the processes that run published pipelines.',
-      ({ process }) => process.memory,
-    )
+    gauge('sluice_ingest_process_memory_bytes', 'Resident memory of these processes.', ({ process }) => process.memory)
     for (const reason of ['looped', 'memory', 'crashed'] as const)
       this.#deaths.set(
         reason,
         metrics.daemonCounter(
           'sluice_ingest_process_deaths_total',
-          'Processes with published pipelines that ended because they did not answer, took too much memory, or crashed.',
+          'Processes with published pipelines that did not answer, took too much memory, or crashed.',
           { reason },
         ),
       )
@@ -215,7 +211,7 @@ export class AccountProcesses {
     )
     gauge(
       'sluice_ingest_request_bytes',
-      'Bytes of the current requests to receivers, of all published pipelines.',
+      'Bytes of the requests to receivers that are under way, of all published pipelines.',
       ({ share }) => share.requestBytes,
     )
     gauge(
