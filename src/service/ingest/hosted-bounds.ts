@@ -94,7 +94,7 @@ export function tooManySeries({ processors }: Components): Bound[] {
     .filter(one => seriesOfKey(one) * (1 + FURTHER_ROWS) > share)
     .map(({ id }) => ({
       path: `processors.${id}`,
-      message: `with its counters and buckets the pipeline has more than the ${MOST_SERIES} series of metrics that the service shows of one; use fewer`,
+      message: `its counters and buckets have more than ${MOST_SERIES} series of metrics, the most that the service shows for a pipeline; use fewer`,
     }))
 }
 
@@ -149,7 +149,7 @@ export function boundsOf(asked: Components, runs: Components, maxDisk: number): 
   if (onDisk.length > 0)
     bounds.push({
       path: '',
-      message: `in the service, disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of the account share ${formatSize(maxDisk)} of disk space; when it is used up, destinations wait and ingest answers 503`,
+      message: `in the service, disk buffers, dead-letter queues, idempotency keys and saved revisions of all pipelines of the account share ${formatSize(maxDisk)} of disk space; when it is used up, destinations wait and ingest answers 503`,
     })
   return bounds
 }

@@ -53,7 +53,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   }
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
-  if (all.destinations.length === 0) throw new NothingToHost(`nothing that reaches a destination reads ${INGEST}`)
+  if (all.destinations.length === 0) throw new NothingToHost(`events from ${INGEST} do not reach a destination`)
   const toStdout = all.destinations.find(({ type }) => type === 'stdout')
   if (toStdout)
     throw new NotHosted(

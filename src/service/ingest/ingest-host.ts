@@ -238,7 +238,7 @@ export class IngestHost {
     await this.#takeRoom(published)
     if (this.#removed.has(id)) {
       void this.#leave(published)
-      throw new Refusal(404, 'not_found', 'there is no such pipeline')
+      throw new Refusal(404, 'not_found', 'the pipeline does not exist')
     }
     this.#latest.set(id, published)
     const began = clock.now()
@@ -362,7 +362,7 @@ export class IngestHost {
       if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#parked.set(published.id, published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
-        this.#options.log.warn(fields, 'a pipeline with events in its disk buffers does not run')
+        this.#options.log.warn(fields, 'cannot run a pipeline that has events in its disk buffers')
       }
     }
   }

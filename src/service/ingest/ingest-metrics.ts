@@ -5,7 +5,7 @@ import type { Attendance } from './room.js'
 const REFUSED = ['sluice_ingest_refused_requests_total', 'Requests with events that were refused, by reason.'] as const
 const ENDED = [
   'sluice_ingest_ended_pipelines_total',
-  'Published pipelines that were ended to make room for others, by what was left of their events.',
+  'Published pipelines that were ended to make room for others, by the state of their events.',
 ] as const
 
 interface Read {
@@ -39,7 +39,11 @@ export class IngestMetrics {
       'Requests with events that are not answered yet.',
       () => quotas.requests,
     )
-    metrics.daemonGauge('sluice_ingest_unanswered_bytes', 'Memory that they hold.', () => quotas.bytes)
+    metrics.daemonGauge(
+      'sluice_ingest_unanswered_bytes',
+      'Memory of requests with events that are not answered yet.',
+      () => quotas.bytes,
+    )
     for (const reason of ['too_many_pipelines', 'account_share_exceeded', 'overloaded'])
       this.#counter(...REFUSED, { reason })
     for (const state of ['idle', 'buffered', 'unattended', 'attended']) this.#counter(...ENDED, { state })

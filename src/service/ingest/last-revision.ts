@@ -60,12 +60,12 @@ export class LastRevisions {
     try {
       await writeAtomic(path, `${JSON.stringify({ revision })}\n`)
       this.#noted.set(running, revision)
-      if (this.#failures.delete(id)) log.info({ pipeline: id }, 'the running revision can be noted again')
+      if (this.#failures.delete(id)) log.info({ pipeline: id }, 'the number of the running revision can be saved again')
     } catch (cause) {
       const error = errorText(cause)
       if (this.#failures.get(id) === error) return
       this.#failures.set(id, error)
-      log.warn({ pipeline: id, error }, 'cannot note which revision runs; check the disk of data_dir')
+      log.warn({ pipeline: id, error }, 'cannot save the number of the running revision; check the disk of data_dir')
     }
   }
 

@@ -70,8 +70,8 @@ export class Room {
   refusal(account: string): Refusal {
     const { maxPipelines, maxProcesses } = this.#bounds
     const why = this.#isFull
-      ? `this account runs ${this.countOf(account)} pipelines and its share of the ${maxPipelines} that may run here is ${this.#shareWith(account)} at present, with events in each that wait to be delivered`
-      : `pipelines of ${maxProcesses} other accounts run here, as many as may at the same time, with events that wait to be delivered`
+      ? `this account runs ${this.countOf(account)} pipelines with events that wait to be delivered, and its share of the ${maxPipelines} pipelines of this service is ${this.#shareWith(account)} at present`
+      : `the service runs pipelines of ${maxProcesses} other accounts, the most that are possible, and their events wait to be delivered`
     return new Refusal(503, NO_ROOM, `${why}; send this again later`, { 'retry-after': '10' })
   }
 

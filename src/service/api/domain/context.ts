@@ -204,7 +204,11 @@ export class Context {
 }
 
 export function tooMany(most: number, what: string): ApiError {
-  return new ApiError(409, 'limit_reached', `there can be ${most} ${what} at most; remove what is not needed any more`)
+  return new ApiError(
+    409,
+    'limit_reached',
+    `there can be at most ${most} ${what}; remove those that are not needed any more`,
+  )
 }
 
 export function mapPage<A, B>(page: Page<A>, show: (item: A) => B): Page<B> {

@@ -34,7 +34,7 @@ export class ApiError extends Error {
 
 /** For entities that do not exist and for those of other accounts: callers cannot distinguish the two. */
 export function notFound(what: string): ApiError {
-  return new ApiError(404, 'not_found', `there is no such ${what}`)
+  return new ApiError(404, 'not_found', `the ${what} does not exist`)
 }
 
 /** Authentication failed. `problem` is part of the code: `token_expired`. */

@@ -70,7 +70,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.setNotFoundHandler(async request => {
     // Unknown paths are reported without a key, but a key that is sent is checked anyway.
     if (request.headers.authorization !== undefined) await enter(request)
-    throw new ApiError(404, 'not_found', 'there is no such path')
+    throw new ApiError(404, 'not_found', 'the path does not exist')
   })
   app.addHook('preClose', done => {
     sender.close()
@@ -255,5 +255,5 @@ function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 
   const [first] = faults
   const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
   const more = faults.length > 1 ? `, and ${faults.length - 1} more` : ''
-  throw new ApiError(400, `invalid_${what}`, `the ${what} does not hold${text}${more}`, { errors: faults })
+  throw new ApiError(400, `invalid_${what}`, `the ${what} is not valid${text}${more}`, { errors: faults })
 }

@@ -158,14 +158,14 @@ function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate
 /** Errors of the framework by code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
-  FST_ERR_BAD_URL: [404, 'not_found', 'there is no such path'],
-  FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
+  FST_ERR_BAD_URL: [404, 'not_found', 'the path does not exist'],
+  FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'the path does not exist'],
 }
 
 /** The response for an error. Unexpected errors are logged and answered with 500. */
 function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
-  if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body did not come whole')
+  if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body is incomplete')
   if (error instanceof Refusal) {
     const { status, code, message, headers } = error
     return new ApiError(status, code, message, { headers })
@@ -173,7 +173,7 @@ function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof StoreError) {
     log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
     const message =
-      'the service cannot use its store at the moment; a change may have been saved or not, so look before you try again'
+      'the service cannot use its store at the moment; the change may have been saved or not, so check before you try again'
     return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '5' } })
   }
   const code = errorCode(error)

@@ -44,6 +44,6 @@ function damaged(file: string, damages: readonly Damage[]): StoreError {
   const bytes = damages.reduce((sum, damage) => sum + damage.bytes, 0)
   const message =
     `the store is damaged: ${bytes} bytes of ${file}, from offset ${damages[0]!.offset} on, were written completely and cannot be read. ` +
-    'Changes are missing, and with them perhaps that a key was revoked. Check the disk, and put a backup in place with "sluice admin restore --replace"'
+    'Changes are missing, possibly also the revocation of a key. Check the disk, and put a backup in place with "sluice admin restore --replace"'
   return new StoreError('SLUICE_STORE_DAMAGED', message)
 }

@@ -131,7 +131,7 @@ export async function restoreState(
   options: { replace?: boolean; folders?: readonly string[] } = {},
 ): Promise<void> {
   const secret = await readSecret(join(backup, 'secret'))
-  if (!secret) throw unusable(`${backup} is not a whole backup: it has no secret`)
+  if (!secret) throw unusable(`${backup} is not a complete backup: it has no secret`)
   const target = join(dataDir, 'store')
   const present = await stat(target).catch(() => undefined)
   if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
@@ -176,8 +176,8 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
     throw unusable(`${backup} is not restored, since its store is damaged: ${why}`, error)
   }
   if (found === undefined)
-    throw unusable(`${backup} is not restored: its store is empty, or what lists its files is damaged`)
-  if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not fit`)
+    throw unusable(`${backup} is not restored: its store is empty, or the list of its files is damaged`)
+  if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not belong together`)
 }
 
 async function setAside(dataDir: string, names: readonly string[]): Promise<void> {

@@ -149,7 +149,7 @@ export class AccountDisk implements DiskAllowance {
     this.#loggedAt = now
     log.warn(
       { code: 'SLUICE_ACCOUNT_DISK_FULL', account, used: formatSize(this.used), max: formatSize(this.max) },
-      'the pipelines of an account take all the disk space that it may use (buffers, dead letters, idempotency keys, saved revisions): they wait, and senders are answered 503. Remove what is not needed, or raise max_disk_per_account',
+      'the pipelines of an account use all of its disk space (buffers, dead-letter queues, idempotency keys, saved revisions): they wait, and ingest answers 503. Delete pipelines that are not needed, or raise max_disk_per_account',
     )
   }
 }
@@ -178,7 +178,7 @@ export class AccountDisks {
     const all = () => [...this.#accounts.values()]
     metrics.daemonGauge(
       'sluice_ingest_disk_bytes',
-      'Bytes that buffers, dead letters and idempotency keys of published pipelines take on the disk.',
+      'Disk space that buffers, dead-letter queues and idempotency keys of published pipelines use.',
       () => all().reduce((sum, { files }) => sum + files, 0),
     )
     metrics.daemonGauge(

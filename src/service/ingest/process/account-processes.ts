@@ -163,7 +163,7 @@ export class AccountProcesses {
     const why = {
       looped: `it did not answer for ${formatDuration(deadlineMs)}: look for a processor that takes too long, or events that are too large, or raise process_timeout`,
       memory: `it took more than ${formatSize(maxMemory)} of memory: reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
-      crashed: 'it ended by itself, sent what is no message, or another program ended it',
+      crashed: 'it ended by itself, sent an invalid message, or was ended by another program',
     }[death]
     const retry = this.#restarts.waitOf(account)
     log.error(
@@ -177,7 +177,7 @@ export class AccountProcesses {
     const waitMs = this.#restarts.waitOf(account)
     const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))
     const message =
-      'the process that ran the pipelines of this account has ended before the events were delivered; send this again later. The log of the service has the reason'
+      'the process that ran the pipelines of this account ended before the events were delivered; send this again later. The log of the service has the reason'
     return new Refusal(503, PROCESS_ENDED, message, { 'retry-after': retry })
   }
 
@@ -194,7 +194,11 @@ export class AccountProcesses {
       () => this.#counters.folded,
     )
     gauge('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
-    gauge('sluice_ingest_process_memory_bytes', 'Resident memory of these processes.', ({ process }) => process.memory)
+    gauge(
+      'sluice_ingest_process_memory_bytes',
+      'Resident memory of the processes that run published pipelines.',
+      ({ process }) => process.memory,
+    )
     for (const reason of ['looped', 'memory', 'crashed'] as const)
       this.#deaths.set(
         reason,
@@ -211,7 +215,7 @@ export class AccountProcesses {
     )
     gauge(
       'sluice_ingest_request_bytes',
-      'Bytes of the requests to receivers that are under way, of all published pipelines.',
+      'Size of the requests in flight to receivers, for all published pipelines.',
       ({ share }) => share.requestBytes,
     )
     gauge(

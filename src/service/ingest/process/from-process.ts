@@ -107,13 +107,13 @@ function demand(holds: boolean, what: string): asserts holds {
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]
-  demand(check !== false && check(message), `a message that is none of ${Object.keys(MESSAGES).join(', ')}`)
+  demand(check !== false && check(message), `a message that is not one of ${Object.keys(MESSAGES).join(', ')}`)
   return message as FromProcess
 }
 
 /** Throws if it is no answer to such a call, or to none. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
-  demand(call !== undefined && REPLIES[call](value), `no answer to ${call ?? 'any call'}`)
+  demand(call !== undefined && REPLIES[call](value), `an invalid answer to ${call ?? 'an unknown call'}`)
 }
 
 /** Throws if these are not of such pipelines: the ids of their components begin with their own. */

@@ -231,7 +231,7 @@ function reused(): Refusal {
 }
 
 function noRoomForKeys({ max }: DiskAllowance): Refusal {
-  const message = `the idempotency-key cannot be kept: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead letters, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
+  const message = `the idempotency-key cannot be saved: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead-letter queues, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
   return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
 }
 

@@ -35,7 +35,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   const bounds = [
     { path: at('max_in_flight'), message: 'the service runs it with 64 instead of 500' },
     { path: at('buffer.max_bytes'), message: /^5\.0 GB are more than the 2\.0 GB of disk space/ },
-    { path: '', message: /disk buffers, dead letters, .* share 2\.0 GB .* ingest answers 503$/ },
+    { path: '', message: /disk buffers, dead-letter queues, .* share 2\.0 GB .* ingest answers 503$/ },
   ]
   const { document } = await pipelines.publish(me, id, {})
   t.match(document, { id, published_revision: 1, service_bounds: bounds })
@@ -64,7 +64,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   }
   await pipelines.update(me, id, { config: own })
   const [only] = (await pipelines.publish(me, id, {})).document.service_bounds
-  t.match(only, { message: /nothing that reaches a destination reads ingest/ })
+  t.match(only, { message: /events from ingest do not reach a destination/ })
   t.notOk(only?.obstacle, 'it is for daemons')
 })
 

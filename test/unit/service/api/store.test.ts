@@ -347,13 +347,13 @@ t.test('backup and restore', async t => {
     t.notOk(existsSync(join(dir, 'four', 'store')))
     rmSync(join(dir, 'backup', 'store', 'link'))
   }
-  await refused('broken', 'four', /not a whole backup: it has no secret/)
+  await refused('broken', 'four', /not a complete backup: it has no secret/)
   mkdirSync(join(dir, 'broken', 'store'))
   writeFileSync(join(dir, 'broken', 'secret'), '05'.repeat(32), { mode: 0o600 })
-  await refused('broken', 'four', /its store is empty, or what lists its files is damaged/)
+  await refused('broken', 'four', /its store is empty, or the list of its files is damaged/)
   await refused('broken', 'one', /its store is empty/, true)
   writeFileSync(join(dir, 'backup', 'secret'), '05'.repeat(32), { mode: 0o600 })
-  await refused('backup', 'one', /do not fit/, true)
+  await refused('backup', 'one', /do not belong together/, true)
   writeFileSync(join(dir, 'backup', 'secret'), state.secret.toString('hex'), { mode: 0o600 })
   const table = readdirSync(join(dir, 'backup/store')).find(
     name => statSync(join(dir, 'backup/store', name)).size > 100 && /\.(ldb|log)$/.test(name),

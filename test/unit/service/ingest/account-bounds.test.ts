@@ -40,7 +40,7 @@ t.test('idempotency keys take a part of the disk space of their account', async 
     status: 503,
     code: 'account_disk_full',
     retryAfter: '30',
-    message: /idempotency-key cannot be kept.*2\.5 kB/,
+    message: /idempotency-key cannot be saved.*2\.5 kB/,
   })
   t.match(await post('{"n":0}', { 'idempotency-key': 'k0' }), { status: 202, repeated: true }, 'known ones are')
   t.match(await post('{}'), { status: 202 }, 'as are requests without one')

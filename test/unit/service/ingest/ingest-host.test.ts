@@ -258,15 +258,15 @@ t.test('which revision runs is noted once, whoever waited for it; a failure is l
     await next()
     t.same(JSON.parse(readFileSync(note, 'utf8')), { revision })
   }
-  t.notMatch(logs(), /cannot note/, 'those who wait for one revision do not write over each other')
+  t.notMatch(logs(), /cannot save the number/, 'those who wait for one revision do not write over each other')
   mkdirSync(`${note}.new`)
   for (let i = 0; i < 3; i++) await next()
-  t.equal(logs().match(/cannot note which revision runs/g)?.length, 1)
-  t.notMatch(logs(), /noted again/)
+  t.equal(logs().match(/cannot save the number of the running revision/g)?.length, 1)
+  t.notMatch(logs(), /saved again/)
   rmdirSync(`${note}.new`)
   await next()
   t.same(JSON.parse(readFileSync(note, 'utf8')), { revision })
-  t.equal(logs().match(/the running revision can be noted again/g)?.length, 1)
+  t.equal(logs().match(/the number of the running revision can be saved again/g)?.length, 1)
 })
 
 t.test('a revision that cannot run leaves the one before it', async t => {
@@ -401,7 +401,7 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
   await publish({ processors: { script }, destinations: { out: { ...OUT, inputs: ['script'] } } })
   t.match(await post(line(1)), { status: 503, message: /processors\.script\.code: .* must not run code/ })
   await publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
-  t.match(await post(line(1)), { status: 503, message: /nothing that reaches a destination reads ingest/ })
+  t.match(await post(line(1)), { status: 503, message: /events from ingest do not reach a destination/ })
   await publish({
     sources: { mine: { type: 'file', include: ['/etc/*'] } },
     destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
@@ -471,7 +471,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   runsWith('destinations.d0.batch.max_events', '50000 instead of 1000000')
   runsWith('destinations.d0.retry.initial', '1s instead of 1ms')
   runsWith('destinations.d0.retry.max', '10s instead of 1ms')
-  t.match(bounds.at(-1), { path: '', message: /dead letters.* share 1\.0 GB of disk space/ })
+  t.match(bounds.at(-1), { path: '', message: /dead-letter queues.* share 1\.0 GB of disk space/ })
   t.equal(bounds.length, 1 + 16 * 5 + 1)
   const counting = { type: 'aggregate', inputs: ['ingest'], counters: { a: {}, b: {} }, max_keys: 1e6 }
   const took = { field: '.took', buckets: Array.from({ length: 100 }, (_, n) => n) }
@@ -484,7 +484,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   )
   const histograms = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`h${n}`, took]))
   t.throws(() => hostedConfig(aggregates({ histograms }), { ...options, permitted }), {
-    message: /processors\.d: with its counters and buckets .* more than the 10000 series/,
+    message: /processors\.d: its counters and buckets have more than 10000 series/,
   })
   const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
   t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
@@ -726,7 +726,8 @@ t.test('every account has its share of the pipelines that run', async t => {
   t.match(await post(line(1), {}, 'g5'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /this account runs 4 pipelines and its share of the 4 that may run here is 4 at present/,
+    message:
+      /this account runs 4 pipelines with events that wait to be delivered, and its share of the 4 pipelines of this service is 4 at present/,
   })
   const open = closeGate()
   const first = post(line(2), {}, 'm1')

@@ -111,10 +111,10 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
       })
       process.call('look', { fresh: false }).catch(() => {})
     })
-  t.match(await endOf('null'), ['crashed', /^it sent a message that is none of reply, failed, state, counted, log$/])
+  t.match(await endOf('null'), ['crashed', /^it sent a message that is not one of reply, failed, state, counted, log$/])
   t.match(await endOf('line'), ['crashed', /JSON/])
-  t.match(await endOf('reply'), ['crashed', /^it sent no answer to look$/])
-  t.match(await endOf('unasked'), ['crashed', /^it sent no answer to any call$/])
+  t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to look$/])
+  t.match(await endOf('unasked'), ['crashed', /^it sent an invalid answer to an unknown call$/])
   t.match(await endOf('garbage'), ['crashed', /JSON/])
   t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
   t.match(await endOf('values'), ['crashed', /^its process sent 1000001 values where at most 262144 may be$/])
@@ -134,7 +134,7 @@ t.test('what a process says is checked as input', async t => {
   const look = { undelivered: [['p', 1]], disk: [['/x', 1]], share }
   t.doesNotThrow(() => checkReply('look', look))
   for (const wrong of [{ undelivered: [['p']] }, { disk: {} }, { share: { ...share, keys: '1' } }])
-    t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent no answer to look$/)
+    t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent an invalid answer to look$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
   t.throws(() => checkPipelines([one as never], new Set(['q'])), /^it sent counters of another pipeline$/)
@@ -153,7 +153,7 @@ t.test('what a process says is checked as input', async t => {
     rows({ value: '1' }),
     rows({ exemplar: {} }),
   ])
-    t.throws(counted(wrong), /^it sent a message that is none of/, JSON.stringify(Object.keys(wrong)))
+    t.throws(counted(wrong), /^it sent a message that is not one of/, JSON.stringify(Object.keys(wrong)))
   const body = { received: 1 }
   t.doesNotThrow(() => checkReply('take', { status: 202, body }))
   t.throws(() => checkReply('take', { status: 202, body: [] }))
@@ -163,7 +163,7 @@ t.test('what a process says is checked as input', async t => {
   const refusal = { status: 503, code: 'x', message: 'x', headers: {}, close: false }
   t.same(read({ type: 'failed', id: 1, failure: { refusal } }), { type: 'failed', id: 1, failure: { refusal } })
   for (const wrong of [undefined, 1, [], {}, { type: 'toString' }, { type: 'failed', id: 1, failure: { refusal: {} } }])
-    t.throws(() => read(wrong), /^it sent a message that is none of/)
+    t.throws(() => read(wrong), /^it sent a message that is not one of/)
   t.throws(() => read({ type: 'state', pipeline: 'p', state: { secrets: [1] } }))
   t.same(checkedLine('{"level":30,"msg":"x","a":1}'), { level: 30, msg: 'x', a: 1 })
   for (const wrong of ['', 'null', '[]', '{"level":"info"}']) t.throws(() => checkedLine(wrong))
@@ -184,7 +184,7 @@ t.test('an account that nobody waits for leaves its process to another one', asy
   t.match(await post('{"n":3}', {}, 'c'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /^pipelines of 1 other accounts run here, as many as may at the same time/,
+    message: /^the service runs pipelines of 1 other accounts, the most that are possible/,
   })
   stage.holds = false
   t.match(await waiting, { status: 202 })

@@ -95,7 +95,7 @@ export function requireAuditRead(principal: Principal): void {
 export function requireGrant(principal: Principal, scopes: Iterable<Scope>): void {
   const beyond = [...scopes].filter(scope => scope !== 'user:key' && !principal.scopes.has(scope))
   if (beyond.length === 0) return
-  throw forbidden('scope_exceeded', `this key cannot give what it does not have: ${beyond.join(', ')}`)
+  throw forbidden('scope_exceeded', `this key cannot grant scopes that it does not have: ${beyond.join(', ')}`)
 }
 
 /** Requires an id of the right form. Anything else cannot exist. */

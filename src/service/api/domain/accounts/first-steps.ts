@@ -17,7 +17,7 @@ export async function initialize(
   const checked = initInput.safeParse(options)
   if (!checked.success) {
     const errors = checked.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }))
-    throw new ApiError(400, 'invalid_request', 'this cannot be a title or an address', { errors })
+    throw new ApiError(400, 'invalid_request', 'a title or the e-mail address is not valid', { errors })
   }
   if ((await context.read(at.initialized)) !== undefined) throw already()
   const { enterpriseTitle, accountTitle, managerEmail } = checked.data

@@ -152,7 +152,7 @@ export function endOfNew(
   if (wantedMs === undefined) return givesUntil
   throw forbidden(
     'end_exceeded',
-    `this key cannot make one that ends after ${givesUntil}; ask for a shorter expires_in, or leave it out`,
+    `this key cannot make a key that ends after ${givesUntil}; ask for a shorter expires_in, or leave it out`,
   )
 }
 

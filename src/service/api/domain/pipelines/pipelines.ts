@@ -301,7 +301,7 @@ export class Pipelines {
         listener(id, published)
       } catch (error) {
         // The revision is published nevertheless.
-        this.#context.log.error({ err: error, pipeline: id }, 'what was published could not be passed on')
+        this.#context.log.error({ err: error, pipeline: id }, 'a listener failed on a change of a published pipeline')
       }
     }
   }

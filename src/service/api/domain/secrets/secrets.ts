@@ -48,7 +48,7 @@ export class Secrets {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) {
       const message =
-        'no secret can have this name: it must have 1 to 64 of A-Z, a-z, 0-9, "_", "." and "-", a letter first'
+        'the name of a secret must have 1 to 64 characters of A-Z, a-z, 0-9, "_", "." and "-", and begin with a letter'
       throw new ApiError(404, 'not_found', message)
     }
     const context = this.#context

@@ -11,7 +11,7 @@ import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../do
 import type { Tagged } from '../../domain/pipelines/pipelines.js'
 import { type Call, type Reply, type Route, route } from '../route.js'
 
-const ETAG = { etag: 'Of what is shown; for If-Match and If-None-Match.' }
+const ETAG = { etag: 'Identifies the version in the response, for If-Match and If-None-Match.' }
 const IF_MATCH = { 'if-match': 'Only if the pipeline still has this ETag.' }
 const CHANGED = { 412: { precondition_failed: 'It was changed since: read it again.' } }
 const FULL = {

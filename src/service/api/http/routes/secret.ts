@@ -26,7 +26,7 @@ export const secretRoutes: readonly Route[] = [
     tag: 'secret',
     summary: 'Creates a secret or replaces its value.',
     description:
-      'Pipelines refer to it as `${secret:NAME}` in options for keys and passwords such as `auth.key`, in `headers` and in the query of URLs. Those that run in the service use another value at once.',
+      'Pipelines refer to it as `${secret:NAME}` in options for keys and passwords such as `auth.key`, in `headers` and in the query of URLs. Pipelines that run in the service use a new value immediately.',
     scope: 'pipeline:write',
     access: requirePipelineWrite,
     body: secretInput,
@@ -45,7 +45,7 @@ export const secretRoutes: readonly Route[] = [
     tag: 'secret',
     summary: 'Deletes a secret.',
     description:
-      'Pipelines that refer to it stop in the service at once: they have it in `missing_secrets`, and ingest answers 503 until it is saved again.',
+      'Pipelines that refer to it stop in the service immediately. They list it in `missing_secrets`, and ingest answers 503 until it is saved again.',
     scope: 'pipeline:write',
     answers: { 204: { description: 'It was deleted.' } },
     handle: async ({ service, principal, params }) => {
