@@ -290,7 +290,7 @@ t.test('every view can be used by keyboard alone', async t => {
   await page.press('Escape')
 
   await page.press('2')
-  await sees(page, 'What if the limit were another', 'main')
+  await sees(page, 'What if the limit were different', 'main')
   await sees(page, /it would have passed/, '.verdict')
   const verdict = await text(page, '.verdict')
   for (let i = 0; i < 200 && !(await isIn('input[type=range]')); i++) await page.press('Tab')
@@ -400,7 +400,7 @@ t.test('100,000 keys: those with most pressure, and how many there are', async t
   if (!one) return
   const { page } = one
   await sees(page, '100,000 buckets of at most 200,000 (50 %)', 'main')
-  await sees(page, 'shown are the 100 with most pressure', 'main')
+  await sees(page, 'the list shows the 100 with the most pressure', 'main')
   t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 100)
   await page.value(`location.hash = '#/throttle/limit_app?key=key-7'`)
   await sees(page, '11 of 100', 'main')
@@ -581,8 +581,8 @@ t.test('the summary events of a throttle can be watched as they come', async t =
   const { url, write } = await daemonOf(t, CONFIG.replace('.app }', '.app, summary: { every: 1s } }'))
   await goTo(page, `${url}#token=${TOKEN}`)
   await goTo(page, `${url}#/throttle/limit_app`)
-  await sees(page, 'Every 1s it emits a summary of what each bucket has discarded', 'main')
-  await page.value(`[...document.querySelectorAll('main a')].find(a => a.textContent === 'see them come').click()`)
+  await sees(page, 'Every 1s it emits a summary of the events that each bucket discarded', 'main')
+  await page.value(`[...document.querySelectorAll('main a')].find(a => a.textContent === 'show the summaries').click()`)
   await sees(page, 'where', '.tools')
   const some = setInterval(() => write(100), 200)
   t.teardown(() => clearInterval(some))

@@ -164,7 +164,9 @@ function Last({ id, reason, bucket }: { id: string; reason: string | undefined; 
     <>
       <p class="dim">
         {bucket !== undefined && `Of the bucket ${bucket || '(default)'}. `}
-        {data.events.length === 0 ? 'No such event is kept' : `The last ${counted(data.events.length, 'event')}`}
+        {data.events.length === 0
+          ? 'No events of this kind are kept'
+          : `The last ${counted(data.events.length, 'event')}`}
         {data.from && `; kept since ${clock(data.from)}`}.{' '}
         <button type="button" onClick={retry}>
           look again

@@ -126,7 +126,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
           : `${bytes(buffered_bytes)}${buffer_max_bytes ? ` (${percent(buffered_bytes / buffer_max_bytes)})` : ''}`,
     },
     {
-      name: 'dead letters',
+      name: 'rejected',
       value: ({ letters }) => letters,
       cell: ({ letters }) => (letters > 0 ? <Mark level="warning">{grouped(letters)}</Mark> : '0'),
     },
@@ -148,7 +148,7 @@ function Refusals({ id }: { id: string }) {
         <a href={link('component', id)}>All numbers and the configuration of {id}</a>
       </p>
       {error !== undefined && <Failure error={error} retry={retry} />}
-      {letters.data && letters.data.total === 0 && <p>No event is in its dead-letter queue.</p>}
+      {letters.data && letters.data.total === 0 && <p>Its dead-letter queue is empty.</p>}
       {letters.data && letters.data.total > 0 && (
         <>
           <p>
@@ -170,7 +170,7 @@ function Refusals({ id }: { id: string }) {
           </ul>
         </>
       )}
-      {evidence.data && evidence.data.events.length === 0 && <p>No rejected event is remembered.</p>}
+      {evidence.data && evidence.data.events.length === 0 && <p>It has not rejected events lately.</p>}
       {evidence.data && evidence.data.events.length > 0 && (
         <>
           <h2>Last rejected events</h2>

@@ -107,14 +107,14 @@ export function Find() {
       {q === '' && (
         <p class="dim">
           Shows the way of an event through the pipeline: which component passed it, which one discarded it, and why.
-          The daemon looks through what it keeps of the last minutes: discarded and rejected events first, then a sample
-          of those that passed.
+          The daemon searches the events that it keeps from the last minutes: discarded and rejected events first, then
+          a sample of those that passed.
         </p>
       )}
       {error !== undefined && q !== '' && <Failure error={error} retry={retry} />}
       {isDone && data.found.length === 0 && (
         <p role="status">
-          <Mark level="note">Not seen.</Mark> This does not mean that it was not there: the daemon looked through
+          <Mark level="note">Not found.</Mark> The event may have existed all the same: the daemon looked only through
         </p>
       )}
       {isDone && data.found.length > 0 && (

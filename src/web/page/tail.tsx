@@ -114,7 +114,7 @@ export function Tail() {
           wrap
         </label>
         <button type="button" onClick={() => hold(!isHeld)} aria-pressed={isHeld}>
-          {isHeld ? 'continue' : 'hold'}
+          {isHeld ? 'continue' : 'pause'}
         </button>
         <Copy
           text={events.map(({ text }) => text).join('\n')}
@@ -125,7 +125,7 @@ export function Tail() {
       {error !== undefined && <Failure error={error} retry={() => setAttempt(attempt + 1)} />}
       <p class="dim" role="status">
         {isHeld
-          ? `Held at ${counted(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`
+          ? `Paused at ${counted(events.length, 'event')}. Scroll down, or press "continue", to see new ones.`
           : `The last ${grouped(MOST_LINES)} events stay here.`}
       </p>
       <div
@@ -143,7 +143,7 @@ export function Tail() {
           <One key={n} text={text} />
         ))}
         {shown.value.length === 0 && error === undefined && (
-          <div class="dim">waiting for the next event{where && ` that meets ${where}`}</div>
+          <div class="dim">waiting for the next event{where && ` that matches ${where}`}</div>
         )}
       </div>
     </>

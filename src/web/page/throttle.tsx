@@ -135,12 +135,13 @@ export function Throttle() {
           {counted(data.buckets, 'bucket')}
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
-          {data.keys.length < data.buckets && `; shown are the ${grouped(data.keys.length)} with most pressure`}.{' '}
-          {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
+          {data.keys.length < data.buckets &&
+            `; the list shows the ${grouped(data.keys.length)} with the most pressure`}
+          . {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
           {data.summary_ms !== undefined && (
             <>
-              Every {duration(data.summary_ms)} it emits a summary of what each bucket has discarded:{' '}
-              <a href={link('tail', id, { where: SUMMARIES })}>see them come</a>.
+              Every {duration(data.summary_ms)} it emits a summary of the events that each bucket discarded:{' '}
+              <a href={link('tail', id, { where: SUMMARIES })}>show the summaries</a>.
             </>
           )}
         </p>

@@ -63,7 +63,7 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
   const { data, error, retry, isLoading } = useData<Answer>('what-if', params, EVERY_MS, SETTLED_MS)
   return (
     <section aria-label="What if" class="what-if">
-      <h2>What if the limit were another?</h2>
+      <h2>What if the limit were different?</h2>
       <p class="dim">Computed from the events of the last minutes. It changes nothing in the daemon.</p>
       <form class="sliders" onSubmit={event => event.preventDefault()}>
         <label>
@@ -155,7 +155,7 @@ function Result({ data }: { data: Answer }) {
       </p>
       <p class="dim">
         From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
-        {since && `; counted by this since ${clock(since)}`}.{' '}
+        {since && `; counted this way since ${clock(since)}`}.{' '}
         {exact ? 'Exact: simulate gives the same.' : `An estimate${why_not_exact ? `: ${why_not_exact}` : ''}.`}
       </p>
       <Plot
@@ -202,7 +202,7 @@ function Result({ data }: { data: Answer }) {
         <div>
           <h3>Configuration {yaml !== '' && <Copy text={yaml} label="copy YAML" what="of this throttle" />}</h3>
           {yaml === '' ? (
-            <p class="dim">As it is. Move a slider to see what would change.</p>
+            <p class="dim">The configuration is not changed. Move a slider to see the effect.</p>
           ) : (
             // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
             <pre tabIndex={0}>{yaml}</pre>

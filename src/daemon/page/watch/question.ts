@@ -118,15 +118,15 @@ export function inexactness(
   const waits = (typeof over_limit === 'object' && 'wait' in over_limit) || on_backlog === 'pace'
   return [
     oneIn > 1 && `one event in ${oneIn} was counted`,
-    stepMs > 1 && `times are known to ${stepMs} ms`,
+    stepMs > 1 && `times are rounded to ${stepMs} ms`,
     hasRest && `events of keys beyond the ${mostKeys} busiest stay as they were`,
-    modes.length > 0 && `${modes.join(' and ')} depends on when events came within a millisecond, and on those before`,
+    modes.length > 0 && `${modes.join(' and ')} depends on times below a millisecond, and on earlier events`,
     isTrial && 'a sample of at most 2,000 events per second is counted',
     (options.limits || options.limits_file) && 'rules are not applied: all keys have this limit',
     all.some(({ unit }) => unit === 'bytes') && 'limits of bytes are not applied',
     keys >= options.max_keys && 'keys beyond max_keys have the limit, too',
     cost && 'each event counts as 1 instead of its cost',
-    quota && 'what counted in a quota before is not known',
+    quota && 'earlier events of the quota are not known',
     also?.some(({ limit }) => limit !== undefined) && 'limits of `also` begin empty',
     time_field && 'events count when they arrived instead of at their own time',
     scope === 'cluster' && 'only the events of this daemon count',

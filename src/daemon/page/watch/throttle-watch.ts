@@ -292,13 +292,13 @@ const whatIsCounted = ({ key_field, exclude }: ThrottleOptions) =>
 
 function countedBy({ from, stepMs, oneIn, hasRest, keys, mostKeys }: Counted): CountedBy {
   const sample = oneIn > 1 ? `one event in ${oneIn}` : 'every event'
-  const which = hasRest ? `, the ${mostKeys} busiest keys on their own` : ''
+  const which = hasRest ? `, the ${mostKeys} busiest keys separately` : ''
   return {
     from: iso(from),
     step_ms: stepMs,
     exact: oneIn === 1 && stepMs === 1 && !hasRest,
     keys,
     most_keys: mostKeys,
-    of: `${sample}, by ${stepMs} ms${which}`,
+    of: `${sample}, in steps of ${stepMs} ms${which}`,
   }
 }

@@ -128,7 +128,7 @@ t.test('with long steps of time it is near', async t => {
   const lines = small.lines.filter(line => (line as { t: number }).t >= Date.parse(from))
   for (const { limit, window_ms, passed } of await simulated(t, lines, ['--limit=3,20,60', '--window=10s,60s'])) {
     const answer = await small.watch.whatIf({ limit: `${limit}`, window: `${window_ms}ms` })
-    t.match(answer.why_not_exact, `times are known to ${step_ms} ms`)
+    t.match(answer.why_not_exact, `times are rounded to ${step_ms} ms`)
     within(t, answer, passed, lines.length, `${limit} in ${window_ms} ms, by ${step_ms} ms`)
   }
 })
