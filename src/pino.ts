@@ -35,11 +35,11 @@ const schema = z.strictObject({
     .record(z.string(), z.unknown())
     .optional()
     .describe('Options of the throttle processor; without it all lines pass.'),
-  http: z.record(z.string(), z.unknown()).describe('Options of the http destination, those of delivery among them.'),
+  http: z.record(z.string(), z.unknown()).describe('Options of the http destination, including delivery options.'),
   on_full: z
     .enum(['wait', 'discard'])
     .prefault('wait')
-    .describe('When no more lines fit: wait, so that they queue up in the app, or discard them. Never silently.'),
+    .describe('When no more lines fit: `wait` lets them queue in the app, `discard` discards and reports them.'),
   shutdown_timeout: duration()
     .refine(ms => ms <= LONGEST_SHUTDOWN_MS, { error: 'must be at most 9 Seconds', params: { constant: true } })
     .prefault('5 Seconds')
@@ -49,7 +49,7 @@ const schema = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      'Folder of this process alone, for dead letters and a disk buffer. Without it refused events are logged and dropped.',
+      'Folder that only this process uses, for rejected events and a disk buffer. Without it, rejected events are logged and discarded.',
     ),
 })
 
@@ -102,7 +102,7 @@ function read(given: PinoTransportOptions): Options {
     }
   }
   if (http.on_reject === 'dead_letter' && data_dir === undefined) {
-    faults.push({ path: 'http.on_reject', message: 'dead letters need a data_dir' })
+    faults.push({ path: 'http.on_reject', message: 'the dead-letter queue needs a data_dir' })
   }
   if ((http.buffer as { type?: unknown } | undefined)?.type === 'disk' && data_dir === undefined) {
     faults.push({ path: 'http.buffer', message: 'a disk buffer needs a data_dir' })

@@ -213,7 +213,7 @@ t.test('wrong options are told with their paths', async t => {
     [{ http: { url, colour: 3 } }, /http\.colour: unknown option of http; known are url, method,/],
     [{ http: { url, batch: { max_event: 3 } } }, /http\.batch\.max_event: unknown option; did you mean "max_events"\?/],
     [{ http: { url, type: 'file' } }, /http\.type: has no meaning here/],
-    [{ http: { url, on_reject: 'dead_letter' } }, /http\.on_reject: dead letters need a data_dir/],
+    [{ http: { url, on_reject: 'dead_letter' } }, /http\.on_reject: the dead-letter queue needs a data_dir/],
     [{ http: { url, buffer: { type: 'disk' } } }, /http\.buffer: a disk buffer needs a data_dir/],
     [{ http: { url }, throttle: { window: '1s' } }, /throttle\.limit: is missing/],
     [{ http: { url }, throttle: { limit: 1, window: '1s', exclude: '.a' } }, /throttle\.exclude: expected an operator/],
