@@ -6,7 +6,7 @@ import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } fro
 const FILES = [
   ['/etc/sluice/sluice.yaml', 'The configuration of the daemon, where the systemd unit expects it.'],
   ['/etc/sluice/access-key', 'The access key, which the unit passes on as a credential.'],
-  ['/var/lib/sluice', 'Checkpoints, disk buffers, dead letters, and the socket of the daemon (sluice.sock).'],
+  ['/var/lib/sluice', 'Checkpoints, disk buffers, dead-letter queues, and the socket of the daemon (sluice.sock).'],
 ] as const
 
 /** Escapes text for roff: nothing is interpreted as a request, and quotes and dashes stay ASCII. */

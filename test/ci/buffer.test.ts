@@ -321,7 +321,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   const resend = (...args: string[]) =>
     command(['resend', '--config', daemon.configPath, '--destination', 'up', ...args], { cwd: folder })
   t.match(await resend('--dry-run'), { code: 0, stdout: `up: 2 to send (status_422: 2), from ${path}\n` })
-  t.match(await resend(), { code: 1, stdout: `up: 0 sent; 2 refused again (status_422: 2), and back in ${path}\n` })
+  t.match(await resend(), { code: 1, stdout: `up: 0 sent; 2 rejected again (status_422: 2), and back in ${path}\n` })
   t.match(JSON.parse(readFileSync(path, 'utf8').split('\n')[0]!), {
     destination: 'up',
     reason: 'status_422',
@@ -380,7 +380,7 @@ destinations:
   t.match(await call(second!, elsewhere), { code: 0, stdout: 'up: 2 sent\n' })
   t.same(receiver.lines(), ['{"n":1}', '{"n":2}'])
   const left = await status()
-  t.match(left, { code: 1, stdout: /^! former is not configured any more and left 1 dead letter /m })
+  t.match(left, { code: 1, stdout: /^! former is not configured any more and left 1 rejected event /m })
   t.notMatch(left.stdout, /Nothing is wrong|! removed/)
   rmSync(orphaned)
   const notices = await status()
@@ -392,7 +392,7 @@ destinations:
   const { stdout } = await call(['status', '--config', 'sluice.yaml', '--json'], folder)
   t.match(JSON.parse(stdout), { problems: [], notices: [{ what: /^removed is not/, todo: /discard_orphans/ }] })
   const none = await call(['resend', '-c', 'sluice.yaml'], folder)
-  t.match(none, { code: 0, stdout: /^nothing to send: there are no dead letters in / })
+  t.match(none, { code: 0, stdout: /^nothing to send: there are no rejected events in / })
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
 })

@@ -44,7 +44,7 @@ t.test('status, top, explain and /readyz tell of a server that is away, and of t
   const live = await explain()
   t.match(
     live.stdout.replace(/\s+/g, ' '),
-    /now: the server of the cluster limit does not reply since 20.* share of the/,
+    /now: the server of the cluster limit has not replied since 20.* share of the/,
   )
   const ready = await daemon.get('/readyz')
   t.equal(ready.status, 200)

@@ -75,7 +75,7 @@ destinations: { out: { type: stdout, inputs: [limit] } }
     t.equal(ran.status, 0, ran.stderr)
     const shown = kind === 'destination' ? readFileSync(join(folder, 'events.ndjson'), 'utf8') : ran.stdout
     t.match(shown, /"message":/, 'the event arrives')
-    t.match(await command(['new', kind, name], { cwd: parent }), { code: 2, stderr: /is there already/ })
+    t.match(await command(['new', kind, name], { cwd: parent }), { code: 2, stderr: /exists already/ })
     const taken = { processor: 'throttle', destination: 'http', source: 'file', codec: 'json' }[kind]
     t.match(await command(['new', kind, taken], { cwd: parent }), { code: 2, stderr: /has a \w+ \w+ already/ })
   })

@@ -195,7 +195,7 @@ destinations: { out: { type: blackhole, inputs: [it] } }
     t.ok(waited > 10)
     const { passes, summary } = await simulated('window_mode: sliding, over_limit: { wait: 1500ms }')
     t.strictSame(passes, waits)
-    t.match(summary, /^over_limit wait: what finds room within 1.5s is shown as passed, as if the$/m)
+    t.match(summary, /^over_limit wait: events that find room within 1.5s are shown as passed, as if$/m)
     t.match(
       summary,
       new RegExp(`^waited +${waited} events passed after a wait of up to ${formatDuration(longest)}$`, 'm'),
@@ -363,7 +363,7 @@ t.test('--budget counts days of a time zone, also on those on which clocks are c
       ['--budget=5GB per day', '--time-zone=Europe/Berln'],
       '--time-zone: is not a time zone of this system; did you mean "Europe/Berlin"?',
     ],
-    [['--limit=1', '--time-zone=UTC'], '--time-zone is that of the periods of --budget, which is missing'],
+    [['--limit=1', '--time-zone=UTC'], '--time-zone sets the time zone of --budget, which is missing'],
   ] as const)
     t.match(await callSimulate(['--window=1s', ...args], ''), { code: 2, stderr: message })
 })

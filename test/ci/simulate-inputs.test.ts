@@ -240,7 +240,7 @@ t.test('some events without a time have that of the one before', async t => {
   const config = configOf(t, 'type: stdin, decode: json')
   const { stdout } = await callSimulate([config], input.map(event => `${JSON.stringify(event)}\n`).join(''))
   t.match(stdout, /^passed +2 /m)
-  t.match(stdout, /^no time +2 events without a readable time: took the time of the one before$/m)
+  t.match(stdout, /^no time +2 events without a readable time: got the time of the previous event$/m)
 })
 
 t.test('where no event has a time, it says where it looked, and what to do', async t => {
@@ -260,5 +260,8 @@ t.test('where no event has a time, it says where it looked, and what to do', asy
     lines(time => `${iso(time)} stdout F x`),
   )
   t.equal(text.code, 1)
-  t.match(text.stderr, /: lines of text have none; their source needs another decode, or try .* live events with --tap/)
+  t.match(
+    text.stderr,
+    /: lines of text do not have a time; set another decode in their source, or try .* live events with --tap/,
+  )
 })

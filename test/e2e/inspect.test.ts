@@ -92,7 +92,7 @@ tests:
   const bad = await program(['test', 'bad.yaml'], folder)
   t.equal(bad.code, 1)
   const expected = `failed wrong
-       limit_app: not the events that were expected ( - expected and not there, + there and not expected )
+       limit_app: not the expected events ( - missing, + unexpected )
            {"app":"a","n":1}
          - {"n":2}
          + {"app":"c","n":3}

@@ -99,7 +99,7 @@ t.test('what it says first fits 80 columns', async t => {
   t.match(own, /^ {2}log +\/var\/log\/syslog$/m)
   t.match(own, /^ {2}limit +20 events per second of each app/m)
   t.match(own, /^ {2}service +http:\/\/127\.0\.0\.1:41001, started for this run$/m)
-  t.match(own, /^ {2}received +\.sluice-quickstart\/received\.ndjson has what the service received$/m)
+  t.match(own, /^ {2}received +\.sluice-quickstart\/received\.ndjson has the events that arrived$/m)
   t.match(
     own,
     /^ {2}metrics +http:\/\/127\.0\.0\.1:41003\/metrics\n +http:\/\/127\.0\.0\.1:41002\/metrics of the service$/m,
@@ -107,12 +107,12 @@ t.test('what it says first fits 80 columns', async t => {
   t.match(own, /^ {2}look +npx sluice status --config \.sluice-quickstart\/sluice\.yaml$/m)
   const given = announce({ ...base, receiver: GIVEN, log: undefined, isLogKept: true }, READER)
   t.match(given, /^ {2}service +https:\/\/logs\.example\.com$/m)
-  t.match(given, /^ {2}log +none: only with --log FILE do logs go to another service$/m)
+  t.match(given, /^ {2}log +not delivered; --log FILE delivers one to the service$/m)
   t.notMatch(given, 'received')
   const end = announce({ ...base, log: { path: '/var/log/syslog', readFrom: 'end' } }, READER)
   t.match(end, /^ {2}log +\/var\/log\/syslog, new lines only$/m)
   const none = announce({ ...base, log: undefined }, READER)
-  t.match(none, /^ {2}log +none of the usual logs is readable; --log FILE names another one$/m)
+  t.match(none, /^ {2}log +the usual logs are not readable; name another one with --log FILE$/m)
   const texts = [own, given, end, none, continueText('/here/config/examples/quickstart.yaml', READER)]
   for (const text of [...texts, runningText(4711, base.configPath, READER)])
     for (const line of text.split('\n')) t.ok(line.length <= 80, line)
@@ -191,7 +191,7 @@ Ended after 1m 12s.
   batch            1,300          20       1,280   over 20 per second
   (none)               3           1           2   over 20 per second
   a-very-lo…       5,375       5,375           0   not limited
-  summaries            2           2           0   of what was discarded
+  summaries            2           2           0   of discarded events
   together         6,688       5,406       1,282
 
 Delivered: 5,402 events to the service at http://127.0.0.1:41001; 4 were not delivered.

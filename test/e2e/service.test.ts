@@ -259,7 +259,7 @@ t.test('sluice api', async t => {
     ],
     [['whoami', '--url', `${url}/a/v3?b`], manager, only('--url must be only', `--url ${url}/a`)],
     [['whoami', '--url', 'localhost:8080'], manager, /--url must be the address of a service, as in --url http:/],
-    [['FETCH', '/v3/pipeline'], manager, /FETCH is no method/],
+    [['FETCH', '/v3/pipeline'], manager, /FETCH is not a method/],
     [['GET'], manager, /PATH is missing/],
   ] as const) {
     t.match((await api([...args], env, 2)).stderr, text)

@@ -138,7 +138,7 @@ t.test('times: numbers and ISO 8601; without one, that of the event before', asy
   t.match(stderr, /^no time {4}9 events without a readable \.t/m)
   t.match(stderr, /^time {7}1970-01-01T00:00:00.999Z to 1970-01-01T00:00:05.000Z \(4s\)$/m)
   const back = await simulate(config, [], '{"t":5000}\n{"t":2000}\n{"t":4500}\n{"t":3000}\n')
-  t.match(back.stdout, /^order {6}2 events earlier than the one before, by up to 3s$/m)
+  t.match(back.stdout, /^order {6}2 events earlier than the previous event, by up to 3s$/m)
   t.match(back.stdout, /^discarded {2}3 /m)
   const seconds = await simulate(config, [], '{"t":1760000000}\n{"t":1760000060.5}\n')
   t.match(seconds.stdout, /look like seconds/)

@@ -103,7 +103,10 @@ t.test('of several daemons on a machine, status and top show one and name the ot
   ])
     t.notMatch(await text(['status', ...chosen]), 'on this machine', 'not where one was asked for')
   const none = await text(['status'], join(one.folder, 'state'))
-  t.match(none, /no daemon is found: .* Daemons run at .*: say which with --config FILE or --socket PATH/)
+  t.match(
+    none,
+    /no daemon found at the default paths .* Daemons run at .*: name one with --config FILE or --socket PATH/,
+  )
   t.ok(none.includes(socket(one)) && none.includes(socket(two)), none)
   two.daemon.child.stdin!.end()
   t.equal(await two.daemon.exit, 0)

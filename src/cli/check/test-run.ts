@@ -135,7 +135,7 @@ async function movesNoMore(moving: () => number): Promise<void> {
     const now = moving()
     if (now === 0) return
     if (now !== before) end = systemClock.now() + STUCK_MS
-    else if (systemClock.now() > end) throw new Error('the events of a step did not come through')
+    else if (systemClock.now() > end) throw new Error('the events of a step are stuck in the pipeline')
     before = now
     await sleep(1)
   }
@@ -202,7 +202,7 @@ class StepClock implements TimerClock {
 
   /** Sets the time, unless it is later already, and fires the timers that are due. */
   goTo(time: number): void {
-    if (!Number.isFinite(time)) throw new Error('events wait for something that never comes')
+    if (!Number.isFinite(time)) throw new Error('events wait, and nothing will release them')
     this.#at = Math.max(this.#at, time)
     for (const timer of this.#timers.toSorted((a, b) => a.at - b.at)) {
       if (timer.at > this.#at || !this.#timers.includes(timer)) continue

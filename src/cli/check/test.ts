@@ -58,7 +58,7 @@ function compare(output: string, wanted: number | readonly TestEvent[], left: re
   }
   const lines = difference(wanted, left)
   if (lines.every(line => line.startsWith(' '))) return []
-  const head = `${output}: not the events that were expected ( - expected and not there, + there and not expected )`
+  const head = `${output}: not the expected events ( - missing, + unexpected )`
   return [head, ...cut(lines)]
 }
 

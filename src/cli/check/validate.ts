@@ -107,7 +107,7 @@ function tried(load: () => Config): Config | ConfigError {
 }
 
 const LOCAL_PART =
-  'checked as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed": whether its components fit together was not checked. Remove "managed" if the daemon runs with this file alone'
+  'checked only as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed"; the connections between components were not checked. Remove "managed" if the daemon runs with this file alone'
 
 /** Checks the local part of a managed daemon with the revision that the daemon ran last. Throws ConfigError. */
 async function checkLocalPart(
@@ -156,10 +156,10 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
   return keys.flatMap(({ path, value }) => {
     // The text is not shown: it may be the key itself.
     if (/^\$[A-Za-z_]\w*$/.test(value))
-      return [`${path} begins with $ and is used as it is written; for a variable of the environment, write \${NAME}`]
+      return [`${path} begins with $ and is used as it is written; for an environment variable, write \${NAME}`]
     if (!isOpen) return []
     return [
-      `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or a variable of the environment`,
+      `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or an environment variable`,
     ]
   })
 }

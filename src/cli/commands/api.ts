@@ -93,9 +93,9 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      title: { value: 'TEXT', text: 'What it is for.' },
-      scopes: { value: 'LIST', text: 'What it may do, as in pipeline:read,ingest:write.' },
-      'expires-in': { value: 'DURATION', text: 'How long its key works, as in "720 Hours".' },
+      title: { value: 'TEXT', text: 'Purpose of the service account.' },
+      scopes: { value: 'LIST', text: 'Scopes of its key, as in pipeline:read,ingest:write.' },
+      'expires-in': { value: 'DURATION', text: 'How long its key is valid, as in "720 Hours".' },
     },
     examples: [
       {
@@ -116,7 +116,7 @@ export const apiCommands: readonly Command[] = [
     options: {
       ...CONNECTION,
       grace: { value: 'DURATION', text: 'How long the old key remains valid. Default: it is revoked immediately.' },
-      'expires-in': { value: 'DURATION', text: 'How long the new key works.' },
+      'expires-in': { value: 'DURATION', text: 'How long the new key is valid.' },
     },
     operands: id('The service account.'),
     examples: [{ title: 'with an hour to distribute the new key', line: 'sluice api rotate ID --grace "1 Hours"' }],

@@ -106,7 +106,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows the problems of a daemon, and how to solve them.',
     text: [
       FOUND,
-      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, because they are not delivered.',
+      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead-letter queue of a removed destination are a problem, because they are not delivered.',
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],

@@ -44,7 +44,7 @@ export const serviceCommands: readonly Command[] = [
     name: 'admin backup',
     summary: 'Copies the data of the service to a new folder, also while it runs.',
     text: [
-      'The data are its store, the secret of its keys, and the data of its pipelines: events in disk buffers, dead letters and idempotency keys. The configuration file and the files that it names are not copied.',
+      'The data are its store, the secret of its keys, and the data of its pipelines: events in disk buffers and dead-letter queues, and idempotency keys. The configuration file and the files that it names are not copied.',
       'Events in disk buffers that are delivered after the backup are delivered again after it is restored.',
     ],
     options: {
@@ -64,7 +64,7 @@ export const serviceCommands: readonly Command[] = [
       from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
       replace: { text: 'Replaces an existing store, which is kept beside the new one.' },
       'store-only': {
-        text: 'Does not restore the data of the pipelines: existing buffers, dead letters and idempotency keys stay.',
+        text: 'Does not restore the data of the pipelines: existing buffers, dead-letter queues and idempotency keys stay.',
       },
     },
     examples: [

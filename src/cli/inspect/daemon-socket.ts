@@ -25,9 +25,10 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   const running = runningSockets()
   if (configured !== undefined && (running.length === 0 || existsSync(configured))) return configured
   const places = [USUAL_CONFIG, ...USUAL_SOCKETS].join(', ')
-  const which = running.length === 0 ? 'If one runs, say' : `Daemons run at ${running.join(', ')}: say`
+  const which =
+    running.length === 0 ? 'If one runs, name it with' : `Daemons run at ${running.join(', ')}: name one with`
   throw new UsageError(
-    `no daemon is found: there is none of ${places}. ${which} which with --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
+    `no daemon found at the default paths (${places}). ${which} --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
   )
 }
 
@@ -83,7 +84,7 @@ export function otherDaemons(
 /** The configuration at the default path; throws UsageError if there is none. */
 export function usualConfig(command: string): string {
   if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
-  throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: say which configuration`, command)
+  throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: name a configuration`, command)
 }
 
 /** The socket of this machine's daemon at one of the default paths; undefined if there is none. */

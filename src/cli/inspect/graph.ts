@@ -54,7 +54,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
   if (!draw) throw new UsageError(`--format is one of ${FORMAT_NAMES.join(', ')}`, 'graph')
   const intervalMs = intervalOf(interval ?? '1s', 'graph')
   if (!options.live && (socket ?? interval) !== undefined)
-    throw new UsageError('--socket and --interval are about --live', 'graph')
+    throw new UsageError('--socket and --interval need --live', 'graph')
   const loaded = await loadDaemonConfig(config, io.env)
   const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
   const { isTTY, columns = 80 } = io.stdout

@@ -31,7 +31,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   const config = await configOf(options.config, io)
   const ids = chosen(config, options)
   if (ids.length === 0) {
-    io.stdout.write(`nothing to send: there are no dead letters in ${config.dataDir}\n`)
+    io.stdout.write(`nothing to send: there are no rejected events in ${config.dataDir}\n`)
     return EXIT.done
   }
   for (const file of options.files) if (!isToSend(file)) throw new ResendError(`there is no file ${file}`)
@@ -104,7 +104,7 @@ function chosen(config: Config, { destination, files, dryRun }: ResendOptions): 
   if (ids.length === 1 || (dryRun && files.length === 0)) return ids
   const meant = files.length > 0 ? ids : ids.filter(id => isToSend(pathOf(dataDir, 'dead_letters', id)))
   if (meant.length <= 1) return meant
-  throw new UsageError(`say which one with --destination ${meant.join(' | ')}`, 'resend')
+  throw new UsageError(`there are several; name one with --destination ${meant.join(' | ')}`, 'resend')
 }
 
 /** The destinations, and the processors that keep events they could not process. */
@@ -129,7 +129,7 @@ async function survey(files: readonly string[], id: string, io: Io): Promise<num
     const { events, reasons, wrongLine } = await surveyFile(file)
     if (wrongLine === undefined) io.stdout.write(`${id}: ${events} to send${list(reasons)}, from ${file}\n`)
     else {
-      io.stderr.write(`sluice: ${file}:${wrongLine}: is no dead letter\n`)
+      io.stderr.write(`sluice: ${file}:${wrongLine}: is not a rejected event\n`)
       code = EXIT.failed
     }
   }
@@ -140,7 +140,7 @@ async function survey(files: readonly string[], id: string, io: Io): Promise<num
 function reportResult({ sent, refused, left }: Resent, file: string, id: string, io: Io): boolean {
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]
-  if (again > 0) parts.push(`${again} refused again${list(refused)}, and back in ${file}`)
+  if (again > 0) parts.push(`${again} rejected again${list(refused)}, and back in ${file}`)
   if (left > 0) parts.push(`${left} not sent, to be sent by the next call`)
   io.stdout.write(`${id}: ${parts.join('; ')}\n`)
   return again === 0 && left === 0

@@ -49,7 +49,7 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
         await new Promise(resolve => to.once('drain', resolve))
     }
   } catch (error) {
-    throw new Error('the daemon has ended, or took up another configuration', { cause: error })
+    throw new Error('the daemon has ended, or runs another configuration', { cause: error })
   }
   return EXIT.done
 }

@@ -34,7 +34,7 @@ const TSCONFIG = {
 /** Writes a plugin with its test and a configuration into a new folder of this name. */
 export function newPlugin([what, name]: readonly string[], { typescript }: NewOptions, io: Pick<Io, 'stdout'>): number {
   const template = TEMPLATES[what as What]
-  if (!template) throw new UsageError(`${what} is none of ${WHAT.join(', ')}`, 'new')
+  if (!template) throw new UsageError(`${what} is not a kind of plugin; the kinds are ${WHAT.join(', ')}`, 'new')
   if (name === undefined || !ID.test(name))
     throw new UsageError(
       'NAME is made of a-z, 0-9 and _, and begins with a letter: it is the type in configurations',
@@ -46,7 +46,7 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
       : components.filter(({ kind }) => kind === what).map(({ type }) => type)
   if (taken.includes(name)) throw new UsageError(`Sluice has a ${what} ${name} already; choose another name`, 'new')
   const folder = resolve(name)
-  if (existsSync(folder)) throw new UsageError(`${folder} is there already`, 'new')
+  if (existsSync(folder)) throw new UsageError(`${folder} exists already; choose another name`, 'new')
   makeFolderSync(folder)
   const file = `${name}.${typescript ? 'ts' : 'js'}`
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`

@@ -27,7 +27,7 @@ const processor: Template = {
 export default defineProcessor({
   contract: 1,
   type: '${name}',
-  summary: 'Writes the length of a text into events, and discards those with long ones.',
+  summary: 'Writes the length of a text into events, and discards events with long texts.',
   // Every option is described: validate, the reference and editors show it.
   options: z.strictObject({
     field: fieldPath().prefault('.message').describe('The field with the text.'),
@@ -52,7 +52,7 @@ export default defineProcessor({
     const editor = context.editor()
     const length = editor.field(parseFieldPath('.length'))
     return {
-      // Decides about a batch at once: \`to\` has a place for each event, and 0 there means that it passes.
+      // Decides about a whole batch: \`to\` has an entry for each event; 0 means that it passes.
       process(batch, to) {
         for (let i = 0; i < batch.length; i++) {
           if (text.load(batch, i) !== STRING) continue
@@ -94,7 +94,7 @@ destinations:
     inputs: [${name}]
 
 tests:
-  - name: long messages go
+  - name: long messages are discarded
     steps:
       - into: lines
         events:
@@ -125,13 +125,13 @@ export default defineSource({
   create({ command, decode, max_line_bytes }, context) {
     const origin = context.origin(decode)
     return {
-      // What it has read cannot be read again.
+      // Lines that were read cannot be read again.
       once: true,
       async run(out${typed(': Output')}, signal${typed(': AbortSignal')}) {
         const splitter = new LineSplitter(max_line_bytes)
         const send = async (frame${typed('?: Frame')}) => {
           if (!frame) return
-          // Settled when the events are delivered, or were refused for good.
+          // Settled when the events are delivered or permanently rejected.
           const ack = out.ack(status => {
             if (status === 'errored') context.metrics.failed('undelivered')
           })
@@ -145,7 +145,7 @@ export default defineSource({
         signal.addEventListener('abort', end, { once: true })
         if (signal.aborted) end()
         for await (const chunk of child.stdout) await send(splitter.push(chunk))
-        // What it was killed in the middle of is not a line.
+        // If the program was killed, the rest is not a complete line.
         if (!signal.aborted) await send(splitter.flush())
         signal.removeEventListener('abort', end)
         await ended
@@ -199,7 +199,7 @@ export default defineDestination({
   examples: [{ title: 'JSON lines', yaml: 'path: /var/log/events.ndjson\\n' }],
   create({ path, encoding }) {
     return {
-      // One attempt: what it throws says whether there is to be another one.
+      // One attempt. The error that it throws decides whether there is another one.
       async write(request${typed(': readonly EventBatch[]')}) {
         // Copied before the first await: the bytes of a batch are not valid for ever.
         const bytes = Buffer.from(written(encodeAlone(encoding, request)))

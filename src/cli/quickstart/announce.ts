@@ -57,20 +57,25 @@ export function announce(about: Announced, { folder, program }: Reader): string 
     ['service', received ? `${url}, started for this run` : url],
   ]
   if (keyFile) rows.push(['keys', `${here(keyFile)}*`])
-  if (received) rows.push(['received', `${here(received)} has what the service received`])
+  if (received) rows.push(['received', `${here(received)} has the events that arrived`])
   if (metricsUrl) rows.push(['metrics', metricsUrl])
   if (metrics) rows.push([metricsUrl ? '' : 'metrics', `${metrics} of the service`])
   rows.push(['look', `${program} status --config ${config}`], ['', `${program} top --config ${config}`])
   rows.push(['end', 'Ctrl-C'])
-  const head = ['Sluice throttles invented apps, and delivers what passes. Watch it in a browser:', '', `  ${page}`, '']
+  const head = [
+    'Sluice throttles and delivers the events of invented apps. Watch it in a browser:',
+    '',
+    `  ${page}`,
+    '',
+  ]
   return `${[...head, ...rows.map(rowText), ''].join('\n')}\n`
 }
 
 const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`
 
 function noLog({ isLogKept }: Announced): string {
-  if (isLogKept) return 'none: only with --log FILE do logs go to another service'
-  return 'none of the usual logs is readable; --log FILE names another one'
+  if (isLogKept) return 'not delivered; --log FILE delivers one to the service'
+  return 'the usual logs are not readable; name another one with --log FILE'
 }
 
 /**

@@ -126,7 +126,7 @@ export class LiveView {
       row('', ['events', 'passed', 'discarded']),
       ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
       ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
-      ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of what was discarded')]),
+      ...(emitted === 0 ? [] : [counted('summaries', { passed: emitted, discarded: 0 }, 'of discarded events')]),
       row('together', [
         number(read + emitted),
         number(total('passed') + this.#read + emitted),

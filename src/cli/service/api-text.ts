@@ -48,7 +48,7 @@ function boundText({ path, message }: Fields): string {
 }
 
 function listText(items: readonly unknown[], width: number): string {
-  if (items.length === 0) return 'There are none.\n'
+  if (items.length === 0) return 'The list is empty.\n'
   const rows = items.filter(isFields).map(row => {
     // A service account has a single key; its times are shown in the row of the account.
     const { last_used_at, expires_at } = isFields(row.access_key) ? row.access_key : row

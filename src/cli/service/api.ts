@@ -180,7 +180,7 @@ export interface RawCall extends Connection {
 export async function api(options: RawCall, operands: readonly string[], io: Io): Promise<number> {
   const [method = '', path = ''] = operands
   if (!METHODS.includes(method.toUpperCase()))
-    throw new UsageError(`${method} is no method and no command; the methods are ${METHODS.join(', ')}`, 'api')
+    throw new UsageError(`${method} is not a method or a command; the methods are ${METHODS.join(', ')}`, 'api')
   if (!path.startsWith('/')) throw new UsageError(`PATH begins with a slash, as in /v3/pipeline, not ${path}`, 'api')
   const client = await connect(options, io)
   const body = options.data === undefined ? undefined : await readInput(options.data, io)

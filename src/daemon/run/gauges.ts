@@ -51,7 +51,7 @@ export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]
   )
 }
 
-const FAULTS_HELP = 'Errors that code of plugins has thrown where nobody waits for it, such as in a timer of its own.'
+const FAULTS_HELP = 'Errors that plugins threw outside of their calls, such as in a timer.'
 
 /**
  * An error that a plugin throws in its own timers or listeners, or in a promise that nobody awaits, costs no event and
@@ -65,7 +65,7 @@ export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => vo
     const place = placeInPlugin(error)
     if (place === undefined) return false
     faults++
-    const text = 'a plugin has thrown an error where nobody waits for it; the daemon goes on'
+    const text = 'a plugin threw an error outside of its calls, such as in a timer; the daemon continues'
     log.error({ code: 'SLUICE_PLUGIN_FAULT', error: errorText(error), place }, text)
     return true
   })
@@ -87,14 +87,14 @@ export interface Managed {
 /** Exposes the report as metrics. */
 export function managedMetrics(metrics: Metrics, read: () => ManagedReport): void {
   const { pipeline } = read()
-  const help = 'The pipeline of the service that runs; always 1.'
+  const help = 'The published pipeline that the daemon runs; always 1.'
   metrics.series('gauge', 'sluice_managed_info', help, () => [{ labels: { pipeline }, value: 1 }])
   const gauge = (name: string, help: string, value: (report: ManagedReport) => number | undefined) =>
     metrics.series('gauge', `sluice_managed_${name}`, help, () => {
       const found = value(read())
       return found === undefined ? [] : [{ labels: {}, value: found }]
     })
-  gauge('revision', 'The revision that runs; missing if none does.', ({ revision }) => revision)
+  gauge('revision', 'The running revision; missing if no revision runs.', ({ revision }) => revision)
   gauge('published_revision', 'The newest revision that the service has published.', ({ published }) => published)
   gauge('revision_refused', 'Whether the newest revision cannot run here.', ({ refused }) =>
     refused === undefined ? 0 : 1,

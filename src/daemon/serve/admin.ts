@@ -82,7 +82,7 @@ function quietLog(io: Io): Logger {
 
 function initText({ enterprise, account, manager, service_account, enterprise_service_account }: InitResult): string {
   return [
-    'Keep these keys now: nothing shows them again.',
+    'Save these keys now: they are not shown again.',
     '',
     `enterprise                   ${enterprise.id}`,
     `account                      ${account.id} (${account.short_id})`,
@@ -105,8 +105,8 @@ export async function backup(call: { config: string; to: string }, io: Io): Prom
     input: { path },
     here: ({ state }) => state.backup(path, to => backUpIngest(options.dataDir, to)),
   })
-  const parts = 'store, secret of the keys, and the buffers, dead letters and idempotency keys of pipelines'
-  io.stdout.write(`${path}: ${parts}. The configuration is not in it. Keep it where nobody reads it.\n`)
+  const parts = 'store, secret of the keys, and the buffers, dead-letter queues and idempotency keys of pipelines'
+  io.stdout.write(`${path}: ${parts}. The configuration is not included. Keep the backup where only you can read it.\n`)
   return EXIT.done
 }
 

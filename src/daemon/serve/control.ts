@@ -48,7 +48,7 @@ async function answer(message: IncomingMessage, controls: Controls): Promise<{ s
   try {
     const name = (message.url ?? '').slice(1)
     const control = Object.hasOwn(controls, name) ? controls[name] : undefined
-    if (!control || message.method !== 'POST') throw new ApiError(404, 'not_found', 'there is no such command')
+    if (!control || message.method !== 'POST') throw new ApiError(404, 'not_found', 'this command does not exist')
     return { status: 200, body: (await control(await readInput(message))) ?? {} }
   } catch (error) {
     const status = error instanceof ApiError ? error.status : 500

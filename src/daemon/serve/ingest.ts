@@ -106,7 +106,7 @@ export class ServedIngest implements Ingest {
         this.#changed.add(id)
         const done = published ? this.#publish(published) : this.#remove(id)
         done.catch(error =>
-          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply what was published'),
+          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply a change of a published pipeline'),
         )
       }),
       secrets.onChange((...changed) => {

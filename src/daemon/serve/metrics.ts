@@ -21,15 +21,15 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   )
   const limited = 'Requests above the limit of a key or address.'
   metrics.daemonTotal('sluice_api_rate_limited_total', limited, () => service.counts().rateLimited)
-  const evicted = 'Daemons that made room for new ones: they reported only once, or not for long.'
+  const evicted = 'Daemons that were replaced by new ones because they reported only once or briefly.'
   metrics.daemonTotal('sluice_api_daemons_evicted_total', evicted, () => service.counts().daemonsEvicted)
-  const refused = 'Reports of new daemons that were refused: too many at a time, or in an account.'
+  const refused = 'Refused reports of new daemons: too many at the same time, or too many in an account.'
   metrics.daemonTotal('sluice_api_daemons_refused_total', refused, () => service.counts().daemonsRefused)
-  const revisions = 'Bytes that the saved revisions of pipelines take.'
+  const revisions = 'Size of the saved revisions of pipelines.'
   metrics.daemonGauge('sluice_api_revision_bytes', revisions, () => service.pipelines.sizes.all)
   const expiring = 'Keys that expire soon: rotate them.'
   metrics.daemonGauge('sluice_api_keys_expiring_soon', expiring, () => service.counts().keysExpiringSoon)
-  const expired = 'Keys that have expired and are still there.'
+  const expired = 'Keys that have expired and are not removed yet.'
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
@@ -37,9 +37,9 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
 export function storeMetrics(metrics: Metrics, store: Store): void {
   const writable = 'Whether the last change was saved in the store of the service.'
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))
-  const failed = 'Tries to write to the store that failed.'
+  const failed = 'Failed writes to the store.'
   metrics.daemonTotal('sluice_store_failed_writes_total', failed, () => store.health().failedWrites)
-  const damaged = 'Reads of records in the store that were not what was saved.'
+  const damaged = 'Reads that found a damaged record in the store.'
   metrics.daemonTotal('sluice_store_damaged_reads_total', damaged, () => store.health().damagedReads)
   const reopens = 'How often the store was opened again after a failed write.'
   metrics.daemonTotal('sluice_store_reopens_total', reopens, () => store.health().reopens)

@@ -125,14 +125,14 @@ async function serveOpened(
       stop(limit) {
         ending = true
         inheritedSockets().stopAccepting()
-        systemd.ending(config.shutdownTimeoutMs, 'ending: requests under way are answered')
+        systemd.ending(config.shutdownTimeoutMs, 'ending: requests in progress are answered')
         limit.addEventListener('abort', leave, { once: true })
         Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)
       },
     },
     config.shutdownTimeoutMs,
     log,
-    'ending: no new requests, those under way are answered',
+    'ending: no new requests are accepted, requests in progress are answered',
   )
   const ends: (() => void)[] = [signals.remove, onHeldSignal('SIGHUP', () => log.warn(NO_RELOAD))]
   // Started by another program: it does not outlive it.
@@ -223,7 +223,7 @@ async function listenForMetrics(
     return server
   } catch (error) {
     if (config.metricsGiven) throw error
-    log.warn({ error: errorText(error) }, 'metrics are not served; say where in metrics.listen')
+    log.warn({ error: errorText(error) }, 'metrics are not served; set metrics.listen to serve them')
     return undefined
   }
 }

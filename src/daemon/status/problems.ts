@@ -94,25 +94,25 @@ const DELETED: Positive = {
   metric: 'sluice_file_deleted_undelivered_bytes',
   what: (id, value) =>
     `${id}: ${short(value)}B of deleted files are not delivered, and only exist while the daemon has them open`,
-  todo: 'A restart loses them, unless a compressed copy is left in their folder. Correct what holds up the delivery before you restart.',
+  todo: 'A restart loses them, unless their folder has a compressed copy. Before you restart, correct the cause that blocks the delivery.',
 }
 
 const BUFFER_UNWRITABLE: Positive = {
   metric: 'sluice_buffer_unwritable',
   what: id => `${id}: its buffer cannot be written`,
-  todo: `Nothing is lost: its sources wait, and it is tried again until it works. ${ON_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`,
+  todo: `No events are lost: its sources wait, and the daemon tries again until the write succeeds. ${ON_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`,
 }
 
 const PROGRESS_UNSAVED: Positive = {
   metric: 'sluice_buffer_progress_unsaved',
-  what: id => `${id}: what was delivered from its buffer cannot be saved`,
-  todo: `After a restart, it would be delivered again. ${ON_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`,
+  what: id => `${id}: its buffer cannot save which events were delivered`,
+  todo: `After a restart, the receiver would get these events again. ${ON_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`,
 }
 
 const DEAD_LETTERS_UNWRITABLE: Positive = {
   metric: 'sluice_dead_letters_unwritable',
-  what: id => `${id}: its dead letters cannot be written`,
-  todo: `Nothing is lost: their events wait, and it is tried again until it works. ${ON_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`,
+  what: id => `${id}: its dead-letter queue cannot be written`,
+  todo: `No events are lost: they wait, and the daemon tries again until the write succeeds. ${ON_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`,
 }
 
 const SILENT = 'sluice_file_systems_silent'
@@ -122,7 +122,7 @@ const OF_FILES: readonly Positive[] = [
   {
     metric: UNREADABLE,
     what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
-    todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). It is read from where it was left, or from its beginning, once that works. One with a byte that no record begins with ("byte 4: …") is read on once decode is what it was written with, or it is written anew; or leave it out of include.',
+    todo: 'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning. If the reason is a byte that cannot begin a record ("byte 4: …"), set decode to the format of the file, write the file again, or remove it from include.',
   },
   {
     metric: 'sluice_file_lost_bytes_total',
@@ -132,31 +132,32 @@ const OF_FILES: readonly Positive[] = [
   {
     metric: SILENT,
     what: (id, value) => `${id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
-    todo: 'Its files wait, and nothing else does. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+    todo: 'Only its files wait; other files are read. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
   },
 ]
 
 const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_keyless_events',
-    what: (id, value) => `${id}: none of ${counted(value, 'event')} had its key, so all share one bucket and its limit`,
+    what: (id, value) =>
+      `${id}: not one of ${counted(value, 'event')} had its key, so all share one bucket and its limit`,
     todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
   },
   {
     metric: 'sluice_throttle_state_unsaved',
     what: id => `${id}: its buckets cannot be saved`,
-    todo: `After a restart it begins with those that were saved last, so more than its limits may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
+    todo: `After a restart, it uses the buckets that were saved last, so more events than its limits allow may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
   },
   {
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
       `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, since the clock was set back`,
-    todo: 'A bucket whose quota that period has used up passes nothing until then. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, what was used then counts for the present period.',
+    todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period counts in the present one.',
   },
   {
     metric: 'sluice_component_waiting_full_sources',
-    what: (id, value) => `${id} holds back ${counted(value, 'source')}: as many events wait for room as may`,
-    todo: 'What such a source reads next comes later, also that of other buckets. One that goes on writing more than its limit never catches up: raise the limit, or shorten max_delay or the wait of over_limit, or replace on_backlog: pace by time_field.',
+    what: (id, value) => `${id} has paused ${counted(value, 'source')}: too many of its events wait for room`,
+    todo: 'Events that the source reads next are delayed, also events of other buckets. If it keeps writing more than its limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.',
   },
 ]
 
@@ -192,10 +193,10 @@ function destinationProblems({ series, destinations, wall }: Observed): Problem[
 }
 
 function deliveryAdvice(state: string, drops: boolean): string {
-  if (drops) return 'Its buffer is full or was full, and events that found no room were dropped. Correct the cause.'
+  if (drops) return 'Its buffer is full or was full, and events that did not fit were discarded. Correct the cause.'
   switch (state) {
     case 'refusing':
-      return 'Most requests are rejected, and their events go where on_reject says. Correct the receiver or the events.'
+      return 'The receiver rejects most requests; on_reject decides where their events go. Correct the receiver or the events.'
     case 'retrying':
     case 'failing':
       return `${SAFE} Check what the error names: the receiver, the network or the disk.`
@@ -283,7 +284,7 @@ function balanceProblems({ series }: Observed): Problem[] {
 const FULL_SHARE = 0.8
 
 function fullBufferProblems({ series }: Observed): Problem[] {
-  const drops = { buffer: ' (or drops, with when_full: drop_newest)', spool: '' }
+  const drops = { buffer: ' (or it discards events, with when_full: drop_newest)', spool: '' }
   return (['buffer', 'spool'] as const).flatMap(kind =>
     series.all(`sluice_${kind}_bytes`).flatMap(({ labels, value }) => {
       const id = labels.component_id!
@@ -292,7 +293,7 @@ function fullBufferProblems({ series }: Observed): Problem[] {
       return {
         component: id,
         what: `${id}: its ${kind} is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
-        todo: `Full, it makes its sources wait${drops[kind]}. Raise ${kind}.max_bytes or help the receiver.`,
+        todo: `When it is full, its sources wait${drops[kind]}. Raise ${kind}.max_bytes, or make the receiver faster.`,
       }
     }),
   )
@@ -304,7 +305,7 @@ function nothingToRead({ series }: Observed): Problem[] {
     return {
       component: labels.component_id!,
       what: `${labels.component_id}: there is no file that it could read`,
-      todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
+      todo: 'Compare its include and exclude with the names of the files. A file that appears later is read from its beginning.',
     }
   })
 }
@@ -318,7 +319,7 @@ function undecodedProblems({ series }: Observed): Problem[] {
       return {
         component: component_id,
         what: `${component_id}: ${short(value)} of its ${counted(lines, 'line')} could not be read as ${codec}`,
-        todo: 'They are kept as text: .message is the only field of them that a key or a condition finds. Correct decode.',
+        todo: 'They are kept as text: keys and conditions find only their field .message. Correct decode.',
       }
     }),
   )
@@ -336,7 +337,7 @@ function unprocessedProblems({ series }: Observed): Problem[] {
       return {
         component: component_id,
         what: `${component_id} could not process ${short(value)} of its ${counted(events, 'event')}`,
-        todo: 'They are passed on unchanged, with the reason in .processing_error, which the log names, too (SLUICE_PROCESSOR_FAILED). Correct the processor, or decode of the source.',
+        todo: 'They pass unchanged, with the reason in .processing_error and in the log (SLUICE_PROCESSOR_FAILED). Correct the processor, or decode of the source.',
       }
     })
 }
@@ -347,7 +348,7 @@ const LEFT: Readonly<Record<DataKind, (events: number) => string>> = {
   buckets: () => 'saved buckets',
   buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
   spool: events => (events > 0 ? `a spool with ${counted(events, 'event')}` : 'a spool that cannot be read now'),
-  dead_letters: events => counted(events, 'dead letter'),
+  dead_letters: events => counted(events, 'rejected event'),
 }
 
 const COSTS_NOTHING: ReadonlySet<string> = new Set<DataKind>(['checkpoint', 'buckets'])
@@ -375,12 +376,12 @@ function positionProblems({ series }: Observed): Problem[] {
     const age = ages.get(id) ?? 0
     const failed = (unsaved.get(id) ?? 0) > 0
     if (!failed && age <= OLD_S) return []
-    const since = `were not saved for ${Math.round(age)} s`
+    const since = `have not been saved for ${Math.round(age)} s`
     return {
       component: id,
       what: failed ? `${id}: its positions cannot be saved` : `${id}: its positions ${since}`,
       ...(failed && age >= 1 && { detail: `They ${since}.` }),
-      todo: `After a restart, what was sent since then would be sent again. ${ON_DISK} (SLUICE_CHECKPOINT_NOT_SAVED).`,
+      todo: `After a restart, events sent since then would be sent again. ${ON_DISK} (SLUICE_CHECKPOINT_NOT_SAVED).`,
     }
   })
 }
@@ -394,13 +395,13 @@ const LOST_FOR: Readonly<Record<string, string>> = {
   throttled_backlog:
     'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field, or a longer max_delay.',
   max_keys:
-    'They were of new keys while max_keys others were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+    'They had new keys while max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
   no_backend: 'The server of the cluster limit could not be asked; on_backend_failure says what to do then.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
   spool_corrupt: 'They are lost: files of the spool were damaged. The log names them.',
   [UNROUTED]:
-    'They are lost: nothing reads the output that they went to. `sluice validate` names it; a blackhole that reads it says that this is intended.',
+    'They are lost: no component reads the output that they went to. `sluice validate` names it. If this is intended, let a blackhole read it.',
   [PROCESSING_FAILED]: 'They are lost: they could not be processed, and on_error is discard. The log says why.',
 }
 
@@ -446,7 +447,7 @@ function throttleProblems(seen: Observed): Problem[] {
     return {
       component: component_id,
       what: `${component_id} has passed ${counted(value, 'event')} without a limit since the daemon started`,
-      todo: 'As many keys are in use as max_keys allows, and events of others pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+      todo: 'The limit of max_keys is reached, and events of further keys pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
     }
   })
   return [...limits, ...positive(seen, OF_THROTTLES), ...open]

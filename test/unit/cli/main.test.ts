@@ -175,7 +175,7 @@ t.test('what resend --dry-run tells, without more', async t => {
   const file = `${dir}/one.yaml`
   writeFileSync(file, readFileSync(file, 'utf8').replace('DIR', dir))
   t.match(await call(['resend', '--dry-run', file]), { code: 0, stdout: 'a: nothing to send\nb: nothing to send\n' })
-  t.match(await call(['resend', '-c', file]), { code: 0, stdout: /^nothing to send: there are no dead letters/ })
+  t.match(await call(['resend', '-c', file]), { code: 0, stdout: /^nothing to send: there are no rejected events/ })
   t.match(await call(['resend', '-c', file, '--destination', 'a']), { code: 0 }, 'as it says')
 })
 

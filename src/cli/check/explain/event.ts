@@ -79,7 +79,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
     const hasMessage = typeof given.message === 'string' || !codec.eventFields?.names.includes('message')
     if (!hasMessage || !canHave(fieldsOfLines(codec, OF_ORIGIN), Object.keys(given))) return undefined
     const batch = firstOf(frames, { source, host: '', codec: JSON_OBJECTS, wanted })
-    return { batch, as: 'an event as sluice tap shows it, whose line is not known', more }
+    return { batch, as: 'an event as sluice tap shows it, without its line', more }
   }
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined

@@ -51,7 +51,9 @@ function liveFindings({ discarded_to: readers, waiting, ...state }: LiveBucket):
   const about = state.is_exact ? '' : 'about '
   const lost = `now: ${about}${state.discarded_last_hour} of its events were discarded in the last hour`
   const outage = state.outage && [
-    { text: `now: the server of the cluster limit does not reply since ${state.outage.since}: ${state.outage.reason}` },
+    {
+      text: `now: the server of the cluster limit has not replied since ${state.outage.since}: ${state.outage.reason}`,
+    },
     { text: `now: meanwhile ${state.outage.meanwhile}` },
   ]
   return [

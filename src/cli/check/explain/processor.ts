@@ -41,7 +41,7 @@ export async function explainerOf(
   const create = (metrics: ComponentCounters) => createComponent<'processor'>(own, { ...context, metrics })
   const counters = () => new ComponentCounters(config.id, 'processor', config.type)
   const within = <T>(work: Promise<T>): Promise<T> => {
-    const said = `${config.id} (${config.type}) has not finished with the event after ${formatDuration(longestMs)}; what it would do with it cannot be said`
+    const said = `${config.id} (${config.type}) has not finished with the event after ${formatDuration(longestMs)}; its decision is not known`
     let cancel: (() => void) | undefined
     const late = new Promise<never>((_, reject) => {
       cancel = after(longestMs, () => reject(new Error(said)))
@@ -84,12 +84,12 @@ export async function explainerOf(
       if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
       if (name !== '' && !stage.outputs.get(name)!.connected) {
         unrouted = name
-        several.push({ text: `nothing reads ${config.id}.${name}: what goes there is discarded (${UNROUTED})` })
+        several.push({ text: `nothing reads ${config.id}.${name}: events that go there are discarded (${UNROUTED})` })
         continue
       }
       left.set(name, batches[0].snapshot(0, 1))
       const count = batches.reduce((sum, { length }) => sum + length, 0)
-      if (count > 1) several.push({ text: `it becomes ${count} events, of which the first is followed here` })
+      if (count > 1) several.push({ text: `it becomes ${count} events; the first one is followed here` })
     }
     const failed = metrics.failures.size > 0 ? [{ text: 'it could not be processed' }] : []
     const rest = { findings: [...findings, ...failed, ...several], left }

@@ -37,10 +37,13 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   for (const [id, events] of replay.failed) add('failed', `${count(events, 'event')} that ${id} could not process`)
   if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, route)}: read as text`)
   if (timeless > 0)
-    add('no time', `${count(timeless, 'event')} without a readable ${timeName(time)}: took the time of the one before`)
+    add(
+      'no time',
+      `${count(timeless, 'event')} without a readable ${timeName(time)}: got the time of the previous event`,
+    )
   if (backwards > 0) {
     const furthest = formatDuration(furthestBackMs)
-    add('order', `${count(backwards, 'event')} earlier than the one before, by up to ${furthest}`)
+    add('order', `${count(backwards, 'event')} earlier than the previous event, by up to ${furthest}`)
   }
   const { costless } = replay.visitor
   if (costless > 0)
@@ -67,19 +70,19 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
 
 /** How many events are discarded as backlog, and how many if each comes when it was written. */
 function backlogText(backlog: number, live: number): string {
-  return `sluice run reads lines that are there before its start all at once: as live, ${number(backlog)} of these would be discarded; in the time of the events, ${number(live)} are`
+  return `sluice run reads existing lines all at once when it starts: as live events, ${number(backlog)} of these would be discarded; in event time, ${number(live)} are`
 }
 
 /** The same if they were backlog. */
 function liveText(backlog: number, live: number): string {
-  return `as backlog, ${number(backlog)} are discarded; live, in the time of the events, ${number(live)} would be`
+  return `as backlog, ${number(backlog)} are discarded; as live events, in event time, ${number(live)} would be`
 }
 
 /** What to do where no event has a time. */
 export function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
-    ? 'lines of text have none; their source needs another decode, or try the limit on live events with --tap'
+    ? 'lines of text do not have a time; set another decode in their source, or try the limit on live events with --tap'
     : 'name the field that holds it with --time'
   return `no event has a time in ${time === 'auto' ? TIME_FIELDS.map(({ text }) => text).join(', ') : time}: ${help}`
 }

@@ -119,7 +119,7 @@ async function simulateLive(options: SimulateOptions, files: readonly string[], 
   if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
   if (decisions || [suggest, budget, compare, component].some(option => option !== undefined)) {
     const others = '--component, --suggest, --budget, --compare and --decisions'
-    throw new UsageError(`--tap sees each event once: it goes without ${others}`, 'simulate')
+    throw new UsageError(`--tap sees each event once: leave out ${others}`, 'simulate')
   }
   return untilInterrupted(async signal => {
     await show(await simulateTap(options, signal, io), options, io)

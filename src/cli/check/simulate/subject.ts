@@ -123,8 +123,8 @@ export function checkRoute({ processors, throttle: throttleId }: Route): void {
   if (!keeping) return
   const { id, type } = keeping
   throw new UsageError(
-    `${id} is before the throttle, and a processor of type ${type} that keeps events for some time cannot be simulated; \
-use --tap ${throttleId} to simulate what a running daemon gives the throttle, \
+    `${id} (${type}) is before the throttle and keeps events for some time, which cannot be simulated; \
+use --tap ${throttleId} to simulate the events that a running daemon passes to the throttle, \
 or record events behind ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
     'simulate',
   )

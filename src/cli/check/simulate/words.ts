@@ -75,14 +75,14 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
     add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: those that pass are shown as passed`)
   const { live, backlog } = longestWaits(options)
   if (live > 0 && !isBacklog) {
-    const room = `what finds room within ${formatDuration(live)} is shown as passed`
-    add('over_limit', `wait: ${room}, as if the source could go on meanwhile`)
+    const room = `events that find room within ${formatDuration(live)} are shown as passed`
+    add('over_limit', `wait: ${room}, as if the source could continue meanwhile`)
   }
   if (isBacklog && on_backlog === 'pass') add('on_backlog', 'pass: all events are backlog here, and pass uncounted')
   else if (isBacklog)
     add(
       'on_backlog',
-      `pace: all events are backlog here; what finds room within ${formatDuration(backlog)} is shown as passed`,
+      `pace: all events are backlog here; events that find room within ${formatDuration(backlog)} are shown as passed`,
     )
   else if (on_backlog !== undefined && on_backlog !== 'as_live')
     add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)

@@ -236,7 +236,7 @@ t.test('an event of syslog as it is tapped is that event', async t => {
   testFolder(t, { 'sluice.yaml': TAPPED })
   const event = { message: 'boom', ...WHERE, app: 'su', severity_code: 2, structured_data: { a: {} }, peer: '10.0.0.7' }
   const of = async (event: object) => (await run(t, JSON.stringify(event), { source: 'sys' })).stdout
-  t.match(await of(event), /read as an event as sluice tap shows it, whose line is not known\n/)
+  t.match(await of(event), /read as an event as sluice tap shows it, without its line\n/)
   t.match(await of(event), /yes {2}exclude\n.*\.app is "su"/)
   t.match(await of({ ...event, app: 'cart' }), /bucket of its value {2}\(\.peer is "10\.0\.0\.7"\)/)
   t.match(await of({ ...event, other: 1 }), /text, since it is not a syslog message/)
@@ -265,7 +265,7 @@ destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, co
   t.match(line.stdout, /"web, ""7""",/, 'as it is encoded')
   t.match(await run(t, 'one', { source: 'csv' }), { stdout: /read as text, since it is not CSV/ })
   const of = async (event: object, source: string) => (await run(t, JSON.stringify(event), { source })).stdout
-  const tapped = /read as an event as sluice tap shows it, whose line is not known\n/
+  const tapped = /read as an event as sluice tap shows it, without its line\n/
   t.match(await of({ time: '1', app: 'web', ...WHERE }, 'csv'), tapped)
   t.match(await of({ app: 'web', any: true, ...WHERE }, 'pairs'), tapped)
   t.match(await of({ time: '1', app: 'web', other: '1', ...WHERE }, 'csv'), /since it is not CSV/)
@@ -323,7 +323,10 @@ destinations: { out: { type: stdout, inputs: [ways.a] } }
   })
   const { stdout } = await run(t, '{"b":1}')
   t.match(stdout, /→ ways \(route\): discarded \(unrouted\)\n/)
-  t.match(stdout, /nothing reads ways\.b: what goes there is discarded \(unrouted\)\n {2}→ out \(stdout\): not reached/)
+  t.match(
+    stdout,
+    /nothing reads ways\.b: events that go there are discarded \(unrouted\)\n {2}→ out \(stdout\): not reached/,
+  )
   const both = await run(t, '{"a":1,"b":1}')
   t.match(both.stdout, /→ ways \(route\): passed, to ways\.a\n[\s\S]*nothing reads ways\.b/)
   t.match(both.stdout, /→ out \(stdout\): would be delivered/)
@@ -462,6 +465,6 @@ destinations: { out: { type: stdout, inputs: [once] } }
   testFolder(t, { 'sluice.yaml': text })
   const { stdout, code } = await run(t, '{"items":[1,1,2]}')
   t.equal(code, 0)
-  t.match(stdout, /it becomes 3 events, of which the first is followed here\n +the event is now {"items":1}\n/)
+  t.match(stdout, /it becomes 3 events; the first one is followed here\n +the event is now {"items":1}\n/)
   t.match(stdout, /→ once \(dedupe\): passed\n/)
 })

@@ -38,7 +38,7 @@ t.test('the service from the command line, for people and for programs', async t
   t.teardown(() => service.close())
   const env = { SLUICE_URL: service.url, SLUICE_ACCESS_KEY: service.made.manager.key }
   const client = service.client(service.made.manager.key)
-  t.equal((await called(['api', 'pipelines'], env, 80)).stdout, 'There are none.\n')
+  t.equal((await called(['api', 'pipelines'], env, 80)).stdout, 'The list is empty.\n')
   for (const name of [[], ['web']]) {
     const { code, stderr } = await called(['api', 'publish', ...name], env)
     const advised = /create one first, as in: sluice api POST (\S+) --data '(.*)'$/m.exec(stderr)!

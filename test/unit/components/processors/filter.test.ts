@@ -155,7 +155,7 @@ t.test('sluice test and sluice explain follow an event to each of its outputs', 
   const options = { config: join(folder, 'c.yaml'), event, source: undefined, json: false }
   await explain(options, { ...io, stdout: to, stderr: to } as never)
   t.match(io.out, /→ r \(route\): passed, to r\.errors\n +yes {2}errors\n/)
-  t.match(io.out, /\n +nothing reads r\.slow: what goes there is discarded \(unrouted\)\n/)
+  t.match(io.out, /\n +nothing reads r\.slow: events that go there are discarded \(unrouted\)\n/)
   t.match(io.out, /→ out \(stdout\): would be delivered, by r\.errors\n/)
   t.match(io.out, /→ out \(stdout\): not reached, it reads r\.else/)
 })

@@ -52,7 +52,7 @@ t.test('what a processor discards on purpose is no problem, and what it could no
   )
   t.match(problemsOf(view([], [by('p', 'processing_failed'), by('r', 'unrouted'), by('t', 'late')])), [
     { what: /^p has discarded 4 events .*: processing_failed$/, todo: /on_error is discard/ },
-    { what: /^r has discarded 4 events .*: unrouted$/, todo: /nothing reads the output/ },
+    { what: /^r has discarded 4 events .*: unrouted$/, todo: /no component reads the output/ },
     { what: /^t has discarded 4 events .*: late$/, todo: /allowed_lateness/ },
   ])
 })
@@ -95,7 +95,7 @@ t.test('dead letters: how many, how old, and commands that work', async t => {
     view([], ['sluice_dead_letters{component_id="p"} 1'], [{ id: 'p', kind: 'processor', type: 'parse' }]),
   )
   const [blocked, ...others] = problemsOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
-  t.match(blocked, { what: 'p: its dead letters cannot be written', todo: /SLUICE_DEAD_LETTER/ })
+  t.match(blocked, { what: 'p: its dead-letter queue cannot be written', todo: /SLUICE_DEAD_LETTER/ })
   t.same(others, [])
   t.match(unprocessed, { what: /^p: 1 event/, todo: /^They could not be processed\. / })
 })
@@ -138,7 +138,7 @@ t.test('nobody is told that no events are lost while some of them are dropped', 
   for (const state of ['holding', 'retrying']) {
     const some = [{ id: 'up', state, reason: 'no' }] as Observed['destinations']
     const [first, second] = problemsOf(view(some, [discarded('up', 'buffer_full', 5)]))
-    t.match(first, { what: `up is ${state}: no`, todo: /found no room were dropped/ })
+    t.match(first, { what: `up is ${state}: no`, todo: /did not fit were discarded/ })
     t.match(second, { what: /^up has discarded 5 events .*: buffer_full$/, todo: /^They are lost/ })
   }
 })
@@ -191,7 +191,7 @@ t.test('a quota that counts in a later period is a problem', async t => {
 t.test('a source that is held back because too many of its events wait is a problem', async t => {
   const full = (id: string, value: number) => `sluice_component_waiting_full_sources{component_id="${id}"} ${value}`
   const found = problemsOf(view([], [full('good', 0), full('lim', 1)]))
-  t.match(found, [{ what: /^lim holds back 1 source: /, todo: /max_delay or the wait of over_limit/ }])
+  t.match(found, [{ what: /^lim has paused 1 source: /, todo: /max_delay or the wait of over_limit/ }])
   t.equal(found.length, 1)
 })
 
@@ -282,11 +282,11 @@ t.test('what was delivered and cannot be noted', async t => {
     `sluice_buffer_progress_unsaved{component_id="up",component_kind="destination"} ${value}`,
   ]
   t.match(problemsOf(view([], series(1))), [
-    { what: 'old: its positions were not saved for 90 s' },
-    { what: 'app: its positions cannot be saved', detail: 'They were not saved for 5 s.' },
+    { what: 'old: its positions have not been saved for 90 s' },
+    { what: 'app: its positions cannot be saved', detail: 'They have not been saved for 5 s.' },
     {
-      what: 'up: what was delivered from its buffer cannot be saved',
-      todo: /would be delivered again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
+      what: 'up: its buffer cannot save which events were delivered',
+      todo: /would get these events again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
     },
   ])
   t.same(problemsOf(view([], series(0))), [])
@@ -294,6 +294,9 @@ t.test('what was delivered and cannot be noted', async t => {
 
 t.test('of a file that cannot be read it is said what helps, also if its records cannot be delimited', async t => {
   t.match(problemsOf(view([], ['sluice_files_unreadable{component_id="app"} 1'])), [
-    { what: 'app: 1 file cannot be read', todo: /byte that no record begins with .* decode .* written anew.* include/ },
+    {
+      what: 'app: 1 file cannot be read',
+      todo: /byte that cannot begin a record .* decode .* write the file again.* include/,
+    },
   ])
 })

@@ -143,7 +143,10 @@ t.test('what validate warns of, and what it says to do', async t => {
   )
   t.equal(await run(`${local}managed: {}\n`), '', 'as it says')
   const complete = `${local}destinations: { out: { type: stdout, inputs: [in] } }\n`
-  t.match(await run(`${complete}managed: {}\n`), /c\.yaml: warning: checked as the local part.*Remove "managed" if/)
+  t.match(
+    await run(`${complete}managed: {}\n`),
+    /c\.yaml: warning: checked only as the local part.*Remove "managed" if/,
+  )
   t.equal(await run(complete), '', 'as it says')
   const reading = (...include: string[]) =>
     `sources: { in: { type: file, include: [${include.map(path => `'${join(dir, path)}'`).join(', ')}] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
