@@ -620,7 +620,7 @@ t.test('what it says of an event, a component and a destination is said once, an
       limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'fixed' }],
       buckets: 0,
       keys: [],
-      counted: { from, step_ms: 1, exact: false, keys: 0, most_keys: 1000, of: 'one event in 4, by 1 ms' },
+      counted: { from, step_ms: 1, exact: false, keys: 0, most_keys: 1000, of: 'one event in 4, in steps of 1 ms' },
     },
     find: { looked_at, found: [{ event: { n: 1 }, steps }], more: false },
     'dead-letters': {
@@ -647,7 +647,7 @@ t.test('what it says of an event, a component and a destination is said once, an
   t.equal(await times('connect ECONNREFUSED'), 1)
   await goTo(page, `${url}#/throttle/limit_app`)
   await sees(page, '(40 %): about 1 fewer than now', '.verdict')
-  await sees(page, 'Counted: one event in 4, by 1 ms.', 'main')
+  await sees(page, 'Counted: one event in 4, in steps of 1 ms.', 'main')
   await page.show(390, 'light')
   await goTo(page, `${url}#/delivery/upstream`)
   await sees(page, 'Of the newest 4,000:', 'main')

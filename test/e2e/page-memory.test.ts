@@ -139,7 +139,7 @@ t.test('what a throttle let through, by key, and what other limits would, also a
     limits: [{ limit: 2, unit: 'events', window_ms: 3_600_000 }],
     buckets: 2,
     max_keys: 100_000,
-    counted: { exact: true, step_ms: 1, keys: 2, of: 'every event, by 1 ms' },
+    counted: { exact: true, step_ms: 1, keys: 2, of: 'every event, in steps of 1 ms' },
   })
   t.match(
     [cart, shop],

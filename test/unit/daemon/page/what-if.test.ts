@@ -145,7 +145,7 @@ t.test('beyond 20,000 events per second a sample is counted, which is near', asy
     t.match(answer, { exact: false, why_not_exact: /^one event in \d+ was counted/ })
     within(t, answer, passed, busy.lines.length, `${limit}`)
   }
-  t.match((await busy.watch.view(1)).counted, { exact: false, of: /^one event in \d+, by 1 ms$/ })
+  t.match((await busy.watch.view(1)).counted, { exact: false, of: /^one event in \d+, in steps of 1 ms$/ })
 })
 
 t.test('the options to copy are those that differ', async t => {
