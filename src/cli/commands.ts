@@ -202,7 +202,7 @@ export const commands: readonly Command[] = [
         short: 'c',
         value: 'FILE',
         operand: true,
-        text: 'The configuration with the destination. Default: that of the daemon on this machine, otherwise /etc/sluice/sluice.yaml.',
+        text: 'The configuration with the destination. Default: the configuration of the daemon on this machine, otherwise /etc/sluice/sluice.yaml.',
       },
       destination: {
         value: 'ID',

@@ -27,7 +27,7 @@ t.test('status, top, explain and /readyz tell of a server that is away, and of t
   daemon.child.stdin!.write(lines(20))
   await decided(daemon, 20)
   const explain = () => done('explain', config, '--live', '{"app":"a"}')
-  t.match((await explain()).stdout, /now: 2\d of 100 have passed of its bucket in 1h/)
+  t.match((await explain()).stdout, /now: its bucket has passed 2\d of 100 in 1h/)
   t.match((await done('status', '--socket', socket)).stdout, /Nothing is wrong/)
 
   await redis.kill()

@@ -24,7 +24,7 @@ export const EXIT_CODES: Rows = [
 ]
 
 export const ENVIRONMENT: Rows = [
-  ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: what the daemon logs.'],
+  ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: the lowest level that the daemon logs.'],
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 

@@ -12,7 +12,7 @@ const WORDS: Readonly<Record<string, string>> = {
   ENETUNREACH: 'it cannot be reached from this network',
   ETIMEDOUT: 'connecting timed out',
   UND_ERR_CONNECT_TIMEOUT: 'connecting timed out',
-  CERT_HAS_EXPIRED: 'its certificate or that of its authority has expired; renew it there',
+  CERT_HAS_EXPIRED: 'its certificate or the certificate of its authority has expired; renew it there',
   CERT_NOT_YET_VALID: 'its certificate is not valid yet; is the clock right?',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed; name a file that holds it with --ca-file',
   SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_AUTHORITY,

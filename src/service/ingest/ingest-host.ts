@@ -431,7 +431,7 @@ async function tellOrphanedFolders(folder: string, pipelines: ReadonlySet<string
   const names = existsSync(folder) ? await readdir(folder) : []
   for (const name of names) {
     if (pipelines.has(name)) continue
-    const text = 'a folder belongs to no pipeline of the service; remove it if its events are not needed'
+    const text = 'a folder does not belong to a pipeline of the service; remove it if its events are not needed'
     log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
   }
 }

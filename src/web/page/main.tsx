@@ -39,7 +39,7 @@ const VIEWS = [
 
 /** Whether the numbers are those of now, and if not, since when. */
 function Connection() {
-  if (paused.value) return <Mark level="note">paused: the numbers are those of {clock(heardAt.value, now.value)}</Mark>
+  if (paused.value) return <Mark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</Mark>
   if (away.value && isAway.value) {
     const ago = duration(now.value - away.value.since)
     if (status.value?.stopping) return <Mark level="error">the daemon stopped {ago} ago; trying again</Mark>
@@ -68,7 +68,7 @@ function Head() {
       </span>
       <span role="status">
         {stopping ? (
-          <Mark level="warning">stopping: it still delivers what it has read</Mark>
+          <Mark level="warning">stopping: it still delivers the events that it has read</Mark>
         ) : reloading_since ? (
           <Mark level="note">reloading since {clock(reloading_since, now.value)}</Mark>
         ) : ready === false ? (

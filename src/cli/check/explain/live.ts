@@ -77,6 +77,6 @@ function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, un
   const what = unit === 'cost' ? 'a cost of ' : ''
   const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
   const bucket = rule === undefined ? 'its bucket' : `its bucket under ${rule}`
-  const text = `now: ${what}${amount(used)} of ${amount(limit)} have passed of ${bucket} in ${formatDuration(windowMs)}; ${span}`
+  const text = `now: ${bucket} has passed ${what}${amount(used)} of ${amount(limit)} in ${formatDuration(windowMs)}; ${span}`
   return [{ text }]
 }

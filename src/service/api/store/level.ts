@@ -260,7 +260,7 @@ function jsonOf(key: string, text: string): string {
   if (!HAS_CHECK.test(text)) {
     if (isJson(text)) return text
   } else if (text.slice(0, CHECK_LENGTH - 1) === sumOf(key, text.slice(CHECK_LENGTH))) return text.slice(CHECK_LENGTH)
-  const message = `the store is damaged: the record ${key} is not what was saved. Check the disk, and put a backup in place with "sluice admin restore --replace"`
+  const message = `the store is damaged: the record ${key} is not the one that was saved. Check the disk, and put a backup in place with "sluice admin restore --replace"`
   throw new StoreError('SLUICE_STORE_DAMAGED', message)
 }
 

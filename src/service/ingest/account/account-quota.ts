@@ -70,7 +70,7 @@ export class AccountQuotas {
     throw new Refusal(
       503,
       'account_share_exceeded',
-      `the requests of this account ${this.#which} would be ${own} ${what}, more than its share of ${share} at present; send this again later`,
+      `this request would raise the requests of this account ${this.#which} to ${own} ${what}, more than its share of ${share} at present; send this again later`,
       { 'retry-after': '5' },
     )
   }

@@ -226,7 +226,10 @@ t.test('a record that is not what was saved is never given out', async t => {
     await level.put(key, text((await level.get(key)) ?? ''))
     await level.close()
   }
-  const damaged = { code: 'SLUICE_STORE_DAMAGED', message: /store is damaged: the record k\/\w is not what was saved/ }
+  const damaged = {
+    code: 'SLUICE_STORE_DAMAGED',
+    message: /store is damaged: the record k\/\w is not the one that was saved/,
+  }
   const texts: [string, (before: string) => string][] = [
     ['k/a', text => text.replace('viewer', 'vhewer')],
     ['k/a', text => text.replace(/^./, 'x')],

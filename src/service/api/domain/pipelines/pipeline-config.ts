@@ -81,5 +81,5 @@ function fault(path: string, message: string): Fault {
 }
 
 function invalid(errors: readonly Fault[]): ApiError {
-  return new ApiError(400, 'invalid_pipeline', 'this is not a configuration that could run', { errors })
+  return new ApiError(400, 'invalid_pipeline', 'this configuration cannot run', { errors })
 }
