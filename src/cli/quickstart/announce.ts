@@ -63,7 +63,7 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   rows.push(['look', `${program} status --config ${config}`], ['', `${program} top --config ${config}`])
   rows.push(['end', 'Ctrl-C'])
   const head = [
-    'Sluice throttles and delivers the events of invented apps. Watch it in a browser:',
+    'Sluice throttles and delivers events of invented apps. Watch it in a browser:',
     '',
     `  ${page}`,
     '',
