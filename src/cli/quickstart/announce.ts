@@ -62,12 +62,7 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   if (metrics) rows.push([metricsUrl ? '' : 'metrics', `${metrics} of the service`])
   rows.push(['look', `${program} status --config ${config}`], ['', `${program} top --config ${config}`])
   rows.push(['end', 'Ctrl-C'])
-  const head = [
-    'Sluice throttles and delivers events of invented apps. Watch it in a browser:',
-    '',
-    `  ${page}`,
-    '',
-  ]
+  const head = ['Sluice throttles and delivers events of invented apps. Watch it in a browser:', '', `  ${page}`, '']
   return `${[...head, ...rows.map(rowText), ''].join('\n')}\n`
 }
 
