@@ -12,7 +12,7 @@ import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-even
 import { PlaceSample } from './place-sample.js'
 
 /** Maximum number of events kept per second of a component. */
-const DISCARDS_PER_SECOND = 200
+const DISCARDS_PER_SECOND = 100
 const PASSED_PER_SECOND = 100
 /** Of the memory. */
 const DISCARDED_SHARE = 1 / 2

@@ -21,6 +21,8 @@ const MOST_KEYS = 1000
 const KEY_BYTES = 420
 /** Keys have at most one part in this of the memory. */
 const KEYS_PART = 4
+/** A sample has a quarter of the events that are counted without one, but at least as many per second, if it can. */
+const LEAST_LOOKS = 2000
 /** How often it is decided which keys are counted on their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
@@ -107,7 +109,7 @@ export class KeyCounts {
     const { clock, looks, bytes } = options
     this.#options = options
     this.#bytes = bytes
-    this.#sampler = new EventSampler(clock, looks)
+    this.#sampler = new EventSampler(clock, looks, 1, Math.max(LEAST_LOOKS, looks / 4))
     this.#key = new BucketKey([], this.#seed)
     this.#wall.offsetMs = clock.wall() - clock.now()
     this.#from = Math.floor(clock.wall())
