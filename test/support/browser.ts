@@ -188,6 +188,7 @@ const KEYS: Record<string, { readonly code: number; readonly text?: string }> = 
   Enter: { code: 13, text: '\r' },
   ' ': { code: 32, text: ' ' },
   Escape: { code: 27 },
+  '.': { code: 190, text: '.' },
   Backspace: { code: 8 },
   ArrowDown: { code: 40 },
   ArrowUp: { code: 38 },

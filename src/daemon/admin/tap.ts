@@ -30,6 +30,8 @@ export interface TapQuery {
   readonly where: string | undefined
   /** Most events inspected per second; default: 2,000. */
   readonly rate?: number | undefined
+  /** Most events shown per second; default: all that match. */
+  readonly most?: number | undefined
   /** Ends after so many milliseconds. */
   readonly forMs?: number | undefined
 }
@@ -46,6 +48,7 @@ export function tapQueryOf(query: URLSearchParams): TapQuery {
     limit: numberIn(query, 'limit') ?? Number.POSITIVE_INFINITY,
     where: query.get('where') ?? undefined,
     rate: numberIn(query, 'rate'),
+    most: numberIn(query, 'most'),
     forMs: numberIn(query, 'for'),
   }
 }
@@ -72,7 +75,11 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   let left = query.limit
   const rate = Math.min(query.rate ?? LOOKED_AT_PER_SECOND, MOST_PER_SECOND)
   let looks = rate
+  const most = query.most ?? Number.POSITIVE_INFINITY
+  let room = most
   let missed = 0
+  /** Events that match, beyond `most`. */
+  let beyond = 0
   const seen = (batch: EventBatch) => {
     for (let i = 0; i < batch.length && left > 0; i++) {
       if (looks <= 0 || response.writableLength > UNREAD_BYTES) {
@@ -82,6 +89,11 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
       looks--
       const fields = batch.fields(i)
       if (!holds(fields)) continue
+      if (room <= 0) {
+        beyond++
+        continue
+      }
+      room--
       response.write(`${jsonText(fields)}\n`)
       if (--left <= 0) return end()
     }
@@ -94,12 +106,15 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     return
   }
   const writeMissed = () => {
-    if (missed === 0) return
-    response.write(`# ${missed} more were not shown\n`)
-    missed = 0
+    // Nobody knows how many of those that were not looked at match.
+    const what = query.where === undefined ? 'were not shown' : 'were not looked at'
+    if (missed > 0) response.write(`# ${missed} more ${what}\n`)
+    if (beyond > 0) response.write(`# ${beyond} more that match were not shown\n`)
+    missed = beyond = 0
   }
   const stop = everyOf(clock, 1000, () => {
     looks = rate
+    room = most
     // A client that is slow now gets the total later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // A reload may have replaced the pipeline, so the tap is attached to the current one.

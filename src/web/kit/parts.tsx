@@ -116,6 +116,55 @@ function Token({ words, done }: { words: string; done: () => void }) {
   )
 }
 
+interface FieldProps {
+  readonly label: string
+  readonly value: string
+  /** Called with what was entered. */
+  readonly enter: (text: string) => void
+  readonly placeholder?: string
+  readonly size?: number
+  /** Whether it is what the key `/` goes to. */
+  readonly isSearch?: boolean
+  readonly isInvalid?: boolean
+  /** Whether only screen readers read the label. */
+  readonly isNamed?: boolean
+}
+
+/** A text that takes effect when it is entered. Until then, what is typed stays there, although the page is drawn again. */
+export function Field(props: FieldProps) {
+  const {
+    label,
+    value,
+    enter,
+    placeholder = '',
+    size = 20,
+    isSearch = false,
+    isInvalid = false,
+    isNamed = true,
+  } = props
+  const [typed, setTyped] = useState<string>()
+  return (
+    <label class={isSearch ? (value ? 'filter active' : 'filter') : undefined}>
+      {isNamed && `${label} `}
+      <input
+        type="search"
+        data-search={isSearch || undefined}
+        aria-label={label}
+        aria-invalid={isInvalid}
+        placeholder={placeholder}
+        size={size}
+        value={typed ?? value}
+        onInput={event => setTyped(event.currentTarget.value)}
+        onChange={event => {
+          setTyped(undefined)
+          enter(event.currentTarget.value.trim())
+        }}
+        onBlur={() => setTyped(undefined)}
+      />
+    </label>
+  )
+}
+
 interface FilterProps {
   readonly label: string
   readonly value: string

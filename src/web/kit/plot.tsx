@@ -33,11 +33,28 @@ function colourOf(element: HTMLElement, name: string): string {
   return color
 }
 
+/** Values that are needed to tell that some of them are a short burst. */
+const ENOUGH = 60
+
+/**
+ * The largest value of the axis, and the largest of all if it lies beyond: a burst of a few steps is cut off, since all
+ * others would lie flat at zero.
+ */
+function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
+  const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
+  const most = all[0] ?? 0
+  const usual = all[Math.floor(all.length / 50)] ?? 0
+  return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
+}
+
 /** Curves over time. The colours are those of the theme; curves differ in dashes or areas, too. */
 export function Plot({ label, at, curves, height = 180 }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const data = [at, ...curves.map(({ values }) => values)] as unknown as uPlot.AlignedData
+  const { top, beyond } = topOf(curves)
+  const most = useRef(top)
+  most.current = top
   const isLong = (at.at(-1) ?? 0) - (at[0] ?? 0) > LONG_MS
   const shape = `${isLong} ${theme.value} ${height} ${curves.map(curve => curve.label)}`
   useLayoutEffect(() => {
@@ -53,7 +70,7 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
         padding: [8, 28, 0, 0],
         legend: { show: false },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
-        scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+        scales: { x: { time: true }, y: { range: () => [0, Math.max(1, most.current * 1.05)] } },
         axes: [
           {
             ...axis,
@@ -90,7 +107,10 @@ export function Plot({ label, at, curves, height = 180 }: Props) {
   return (
     <figure class="plot">
       <figcaption>
-        <span>{label}</span>
+        <span>
+          {label}
+          {beyond !== undefined && <span class="number">; cut off, up to {short(beyond)}</span>}
+        </span>
         {curves.map(({ label: name, colour, dash, isArea, values }) => (
           <span key={name} class="key">
             <svg width="22" height="10" aria-hidden="true">

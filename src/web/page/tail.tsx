@@ -2,18 +2,21 @@ import { useSignal } from '@preact/signals'
 import { Component } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { lines } from '../kit/api.js'
-import { Copy, Failure } from '../kit/parts.js'
+import { Copy, Failure, Field } from '../kit/parts.js'
 import { adjust, link, route } from '../kit/route.js'
 import { stored } from '../kit/stored.js'
 import { counted, grouped } from '../kit/words.js'
 import { Coloured } from './event.js'
 import { hidden, paused, status } from './live.js'
+import type { Component as ComponentOf } from './types.js'
 
 const MOST_LINES = 1000
-/** Events per second that are asked for: nobody reads more. */
-const RATE = 50
+/** Events per second that are asked for: nobody reads more. A condition looks at as many as the daemon allows. */
+const SHOWN = 50
 
 const isWrapped = stored('tail.wrapped', false)
+
+const outputsOf = ({ id, type }: ComponentOf) => (type === 'throttle' ? [id, `${id}.discarded`] : [id])
 
 interface Line {
   readonly n: number
@@ -62,7 +65,11 @@ export function Tail() {
     }, 200)
     const read = async () => {
       setError(undefined)
-      for await (const text of lines('tap', { component: id, where, rate: RATE }, stop.signal))
+      for await (const text of lines(
+        'tap',
+        where ? { component: id, where, most: SHOWN } : { component: id, rate: SHOWN },
+        stop.signal,
+      ))
         if (text.trim() !== '') pending.push({ n: ++count.current, text })
     }
     read().catch(reason => {
@@ -89,22 +96,19 @@ export function Tail() {
         <label>
           component{' '}
           <select value={id} onChange={event => (location.hash = link('tail', event.currentTarget.value, { where }))}>
-            {components.map(one => (
-              <option key={one.id}>{one.id}</option>
+            {components.flatMap(outputsOf).map(one => (
+              <option key={one}>{one}</option>
             ))}
           </select>
         </label>
-        <label class={where ? 'filter active' : 'filter'}>
-          where{' '}
-          <input
-            type="search"
-            data-search
-            size={30}
-            placeholder=".level equal 'error'"
-            value={where}
-            onChange={event => adjust({ where: event.currentTarget.value.trim() })}
-          />
-        </label>
+        <Field
+          label="where"
+          isSearch
+          size={30}
+          placeholder=".level equal 'error'"
+          value={where}
+          enter={text => adjust({ where: text })}
+        />
         <label>
           <input
             type="checkbox"

@@ -18,17 +18,17 @@ const SUMMARIES = '.throttle.discarded_events exists'
 
 const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
-/** How much of the limit is used in the present window, and which share of the last minute was discarded. */
+/** How much comes, or is used in the present window, of the limit, and which share of the last minute was discarded. */
 function Pressure({ of }: { of: Bucket }) {
-  const { used, limit, window_ms, pressure, passed, discarded } = of
+  const { limit, window_ms, pressure, passed, discarded } = of
   const share = discarded > 0 ? discarded / (passed + discarded) : 0
   return (
     <span class="pressure">
       <span class={pressure >= 1 ? 'bar full' : 'bar'}>
-        <span style={{ width: `${Math.min(100, (used / limit) * 100)}%` }} />
+        <span style={{ width: `${Math.min(100, pressure * 100)}%` }} />
       </span>
       <span class="number">
-        {short(used)} of {short(limit)} in {duration(window_ms)}
+        {percent(pressure)} of {short(limit)} in {duration(window_ms)}
       </span>{' '}
       {(pressure >= 1 || share > 0) && (
         <Mark level="warning">{share > 0 ? `discards ${percent(share)}` : 'at the limit'}</Mark>
@@ -39,7 +39,13 @@ function Pressure({ of }: { of: Bucket }) {
 
 const columns: readonly Column<Bucket>[] = [
   { name: 'key', isText: true, value: nameOf, cell: one => <b>{nameOf(one)}</b> },
-  { name: 'used', isText: true, isWide: true, value: ({ pressure }) => pressure, cell: one => <Pressure of={one} /> },
+  {
+    name: 'pressure',
+    isText: true,
+    isWide: true,
+    value: ({ pressure }) => pressure,
+    cell: one => <Pressure of={one} />,
+  },
   { name: 'passed/s', value: ({ passed }) => passed, cell: ({ passed }) => rate(passed) },
   { name: 'discarded/s', value: ({ discarded }) => discarded, cell: ({ discarded }) => rate(discarded) },
   {
@@ -131,8 +137,8 @@ export function Throttle() {
       </div>
       {data && (
         <p class="dim">
-          {limitsOf(data)}, by {data.key_field.join(', ') || 'no key: one bucket for all'}.{' '}
-          {counted(data.buckets, 'bucket')}
+          {limitsOf(data)}, by {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last
+          minute. {counted(data.buckets, 'bucket')} in use
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
           {data.keys.length < data.buckets &&
@@ -155,7 +161,7 @@ export function Throttle() {
             columns={columns}
             rows={found}
             keyOf={({ key }) => `${key}`}
-            order={{ by: 'used', down: true }}
+            order={{ by: 'pressure', down: true }}
             href={({ key }) => link('component', id, { bucket: key ?? '' })}
             under={one => <Pressure of={one} />}
           />

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { useData } from '../kit/data.js'
-import { Copy, Failure } from '../kit/parts.js'
+import { Copy, Failure, Field } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
 import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
 import type { WhatIf as Answer, Throttle, Values } from './types.js'
@@ -95,11 +95,12 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
             onInput={event => setWindow(written(WINDOWS_MS[Number(event.currentTarget.value)]!))}
           />
         </label>
-        <input
-          aria-label="window as a duration"
+        <Field
+          isNamed={false}
+          label="window as a duration"
           value={window}
-          aria-invalid={ms === undefined}
-          onChange={event => setWindow(event.currentTarget.value)}
+          isInvalid={ms === undefined}
+          enter={setWindow}
         />
         <label>
           mode{' '}
@@ -109,35 +110,20 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
             ))}
           </select>
         </label>
-        <label>
-          key field{' '}
-          <input
-            placeholder={same || 'none'}
-            value={field}
-            onChange={event => setField(event.currentTarget.value.trim())}
-          />
-        </label>
-        <label>
-          exclude{' '}
-          <input
-            placeholder="if (.level equal 'error')"
-            value={exclude}
-            size={26}
-            onChange={event => setExclude(event.currentTarget.value.trim())}
-          />
-        </label>
+        <Field label="key field" placeholder={same || 'none'} value={field} enter={setField} />
+        <Field label="exclude" placeholder="if (.level equal 'error')" value={exclude} size={26} enter={setExclude} />
       </form>
       {error !== undefined && <Failure error={error} retry={retry} />}
       {data && error === undefined && (
         <div class={isLoading && data.events === 0 ? 'stale' : ''}>
-          <Result data={data} />
+          <Result id={throttle.id} data={data} />
         </div>
       )}
     </section>
   )
 }
 
-function Result({ data }: { data: Answer }) {
+function Result({ id, data }: { id: string; data: Answer }) {
   const { was, would, events, from, to, exact, why_not_exact, keys, keys_count = 0, yaml, since } = data
   const curve = whole(data)
   const change = would.discarded - was.discarded
@@ -148,11 +134,19 @@ function Result({ data }: { data: Answer }) {
       : `${about}${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
   return (
     <>
-      <p class="verdict" role="status">
-        Of <b class="number">{grouped(events)}</b> events it would have passed{' '}
-        <b class="number">{grouped(would.passed)}</b> and discarded <b class="number">{grouped(would.discarded)}</b>
-        {events > 0 && ` (${percent(would.discarded / events)})`}: {said}.
-      </p>
+      {yaml === '' ? (
+        <p class="verdict" role="status">
+          Of <b class="number">{grouped(events)}</b> events it passed <b class="number">{grouped(was.passed)}</b> and
+          discarded <b class="number">{grouped(was.discarded)}</b>
+          {events > 0 && ` (${percent(was.discarded / events)})`}, with the limit that it has.
+        </p>
+      ) : (
+        <p class="verdict" role="status">
+          Of <b class="number">{grouped(events)}</b> events it would have passed{' '}
+          <b class="number">{grouped(would.passed)}</b> and discarded <b class="number">{grouped(would.discarded)}</b>
+          {events > 0 && ` (${percent(would.discarded / events)})`}: {said}.
+        </p>
+      )}
       <p class="dim">
         From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
         {since && `; counted this way since ${clock(since)}`}.{' '}
@@ -200,17 +194,24 @@ function Result({ data }: { data: Answer }) {
           {keys_count > keys.length && <p class="dim">of {counted(keys_count, 'key')}</p>}
         </div>
         <div>
-          <h3>Configuration {yaml !== '' && <Copy text={yaml} label="copy YAML" what="of this throttle" />}</h3>
+          <h3>
+            Configuration{' '}
+            {yaml !== '' && <Copy text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
+          </h3>
           {yaml === '' ? (
             <p class="dim">The configuration is not changed. Move a slider to see the effect.</p>
           ) : (
             // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
-            <pre tabIndex={0}>{yaml}</pre>
+            <pre tabIndex={0}>{inConfiguration(id, yaml)}</pre>
           )}
         </div>
       </div>
     </>
   )
 }
+
+/** Options at their place in the configuration. */
+const inConfiguration = (id: string, yaml: string) =>
+  `processors:\n  ${id}:\n${yaml.trimEnd().replace(/^/gm, '    ')}\n`
 
 const signed = (value: number) => (value === 0 ? '0' : `${value > 0 ? '▲ +' : '▼ −'}${grouped(Math.abs(value))}`)

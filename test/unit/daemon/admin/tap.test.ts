@@ -35,7 +35,15 @@ class Answer extends Writable {
 }
 
 function watching(
-  query: { limit?: number; where?: string; component?: string; outputs?: string[]; rate?: number; forMs?: number } = {},
+  query: {
+    limit?: number
+    where?: string
+    component?: string
+    outputs?: string[]
+    rate?: number
+    most?: number
+    forMs?: number
+  } = {},
 ) {
   const answer = new Answer()
   const open = new Set<(batch: EventBatch) => void>()
@@ -53,8 +61,8 @@ function watching(
       return () => open.delete(tap)
     },
   }
-  const { limit = Number.POSITIVE_INFINITY, where, component = 'app', rate, forMs } = query
-  streamTap({ component, limit, where, rate, forMs }, { taps }, answer as unknown as ServerResponse, time)
+  const { limit = Number.POSITIVE_INFINITY, where, component = 'app', rate, most, forMs } = query
+  streamTap({ component, limit, where, rate, most, forMs }, { taps }, answer as unknown as ServerResponse, time)
   t.teardown(() => answer.destroy())
   return {
     answer,
@@ -75,6 +83,20 @@ function watching(
 }
 
 const numbered = (count: number, more = {}) => Array.from({ length: count }, (_, n) => ({ n, ...more }))
+
+t.test(
+  'with a condition, events that match are shown although many others come, up to a number per second',
+  async t => {
+    const { answer, show, events, second } = watching({ where: '.n less 30', most: 20 })
+    show(numbered(1500))
+    t.equal(events().length, 20)
+    show(numbered(600))
+    await second()
+    t.same(answer.text.match(/^#.*$/gm), ['# 100 more were not looked at', '# 40 more that match were not shown'])
+    show(numbered(10))
+    t.equal(events().length, 30)
+  },
+)
 
 t.test('who reads slowly is told how many were missed, all of them', async t => {
   const { answer, show, events, missed, second } = watching()
