@@ -61,7 +61,7 @@ export const commands: readonly Command[] = [
       },
       suggest: {
         value: 'GOAL',
-        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows its other effects. Names the windows and keys without such a limit.`,
+        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows its other effects. Lists the windows and keys for which no limit keeps that share.`,
       },
       report: { value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
       'limit-bytes': {

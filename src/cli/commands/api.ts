@@ -14,7 +14,7 @@ const CONNECTION = {
   delegate: { value: 'ACCOUNT_ID', text: 'Acts within this account. Only for keys of an enterprise service account.' },
   'ca-file': {
     value: 'FILE',
-    text: 'PEM file of the authorities to verify the certificate of the service with, instead of the public ones.',
+    text: 'PEM file of the certificate authorities to trust, instead of the public ones.',
   },
   json: { text: 'Prints JSON also on a terminal.' },
 } as const

@@ -37,7 +37,7 @@ export const inspectCommands: readonly Command[] = [
   }),
   command({
     name: 'explain',
-    summary: 'Explains the way of one event through a configuration.',
+    summary: 'Shows how one event passes through a configuration.',
     text: [
       'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
       'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. Of each destination it reports the problem, if there is one.',
@@ -121,7 +121,7 @@ export const inspectCommands: readonly Command[] = [
     ],
     options: {
       ...DAEMON_OPTIONS,
-      interval: { value: 'DURATION', text: 'Time between two screens. Default: 1s.' },
+      interval: { value: 'DURATION', text: 'Time between two updates. Default: 1s.' },
       count: { value: 'N', text: 'Ends after this number of screens.' },
     },
     examples: [

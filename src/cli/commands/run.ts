@@ -8,7 +8,7 @@ export const run = command({
   text: [
     'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: the sources stop, events that were read are delivered or read again after the next start, and the checkpoints are written. A second signal exits immediately.',
     'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
-    'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration is then the local part: sources, data_dir, metrics, and the section managed with the permissions of the pipeline on this machine.',
+    'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration then holds the local part: sources, data_dir, metrics, and the section `managed`, which sets what the pipeline may do on this machine.',
   ],
   options: {
     config: {
@@ -24,7 +24,7 @@ export const run = command({
     'key-file': { value: 'FILE', text: 'With --pipeline: the access key, read again when it changes.' },
     'ca-file': {
       value: 'FILE',
-      text: 'With --pipeline: PEM file of the authorities to verify the certificate of the service with, read again when it changes.',
+      text: 'With --pipeline: PEM file of the certificate authorities to trust when connecting to the service. Read again when it changes.',
     },
     delegate: {
       value: 'ACCOUNT_ID',

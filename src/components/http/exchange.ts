@@ -15,7 +15,7 @@ export class Exchange {
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.request = request
     this.response = response
-    // Older clients do not support it.
+    // HTTP/1.0 clients do not support 100 Continue.
     this.#waits = request.headers.expect !== undefined && request.httpVersion === '1.1'
     this.closed = new Promise(resolve => onReplyOver(response, resolve))
     response.on('error', () => {})

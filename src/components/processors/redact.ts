@@ -64,7 +64,7 @@ const options = z
       .boolean()
       .prefault(false)
       .describe(
-        'Whether to search field names too, wherever all values are searched. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+        'Whether to search field names too: all of them with `fields: all`, otherwise those below the paths in `fields`. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
       ),
     presets: z.array(z.enum(PRESETS)).prefault([]).describe('Built-in patterns to search for.'),
     patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('Additional patterns to search for.'),

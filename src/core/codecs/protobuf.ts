@@ -26,7 +26,9 @@ const options = z.strictObject({
     .describe(
       'File with the definition of the message: a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb` writes it. It is read at the start and at a reload.',
     ),
-  descriptor: reaches('nothing', z.base64()).optional().describe('Instead of `descriptor_file`: its bytes in base64.'),
+  descriptor: reaches('nothing', z.base64())
+    .optional()
+    .describe('The bytes of the FileDescriptorSet in base64, instead of `descriptor_file`.'),
   message: reaches('nothing', z.string().min(1)).describe(
     'Full name of the message that each record contains: `acme.logs.Event`.',
   ),
@@ -40,7 +42,7 @@ const options = z.strictObject({
     .enum(['proto', 'json'])
     .default('proto')
     .describe(
-      'Names of fields in events. proto: as in the definition, `took_ms`. json: as `tookMs`. Both are written.',
+      'How fields are named in events. proto: as in the definition (`took_ms`). json: by their JSON names (`tookMs`). An encoding accepts both.',
     ),
   int64: z
     .enum(['string', 'number'])

@@ -171,15 +171,19 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
+/** Sources whose senders do not send events again that a stop loses. */
+const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with the course of their outage. */
-function destinationProblems({ series, destinations, wall }: Observed): Problem[] {
-  const isSafe = series.sum(DELETED.metric) === 0
+function destinationProblems({ series, components, destinations, wall }: Observed): Problem[] {
+  const isDeleted = series.sum(DELETED.metric) > 0
+  const isOnce = components.some(({ kind, type }) => kind === 'source' && ONCE.includes(type))
   return destinations
     .filter(({ state }) => state !== 'ready' && state !== 'stopped')
     .map(destination => {
       const { id, state, reason } = destination
       const drops = series.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
+      const isSafe = !isDeleted && (!isOnce || series.all(BUFFERED, { component_id: id }).length > 0)
       const isNew = state === 'failing' && series.sum(SENT, { component_id: id }) === 0
       const never = isNew ? 'It has delivered nothing since the daemon started.' : ''
       const detail = [outageDetail(destination, wall), never].filter(text => text !== '').join(' ')
@@ -387,6 +391,7 @@ function positionProblems({ series }: Observed): Problem[] {
 }
 
 const SENT = 'sluice_component_sent_events_total'
+const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
 /** What to say about reasons that leave no rejected event. Others of a processor are what it is there for. */

@@ -33,7 +33,7 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory for all unanswered requests of one pipeline. The limit for all pipelines together is eight times as much; one account may hold three times the remaining memory. Requests beyond a limit get status 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. One account may use at most three times the memory that is still free: three quarters if it is alone. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_pipelines: z
     .int()

@@ -16,7 +16,7 @@ export class Redelivery {
   #confirming: Promise<void> | undefined
   #gaveBack = false
 
-  /** `confirm` reports delivered ids to the server. If it rejects, it is called with them again later. */
+  /** `confirm` reports delivered ids to the server. If it rejects, the same ids are reported again later. */
   constructor(confirm: (ids: readonly string[]) => Promise<unknown>) {
     this.#confirm = confirm
   }

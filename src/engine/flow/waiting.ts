@@ -20,7 +20,7 @@ const ROUND_SHARE = 10
 /** Tolerance for rounding errors of times. Within it, events are due together, in their order. */
 const SAME_MS = 0.001
 
-/** Events that are LATER. */
+/** Events that the processor decided LATER, until it decides them. */
 export interface Waiting {
   readonly batch: EventBatch
   /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
@@ -28,7 +28,7 @@ export interface Waiting {
   dueAt: number
   /** Whether the processor is being asked about it. */
   isAsked: boolean
-  /** The round in which the processor was asked about it last. */
+  /** The latest round in which the processor was asked about it. */
   readonly round: number
   /** Whether it waited in the predecessor of the stage, and the processor has not been asked about it here. */
   readonly isInherited: boolean

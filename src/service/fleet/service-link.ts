@@ -62,7 +62,9 @@ export function linkTo(
       const { data } = (answer.body ?? {}) as { data?: { revision?: unknown; config?: unknown } }
       const { revision, config } = data ?? {}
       if (answer.status !== 200 || !Number.isInteger(revision) || typeof config !== 'object')
-        throw new Error(`${base} does not answer as a service does (status ${answer.status})`)
+        throw new Error(
+          `${base} did not send a response of a Sluice service (status ${answer.status}); check the address in --pipeline`,
+        )
       return { revision: revision as number, config, etag: answer.headers.get('etag') ?? '' }
     },
     async report(report) {

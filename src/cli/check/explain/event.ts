@@ -117,7 +117,7 @@ function lineOf(given: Record<string, unknown>): Letter | undefined {
 function framesOf(options: SplitOptions, bytes: Buffer): Frame[] {
   const splitter = new Splitting(options).lineSplitter()
   const frames = [splitter.push(bytes), splitter.flush()].filter(frame => frame !== undefined)
-  if (frames.length === 0) throw new UsageError('there is no event: it is empty', 'explain')
+  if (frames.length === 0) throw new UsageError('the input is empty; give one event', 'explain')
   return frames
 }
 

@@ -99,7 +99,7 @@ export class Tracked {
     this.size = Math.max(this.size, size)
   }
 
-  /** Whether it cannot be read before a sweep has looked for it. Files that come after it must wait, too. */
+  /** Whether a sweep must look for it before it can be read. Then the files that follow it wait, too. */
   get isPostponed(): boolean {
     return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
   }

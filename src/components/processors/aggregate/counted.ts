@@ -18,8 +18,8 @@ export interface SeriesOfKeys {
 }
 
 /**
- * The numbers of all keys, one row of columns each: for the open interval, and for all earlier ones. Column 0 is the
- * number of events.
+ * Holds a row of numbers for each key: once for the open interval, and once for the sum of all earlier ones. Column 0
+ * counts events.
  */
 export class Counted {
   /** Seed of the key hashes. */

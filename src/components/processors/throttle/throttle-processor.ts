@@ -73,7 +73,7 @@ export class ThrottleProcessor implements Processor {
   readonly #failOpen: { value: number }
   readonly #countDropped: () => void
   readonly #countInEventTime: (() => void) | undefined
-  /** Undefined: decisions are not made by this clock. */
+  /** Undefined if no limit follows the wall clock. */
   readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
   /** For `bucketOf`. */

@@ -43,7 +43,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   readonly #create: () => W
   readonly #room: BucketBound
   readonly #prepare: PrepareBucket<W> | undefined
-  /** By the upper bits of the hash; a part is made for its first key. */
+  /** Parts, indexed by the upper bits of the hash. A part is created when its first key arrives. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
   /** The part if there is only one: it is found without the hash. */

@@ -25,9 +25,9 @@ const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 const NONE: number[] = [0, 0]
 
 /**
- * The windows or runs of buckets before the newest one, by time: rows of numbers that begin with the time. A bucket has
- * a list of rows only while it has rows. One object serves all buckets; it shows the rows of the bucket last passed to
- * `of`.
+ * Keeps, for each bucket, the windows or runs before its newest one, ordered by time. Each is a row of numbers that
+ * begins with its time. A bucket has a list of rows only while it has rows. One object serves all buckets: it shows the
+ * rows of the bucket last passed to `of`.
  */
 export class EarlierRows {
   length = 0

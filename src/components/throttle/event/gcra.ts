@@ -79,7 +79,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return time < newest && time < this.progress.lateBefore(newest)
   }
 
-  /** Number of later runs that an event would delay; REFUSES if it does not fit. */
+  /** Returns how many later runs an event would delay, or REFUSES if the event does not fit. */
   #delayedBy(row: number, bucket: number, time: number, cost: number): number {
     if (this.times[bucket] === Number.NEGATIVE_INFINITY) return 0
     const older = this.kept.of(bucket)

@@ -1,12 +1,10 @@
-import { nextTurn } from '../../../lib/time.js'
-
 /** Bytes of a row. */
 export const ROW_BYTES = 4 + 3 * 2
 /** The largest number that a row holds. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
 /** Rows that are read before other work has its turn: some 10 ms. */
-const ROWS_AT_ONCE = 200_000
+const ROWS_AT_ONCE = 10_000
 
 /** Sees a row. `at`: wall clock in milliseconds. */
 export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
@@ -176,8 +174,8 @@ export class CountRing {
     this.#passed[row] = passed
   }
 
-  /** Calls `see` with all rows, and lets other work have its turn in between. False: they have changed meanwhile. */
-  async readInTurns(see: SeeRow): Promise<boolean> {
+  /** Calls `see` with all rows, and `turn` between portions. False: they have changed meanwhile. */
+  async readInTurns(see: SeeRow, turn: () => Promise<void> | undefined): Promise<boolean> {
     const { version, dropped } = this
     const last = dropped + this.#length
     for (let next = dropped; next < last; ) {
@@ -185,7 +183,8 @@ export class CountRing {
       const from = Math.max(next, this.dropped)
       next = Math.min(last, from + ROWS_AT_ONCE)
       this.read(see, from - this.dropped, next - this.dropped)
-      if (next < last) await nextTurn()
+      const wait = next < last ? turn() : undefined
+      if (wait) await wait
       if (this.version !== version) return false
     }
     return true

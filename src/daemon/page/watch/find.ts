@@ -1,6 +1,6 @@
 import { ConditionError } from '../../../core/condition/cursor.js'
-import { type Clock, nextTurn } from '../../../lib/time.js'
 import { conditionOnLines } from '../../admin/tap.js'
+import type { Budget } from './budget.js'
 import type { Evidence } from './evidence.js'
 import {
   type Cursor,
@@ -18,8 +18,7 @@ import { QuestionError } from './question-error.js'
 const MOST_FOUND = 100
 /** Steps of one event, at most. */
 const MOST_STEPS = 50
-/** Work before other work gets its turn, in milliseconds, and how many events are looked at between two looks at the clock. */
-const SLICE_MS = 50
+/** How many events are looked at between two looks at the clock. */
 const BETWEEN = 64
 const LF = Buffer.from('\n')
 const NO_PLACE = Buffer.alloc(PLACE_BYTES)
@@ -75,16 +74,16 @@ export const lookedAt = (evidence: Evidence, component?: string): LookedAt[] =>
   })
 
 /** Finds events by a text, a condition or an id, newest first, with what happened to each. Throws QuestionError. */
-export async function find(evidence: Evidence, query: string, clock: Clock, most = MOST_FOUND): Promise<Finding> {
+export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
-  const slices = new Slices(clock)
+  const turn = budget.answer()
   const events = new Events()
-  for await (const cursor of newest(evidence, slices)) {
+  for await (const cursor of newest(evidence, turn)) {
     if (events.size > limit) break
     if (test(cursor)) events.add(cursor)
   }
-  for await (const cursor of newest(evidence, slices)) events.addStep(cursor)
+  for await (const cursor of newest(evidence, turn)) events.addStep(cursor)
   const found = events.found(limit)
   return { as, looked_at: lookedAt(evidence), found, more: events.size > limit }
 }
@@ -116,30 +115,11 @@ function textTest(text: string): Test {
 const isSamePlace = (a: Buffer, b: Buffer) =>
   a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
 
-/** Lets other work have its turn. */
-class Slices {
-  readonly #clock: Clock
-  #since: number
-  #events = 0
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-    this.#since = clock.now()
-  }
-
-  /** Call for each event. Undefined: go on at once. */
-  next(): Promise<void> | undefined {
-    if (++this.#events % BETWEEN > 0 || this.#clock.now() - this.#since < SLICE_MS) return undefined
-    return nextTurn().then(() => {
-      this.#since = this.#clock.now()
-    })
-  }
-}
-
 /** All kinds of events together, newest first. */
-async function* newest(evidence: Evidence, slices: Slices): AsyncGenerator<Cursor, undefined> {
+async function* newest(evidence: Evidence, turn: () => Promise<void> | undefined): AsyncGenerator<Cursor, undefined> {
+  let events = 0
   for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
-    const wait = slices.next()
+    const wait = ++events % BETWEEN === 0 ? turn() : undefined
     if (wait) await wait
     yield cursor
   }

@@ -7,6 +7,7 @@ import { LateFieldReader } from '../../../core/event/field-reader.js'
 import type { Clock } from '../../../lib/time.js'
 import { Turns } from '../../../lib/turns.js'
 import { Gone } from '../../../net/http/server/refusal.js'
+import type { Budget } from './budget.js'
 import { type Counted, KeyCounts, REST } from './key-counts.js'
 import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
@@ -100,9 +101,11 @@ export class ThrottleWatch {
   #stop: (() => void) | undefined
   readonly #trials = new Map<string, Trial>()
   readonly #turns = new Turns()
+  readonly #budget: Budget
 
-  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: Clock) {
+  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: Clock, budget: Budget) {
     this.#clock = clock
+    this.#budget = budget
     this.#bytes = bytes
     this.#options = options
     this.#processor = processor
@@ -197,7 +200,7 @@ export class ThrottleWatch {
       if (lost === 0) return
       if (at - lastAt[key]! > CALM_MS) since[key] = at
       lastAt[key] = at
-    })
+    }, this.#budget.answer())
     if (!isRead) return this.#keys(most)
     const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
@@ -242,7 +245,7 @@ export class ThrottleWatch {
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
     const counts = trial?.counts ?? this.#counts
-    const outcome = await replay(counts, question.limits, this.#clock.wall())
+    const outcome = await replay(counts, question.limits, this.#clock.wall(), this.#budget.answer())
     const why = inexactness(this.#options, question, counts.counted(), trial !== undefined)
     const { from, to, offered, was, would, curve, keys, keysCount } = outcome
     return {

@@ -7,6 +7,7 @@ import type { Follower } from '../../../engine/run/supervisor.js'
 import type { Clock } from '../../../lib/time.js'
 import { Turns } from '../../../lib/turns.js'
 import { Gone } from '../../../net/http/server/refusal.js'
+import { Budget } from './budget.js'
 import { type Letters, newestLetters } from './dead-letters.js'
 import { type ComponentEvidence, Evidence } from './evidence.js'
 import { type Finding, find, parsed, stepOf } from './find.js'
@@ -63,11 +64,13 @@ export class PageWatch {
   #config: Config | undefined
   #ids: ReadonlySet<string> = new Set()
   readonly #searches = new Turns()
+  readonly #budget: Budget
 
   /** `memory`: that of the whole page, in bytes. */
   constructor(pipeline: Followed, memory: number, clock: Clock) {
     this.#memory = memory
     this.#clock = clock
+    this.#budget = new Budget(clock)
     this.#evidence = new Evidence(memory * EVENTS_SHARE, clock)
     this.#unfollow = pipeline.follow((links, config) => this.#follow(links, config))
   }
@@ -138,7 +141,7 @@ export class PageWatch {
     for (const { id, processor, options } of throttles) {
       const known = this.#throttles.get(id)
       if (known) known.follow(options, processor, share)
-      else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock))
+      else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock, this.#budget))
     }
   }
 
@@ -176,7 +179,7 @@ export class PageWatch {
   find(query: string, limit?: number, isGone?: () => boolean): Promise<Finding> {
     return this.#searches.take('', async () => {
       if (isGone?.()) throw new Gone()
-      return find(this.#evidence, query, this.#clock, limit)
+      return find(this.#evidence, query, this.#budget, limit)
     })
   }
 

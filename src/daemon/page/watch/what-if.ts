@@ -38,11 +38,16 @@ export interface Outcome {
 }
 
 /** Replays counts with other limits. The throttle's own windows decide, at the times at which the events came. */
-export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number): Promise<Outcome> {
+export async function replay(
+  counts: KeyCounts,
+  limits: readonly Limit[],
+  to: number,
+  turn: () => Promise<void> | undefined,
+): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
     // Steps of time have become longer, or keys have changed, in between.
-    if (await replay.run()) return replay.outcome()
+    if (await replay.run(turn)) return replay.outcome()
   }
 }
 
@@ -77,8 +82,8 @@ class Replay {
   }
 
   /** False: the counts changed meanwhile. */
-  run(): Promise<boolean> {
-    return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed))
+  run(turn: () => Promise<void> | undefined): Promise<boolean> {
+    return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed), turn)
   }
 
   #see(at: number, key: number, offered: number, passed: number): void {

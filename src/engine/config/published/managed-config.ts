@@ -140,9 +140,7 @@ function readSecret({ file, credential, env }: SecretPlace, variables: NodeJS.Pr
   else throw new Error(`CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`)
   const value = text === undefined ? '' : trimKey(text)
   if (value === '')
-    throw new Error(
-      `has no value: the ${env === undefined ? 'file is empty' : `environment variable ${env} is not set`}`,
-    )
+    throw new Error(env === undefined ? 'the file is empty' : `environment variable ${env} is not set or empty`)
   return value
 }
 

@@ -36,7 +36,7 @@ export const managedOptions = z.strictObject({
     .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)
     .default({})
     .describe(
-      'By name, where this machine keeps the values of the secrets that published pipelines refer to as ${secret:NAME}. The service does not send them.',
+      'Where this machine keeps the value of each secret, by its name. Published pipelines refer to it as ${secret:NAME}. The service does not send the values.',
     ),
   poll_interval: duration(1000)
     .prefault('10 Seconds')

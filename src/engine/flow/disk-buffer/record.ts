@@ -178,7 +178,7 @@ export class BatchDecoder {
       // Earlier releases never set DECODED on lines that were not JSON.
       if ((flags[i]! & DECODED) === 0) flags[i]! &= ~SCANNED
     }
-    if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
+    if (at !== lines + bytes) throw new BatchRecordError('a record whose line lengths do not add up to its size')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
     const frame = { chunk: record, length, starts, ends, flags, bytes, release }
     const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack, (record[3]! & BACKLOG) !== 0)

@@ -307,7 +307,7 @@ destinations: { out: { type: stdout, inputs: [none], encoding: json } }
     code: 'SLUICE_USAGE',
     message: 'there is no source inn; there are in',
   })
-  await t.rejects(run(t, '-', { stdin: '' }), { code: 'SLUICE_USAGE', message: /no event/ })
+  await t.rejects(run(t, '-', { stdin: '' }), { code: 'SLUICE_USAGE', message: /the input is empty/ })
   writeFileSync(join(t.testdirName, 'sluice.yaml'), 'sources: {}')
   await t.rejects(run(t, 'x'), { code: 'SLUICE_CONFIG' })
 })

@@ -3,6 +3,7 @@ import { DeliveryError } from '../../../../src/core/errors.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { eventId } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { Budget } from '../../../../src/daemon/page/watch/budget.js'
 import { Evidence } from '../../../../src/daemon/page/watch/evidence.js'
 import { find } from '../../../../src/daemon/page/watch/find.js'
 import { KeptEvents, LONGEST_TEXT } from '../../../../src/daemon/page/watch/kept-events.js'
@@ -176,7 +177,7 @@ t.test('what a processor did not pass on comes with its reason in words, and wha
     messages: ['bad 0', 'bad 1', 'bad 2'],
   })
   evidence.of('d').rejected([batch.fork(0, 1), batch.fork(1, 3)], error)
-  const shown = async (q: string) => (await find(evidence, q, time)).found.map(({ steps }) => steps)
+  const shown = async (q: string) => (await find(evidence, q, new Budget(time))).found.map(({ steps }) => steps)
   t.match(await shown('.n equal 0'), [
     [
       { component: 'p', what: 'discarded', reason: 'over', words: 'Too much.', bucket: 'a', rule: 'limits[0] (key a)' },
@@ -185,7 +186,7 @@ t.test('what a processor did not pass on comes with its reason in words, and wha
   ])
   t.match(await shown('.n equal 1'), [[{ bucket: null }, { words: 'bad 1' }]])
   t.match(await shown('yyy'), [[{ reason: 'processing_failed', words: 'it has no name' }, { words: 'bad 2' }]])
-  const { found } = await find(evidence, 'yyy', time)
+  const { found } = await find(evidence, 'yyy', new Budget(time))
   t.match(found, [{ event: undefined, id: eventId(batch, 2) }])
   t.equal(found[0]!.text.length, LONGEST_TEXT)
   t.same(await shown('.n equal 2'), [], 'a condition needs all of an event')
@@ -199,7 +200,7 @@ t.test('an event without a place is put together by its text, once in each compo
   evidence.of('in').read(batchAt(lines, 0))
   evidence.of('out').delivered([batchAt(lines, 1000, '8899aabbccddeeff')])
   evidence.of('other').delivered([batchOf(lines)])
-  const { found } = await find(evidence, '"n":1', time)
+  const { found } = await find(evidence, '"n":1', new Budget(time))
   const components = found.map(({ steps }) => steps.map(({ component }) => component).sort())
   t.same(
     components.sort((a, b) => a.length - b.length),
@@ -212,7 +213,7 @@ t.test('the same line at another place of the same file is another event', async
   const evidence = new Evidence(1e6, time)
   evidence.of('in').read(batchAt([{ n: 1 }], 0))
   evidence.of('out').delivered([batchAt([{ n: 1 }], 500)])
-  const { found } = await find(evidence, '"n":1', time)
+  const { found } = await find(evidence, '"n":1', new Budget(time))
   t.match(found, [{ steps: [{ component: 'in', what: 'read' }] }])
   t.equal(found[0]!.steps.length, 1)
 })
@@ -256,8 +257,8 @@ t.test('a search lets other work have its turn, and finds 100 events at most', a
   }
   setImmediate(turn)
   let at = 0
-  const slow = { now: () => (at += 30), wall: () => time.wall() }
-  const finding = await find(evidence, '"n"', slow)
+  const slow = { now: () => (at += 1), wall: () => time.wall() }
+  const finding = await find(evidence, '"n"', new Budget(slow))
   isOver = true
   t.ok(turns > 50, `${turns} turns`)
   t.equal(finding.found.length, 100)

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { ThrottleOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
+import { Budget } from '../../../../src/daemon/page/watch/budget.js'
 import type { Asked } from '../../../../src/daemon/page/watch/question.js'
 import { QuestionError } from '../../../../src/daemon/page/watch/question-error.js'
 import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
@@ -18,7 +19,7 @@ const MEMORY = 32 * 1024 * 1024
 async function watchedThrottle(given: object, bytes = MEMORY, time = new ManualTime()) {
   const options = throttle.options.parse({ limit: 5, window: '1s', key_field: '.app', ...given }) as ThrottleOptions
   const stage = await throttleStage({ limit: 5, window: '1s', key_field: '.app', ...given }, { time })
-  const watch = new ThrottleWatch(options, stage.processor, bytes, time)
+  const watch = new ThrottleWatch(options, stage.processor, bytes, time, new Budget(time))
   const lines: object[] = []
   return {
     ...stage,

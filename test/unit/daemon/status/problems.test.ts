@@ -268,6 +268,22 @@ t.test('deleted files that are not delivered: events are safe only while the dae
   ])
 })
 
+t.test(
+  'a source that cannot read again: without a disk buffer, events are safe only while the daemon runs',
+  async t => {
+    const up = { id: 'up', type: 'http', state: 'holding' as const, reason: '401' }
+    const from = (type: string) => [{ id: 'in', kind: 'source', type }]
+    const isSafe = (type: string, series: string[] = []) =>
+      /^No events are lost\. /.test(problemsOf(view([up], series, from(type)))[0]!.todo)
+    t.same(
+      ['file', 'journald', 'tcp', 'stdin'].map(type => isSafe(type)),
+      [true, true, false, false],
+    )
+    t.ok(isSafe('tcp', ['sluice_buffer_max_bytes{component_id="up"} 1000000000']))
+    t.notOk(isSafe('tcp', ['sluice_buffer_max_bytes{component_id="other"} 1000000000']))
+  },
+)
+
 t.test('bytes of files that nobody can read any more', async t => {
   const lost = (bytes: number) => view([], [`sluice_file_lost_bytes_total{component_id="in"} ${bytes}`])
   t.match(problemsOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])

@@ -406,7 +406,7 @@ function requireMatch(ifMatch: string | undefined, etag: string): void {
   throw new ApiError(
     412,
     'precondition_failed',
-    'it was changed since you read it: read it again, and repeat the change',
+    'the pipeline has changed since you read it; read it again and repeat the change',
     {
       headers: { etag },
     },

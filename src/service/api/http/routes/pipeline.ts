@@ -13,7 +13,7 @@ import { type Call, type Reply, type Route, route } from '../route.js'
 
 const ETAG = { etag: 'Identifies the version in the response, for If-Match and If-None-Match.' }
 const IF_MATCH = { 'if-match': 'Only if the pipeline still has this ETag.' }
-const CHANGED = { 412: { precondition_failed: 'It was changed since: read it again.' } }
+const CHANGED = { 412: { precondition_failed: 'The pipeline has changed since you read it; read it again.' } }
 const FULL = {
   account_disk_full:
     'The pipelines of the account take all the disk space that they may use, saved revisions included.',
