@@ -219,7 +219,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   t.match(text, /^sluice_orphaned_age_seconds\{component_id="old",kind="buffer",path="[^"]+"\} \d/m)
   t.match(problems(text), [
     { what: /^old .* a buffer with 2 events \(.*\) in .*buffer\/old$/, todo: /renamed_from: old/ },
-    { what: /^old .* 1 dead letter /, todo: /sluice resend --config FILE --destination ID .*old\.ndjson/ },
+    { what: /^old .* 1 rejected event /, todo: /sluice resend --config FILE --destination ID .*old\.ndjson/ },
   ])
   await second.stop()
   t.same(got, [])
