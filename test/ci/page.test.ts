@@ -399,7 +399,7 @@ t.test('100,000 keys: those with most pressure, and how many there are', async t
   const one = await shown(t, { components: USUAL, keys }, '#/throttle/limit_app')
   if (!one) return
   const { page } = one
-  await sees(page, '100,000 buckets of at most 200,000 (50 %)', 'main')
+  await sees(page, '100,000 buckets in use of at most 200,000 (50 %)', 'main')
   await sees(page, 'the list shows the 100 with the most pressure', 'main')
   t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 100)
   await page.value(`location.hash = '#/throttle/limit_app?key=key-7'`)

@@ -377,7 +377,7 @@ export class FakePage {
         would: bounded(curves[i]!, perSecond),
       })),
       keys_count: keys.length,
-      yaml: `${id}:\n  type: throttle\n  limit: ${limit}\n  window: ${params.get('window')}\n  key_field: ${params.get('key_field') ?? '.app'}\n`,
+      yaml: `limit: ${limit}\nwindow: ${params.get('window')}\n`,
     }
   }
 
