@@ -21,7 +21,7 @@ export function currentWorld(): World | undefined {
 }
 
 /** Wall clock at the beginning of every run. */
-const EPOCH = 1_700_000_000_000
+export const EPOCH = 1_700_000_000_000
 
 /** Work takes no time in a simulated process. */
 const NO_CPU: NodeJS.CpuUsage = { user: 0, system: 0 }
