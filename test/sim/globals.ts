@@ -1,6 +1,7 @@
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
+import promises from 'node:timers/promises'
 import { ZEROS } from './disk.js'
 import type { Task, World } from './world.js'
 
@@ -105,6 +106,12 @@ scope.setTimeout = timer(real.setTimeout as unknown as AnyFunction, false)
 scope.setInterval = timer(real.setInterval as unknown as AnyFunction, true)
 scope.setImmediate = (fn: AnyFunction, ...args: unknown[]) =>
   world ? world.after(0, () => fn(...args), true) : real.setImmediate(fn as never, ...args)
+const { setImmediate: nextTurn } = promises
+// A process that was killed waits for ever.
+promises.setImmediate = ((value?: unknown) =>
+  world
+    ? new Promise(resolve => world!.after(0, () => resolve(value), true))
+    : nextTurn(value)) as typeof promises.setImmediate
 scope.clearTimeout = clear(real.clearTimeout as (timer: unknown) => void)
 scope.clearInterval = clear(real.clearInterval as (timer: unknown) => void)
 scope.clearImmediate = (set: unknown) => {

@@ -131,7 +131,9 @@ export class Ledger {
 
   /** The lines that must still be delivered. */
   missing(): Line[] {
-    return [...this.#all()].filter(({ isDelivered, isOptional }) => !isDelivered && !isOptional)
+    const missing: Line[] = []
+    for (const line of this.#all()) if (!line.isDelivered && !line.isOptional) missing.push(line)
+    return missing
   }
 
   /** The lines that some file has. */

@@ -93,7 +93,7 @@ export function planOf(seed: number, random: Seeded): Plan {
       tickMs: random.pick([0, 4]),
       isWatched: random.chance(0.5),
     },
-    callMs: random.pick([0, 0, 0.05, 0.05, 1, random.chance(0.3) ? 300 : 5]),
+    callMs: random.pick([0, 0, 0.05, 0.05, 1, random.chance(0.3) ? 40 : 5]),
     interrupts: random.pick([0, 0, 0.005, 0.05]),
     inflatingMs: random.pick([0.1, 20, 1000]),
     latencyMs: random.pick([2, 2, 50, 1000]),
@@ -105,7 +105,7 @@ export function planOf(seed: number, random: Seeded): Plan {
       saveMs: random.pick([1000, 1000, 5000, 20_000]),
     },
     options: {
-      scan_interval: random.pick(['200ms', '1s', '2s']),
+      scan_interval: random.pick(['500ms', '1s', '2s']),
       rotate_wait: random.pick(['20s', '1m']),
       max_open_files: random.chance(0.1) ? 1 + random.below(2) : 4096,
     },

@@ -31,8 +31,8 @@ const LOGS = '/logs'
 /** Everything must arrive within this time after the last line. */
 const DRAIN_MS = 240_000
 /** After it, nothing may come twice. */
-const QUIET_MS = 20_000
-const POLL_MS = 250
+const QUIET_MS = 14_000
+const POLL_MS = 500
 
 export async function runSeed(seed: number, traced = false): Promise<FilesResult> {
   Error.stackTraceLimit = traced ? 20 : 0
