@@ -108,10 +108,9 @@ scope.setImmediate = (fn: AnyFunction, ...args: unknown[]) =>
   world ? world.after(0, () => fn(...args), true) : real.setImmediate(fn as never, ...args)
 const { setImmediate: nextTurn } = promises
 // A process that was killed waits for ever.
-promises.setImmediate = ((value?: unknown) =>
-  world
-    ? new Promise(resolve => world!.after(0, () => resolve(value), true))
-    : nextTurn(value)) as typeof promises.setImmediate
+const turn = (value?: unknown) =>
+  world ? new Promise(resolve => world!.after(0, () => resolve(value), true)) : nextTurn(value)
+promises.setImmediate = turn as typeof nextTurn
 scope.clearTimeout = clear(real.clearTimeout as (timer: unknown) => void)
 scope.clearInterval = clear(real.clearInterval as (timer: unknown) => void)
 scope.clearImmediate = (set: unknown) => {
