@@ -104,7 +104,7 @@ export class Ledger {
     line.arrivals++
     if (line.arrivals > 1 && !line.mayRepeat) this.#world.violate(`twice: ${log}-${number} under ${path}`)
     line.mayRepeat = false
-    if (line.isOptional) return line
+    if (line.isOptional || line.arrivals > 1) return line
     const last = this.#last.get(path)
     if (last && last.log === log && last.number > line.number)
       this.#world.violate(`order: ${log}-${number} came after ${log}-${last.number} under ${path}`)
@@ -114,13 +114,22 @@ export class Ledger {
 
   /** The source begins again: what is not behind a saved position may arrive once more. */
   restarted(): void {
-    this.#last = new Map()
+    this.rerun()
     for (const line of this.#all()) line.mayRepeat = line.arrivals > 0 && !line.isSaved
+  }
+
+  /** The source is run again, and begins with what comes first. */
+  rerun(): void {
+    this.#last = new Map()
+  }
+
+  /** By a known loss, all lines of this file may arrive once more. */
+  mayRepeat(node: FileNode): void {
+    for (const { line } of this.#in(node)) line.mayRepeat = line.arrivals > 0
   }
 
   /** A batch came back: what is behind a position arrives again, too. */
   cameBack(behindNone: ReadonlySet<Line>): void {
-    this.#last = new Map()
     for (const line of this.#all())
       if (line.arrivals > 0 && !line.isSaved && !behindNone.has(line)) line.mayRepeat = true
   }

@@ -18,6 +18,9 @@ export const KINDS = [
 ] as const
 export type WorldKind = (typeof KINDS)[number]
 
+/** A copy with fewer bytes cannot be told from other files. */
+const LEAST_COPY = 64
+
 export const kindOf = (seed: number): WorldKind => KINDS[seed % KINDS.length]!
 
 /** How a run of the source ends. */
@@ -63,6 +66,7 @@ export function planOf(seed: number, random: Seeded): Plan {
   const everyMs = random.pick([20, 200, 600])
   const leastBytes = random.pick([20, 64, 64])
   const isSmall = random.chance(0.2)
+  const smallest = how === 'copy' ? LEAST_COPY : 1
   return {
     kind,
     logs: hasTwo ? [name, `other-${name}`] : [name],
@@ -81,7 +85,7 @@ export function planOf(seed: number, random: Seeded): Plan {
       how,
       keep: 3 + random.below(3),
       gzip: kind === 'rename' || isWide && random.chance(0.5) ? 0 : kind === 'rename and gzip' ? 0.8 : random.pick([0, 0.5, 1]),
-      leastBytes: isSmall ? 1 : how === 'copy' ? 4096 : random.pick([1, 500]),
+      leastBytes: isSmall ? smallest : how === 'copy' ? 4096 : random.pick([1, 500]),
       inARow: kind === 'several at once' ? 2 + random.below(3) : random.pick([1, 1, 2]),
       everyMs: (lines * everyMs) / random.pick([2, 4, 8]),
       deletesUnread: random.chance(0.15),

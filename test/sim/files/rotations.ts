@@ -25,9 +25,13 @@ export interface Deeds {
   copies: number
   gzips: number
   deletedUnread: number
+  /** Copies whose original was not truncated yet, or only just. */
+  readonly recentCopies: FileNode[]
 }
 
 const SECOND_MS = 1000
+/** Until then a source that runs has noticed a truncation. */
+const NOTICED_MS = 5000
 
 /** Rotates a log again and again. */
 export class Rotator {
@@ -164,6 +168,7 @@ export class Rotator {
     const original = this.#folder.file(name)!
     const copy = this.#folder.hold(this.#folder.make(`${name}.1`))
     this.#deeds.copies++
+    this.#deeds.recentCopies.push(copy)
     yield this.#moment
     if (random.chance(0.5)) {
       this.#folder.fill(copy, original, random.below(original.size))
@@ -176,6 +181,8 @@ export class Rotator {
     this.#log.tear()
     this.#log.isCopied = false
     this.#folder.truncate(original)
+    const { recentCopies } = this.#deeds
+    this.#world.after(NOTICED_MS, () => recentCopies.splice(recentCopies.indexOf(copy), 1))
     this.#folder.release(copy)
     yield this.#moment
     yield* this.#compressOne()

@@ -72,7 +72,7 @@ export async function runSeed(seed: number, traced = false): Promise<FilesResult
 /** The run of one world: programs write and rotate logs, and the source follows them through several processes. */
 class Run {
   readonly ledger: Ledger
-  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0 }
+  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0, recentCopies: [] }
   kills = 0
   restarts = 0
   readonly #world: World
@@ -99,6 +99,13 @@ class Run {
     this.#programs = new Programs(world)
     this.#disk.beforeCall = (call, path) => this.#beforeCall(call, path)
     this.#tailing = this.#next()
+  }
+
+  #begin(): void {
+    this.#tailing = this.#next()
+    this.ledger.restarted()
+    // The positions have no marks inside of a file: a copy that is shorter than what was read is read again.
+    for (const copy of this.deeds.recentCopies) this.ledger.mayRepeat(copy)
   }
 
   get isDead(): boolean {
@@ -142,7 +149,7 @@ class Run {
     for (const life of lives) await this.#live(life)
     await this.#finish()
     if (this.#world.violations.length === 0 && this.#plan.startsOnceMore) {
-      this.#tailing = this.#next()
+      this.#begin()
       await this.#tailing.start()
       await this.#world.wait(QUIET_MS)
       await this.#end()
@@ -150,7 +157,7 @@ class Run {
   }
 
   async #live({ ms, ending, calls, awayMs }: Life): Promise<void> {
-    this.#tailing = this.#next()
+    this.#begin()
     this.#killAfter = ending === 'kill in a call' ? calls : undefined
     const until = this.#world.now + ms
     await this.#tailing.start()
@@ -177,7 +184,7 @@ class Run {
   /** The last process runs until everything is where it has to be. */
   async #finish(): Promise<void> {
     const world = this.#world
-    this.#tailing = this.#next()
+    this.#begin()
     await this.#tailing.start()
     while (!this.#programs.areOver) await world.wait(POLL_MS)
     world.say(() => '--- everything is written')

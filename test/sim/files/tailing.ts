@@ -82,7 +82,6 @@ export class Tailing {
     world.onKilled = () => {
       this.#isDead = true
     }
-    this.#ledger.restarted()
     const source = await file.create(file.options.parse(this.#surroundings.options) as FileOptions, this.#context())
     if (this.#isDead) return
     this.#source = source
@@ -98,6 +97,7 @@ export class Tailing {
         if (this.#isDead) return
         if (!(error instanceof GivenBackError)) this.#world.violate(`the run was rejected: ${(error as Error).stack}`)
         await new Promise<void>(resolve => this.#world.after(AGAIN_MS, resolve, true))
+        this.#ledger.rerun()
       }
     }
   }
