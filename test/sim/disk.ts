@@ -61,6 +61,7 @@ export class FileNode {
       into.set(part, from)
       return part.length
     }
+    if (at >= zeros + used) return 0
     return memory.copy(into, from, at - zeros, Math.min(used, at - zeros + length))
   }
 

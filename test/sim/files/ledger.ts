@@ -1,5 +1,6 @@
 import type { FileNode } from '../disk.js'
 import type { World } from '../world.js'
+import type { Exceptions } from './exceptions.js'
 
 /** A line that a program wrote, and its fate. */
 export interface Line {
@@ -17,6 +18,8 @@ export interface Line {
   isSaved: boolean
   /** Whether it may arrive once more. */
   mayRepeat: boolean
+  /** Whether a file that had it was compressed. */
+  wasCompressed: boolean
   /** Whether the source knew that the file had it, when a rotation deleted it. */
   wasSeen: boolean
 }
@@ -26,6 +29,7 @@ const MOST_SHOWN = 12
 /** Everything that was written and that arrived, and the promises about it. */
 export class Ledger {
   readonly #world: World
+  readonly #exceptions: Exceptions
   readonly #logs = new Map<string, Line[]>()
   /** The lines in each file, with the offsets of their ends. */
   readonly #contents = new Map<FileNode, { line: Line; end: number }[]>()
@@ -35,8 +39,9 @@ export class Ledger {
   #last = new Map<string, Line>()
   lines = 0
 
-  constructor(world: World) {
+  constructor(world: World, exceptions: Exceptions) {
     this.#world = world
+    this.#exceptions = exceptions
   }
 
   /** Makes the next line of a log. */
@@ -46,7 +51,7 @@ export class Ledger {
     const number = lines.length
     const mark = `${log}-${number} `
     const text = mark + FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
-    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: false }
+    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: false, wasCompressed: false }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
     this.lines++
@@ -69,6 +74,12 @@ export class Ledger {
   /** The file is empty now. */
   clear(node: FileNode): void {
     this.#contents.delete(node)
+  }
+
+  /** The file is the compressed content of the other one. */
+  compress(from: FileNode, to: FileNode): void {
+    this.copy(from, to, from.size)
+    for (const { line } of this.#in(to)) line.wasCompressed = true
   }
 
   /** A truncation may have torn this line. */
@@ -102,12 +113,15 @@ export class Ledger {
       return undefined
     }
     line.arrivals++
-    if (line.arrivals > 1 && !line.mayRepeat) this.#world.violate(`twice: ${log}-${number} under ${path}`)
+    if (line.arrivals > 1 && !line.mayRepeat)
+      this.#exceptions.violate('twice', `twice: ${log}-${number} under ${path}`, line)
     line.mayRepeat = false
     if (line.isOptional || line.arrivals > 1) return line
     const last = this.#last.get(path)
-    if (last && last.log === log && last.number > line.number)
-      this.#world.violate(`order: ${log}-${number} came after ${log}-${last.number} under ${path}`)
+    if (last && last.log === log && last.number > line.number) {
+      const text = `order: ${log}-${number} came after ${log}-${last.number} under ${path}`
+      this.#exceptions.violate('order', text, line)
+    }
     this.#last.set(path, line)
     return line
   }

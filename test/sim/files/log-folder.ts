@@ -10,6 +10,8 @@ const HEADER_TIME_AT = 4
 export class LogFolder {
   readonly path: string
   readonly ledger: Ledger
+  /** The names under which programs write. */
+  readonly logs = new Set<string>()
   readonly #disk: Disk
   readonly #world: World
   /** How much of each file the source has seen by a stat of its name. */
@@ -36,8 +38,9 @@ export class LogFolder {
     return names.sort()
   }
 
-  /** The source asks for the stat of a path. */
+  /** The source asks for the stat of a path. Under the name of a log, it has found the file. */
   seen(path: string): void {
+    if (!this.logs.has(path.slice(this.path.length + 1))) return
     const node = this.#disk.tree.at(path)
     if (node instanceof FileNode) this.#seen.set(node, node.size)
   }

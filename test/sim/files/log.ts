@@ -40,6 +40,7 @@ export class Log {
     this.folder = folder
     this.#world = world
     this.#style = style
+    folder.logs.add(name)
   }
 
   /** Writes all lines. */

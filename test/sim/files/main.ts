@@ -40,6 +40,7 @@ export async function traceFiles(seed: number): Promise<number> {
 export async function runFiles({ from, seeds, until, traces, fingerprints }: FilesOptions): Promise<number> {
   const sums = new Map<string, Sum>(KINDS.map(kind => [kind, newSum()]))
   const began = real()
+  const known = new Map<string, number>()
   let reported = began
   let failed = 0
   let done = 0
@@ -52,6 +53,7 @@ export async function runFiles({ from, seeds, until, traces, fingerprints }: Fil
     const result = await runSeed(from + done)
     lines += result.lines
     kills += result.kills
+    for (const name of result.known.keys()) known.set(name, (known.get(name) ?? 0) + 1)
     add(sums.get(result.kind)!, result)
     if (fingerprints) say(lastLine(result))
     if (result.violations.length > 0) {
@@ -65,6 +67,7 @@ export async function runFiles({ from, seeds, until, traces, fingerprints }: Fil
     }
   }
   for (const [kind, sum] of sums) say(`${kind.padEnd(32)}${shown(sum)}`)
+  for (const [name, worlds] of known) say(`known, in ${worlds} worlds: ${name}`)
   say(total())
   return failed > 0 ? 1 : 0
 }

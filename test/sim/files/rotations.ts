@@ -153,7 +153,7 @@ export class Rotator {
       this.#folder.append(made, bytes.subarray(made.size, Math.floor((bytes.length * part) / parts)))
       yield this.#moment
     }
-    this.#folder.ledger.copy(original, made, original.size)
+    this.#folder.ledger.compress(original, made)
     if (random.chance(0.6)) this.#folder.keepTimes(made, original)
     yield this.#moment
     if (writesTo !== to) this.#folder.rename(writesTo, to)

@@ -5,6 +5,7 @@ import { enter } from '../globals.js'
 import { mount } from '../patched-fs.js'
 import { World } from '../world.js'
 import { slowness } from './gunzip.js'
+import { Exceptions } from './exceptions.js'
 import { Ledger, namesOf } from './ledger.js'
 import { Log } from './log.js'
 import { LogFolder } from './log-folder.js'
@@ -23,6 +24,8 @@ export interface FilesResult {
   readonly deeds: Deeds
   readonly kills: number
   readonly restarts: number
+  /** Violations that are known, by their names. */
+  readonly known: ReadonlyMap<string, number>
   /** The same for the same run. */
   readonly fingerprint: string
 }
@@ -55,7 +58,7 @@ export async function runSeed(seed: number, traced = false): Promise<FilesResult
     process.off('unhandledRejection', unhandled)
     process.off('uncaughtException', unhandled)
   }
-  const { ledger, deeds, kills, restarts } = run
+  const { ledger, deeds, kills, restarts, exceptions } = run
   return {
     seed,
     kind: plan.kind,
@@ -65,12 +68,14 @@ export async function runSeed(seed: number, traced = false): Promise<FilesResult
     deeds,
     kills,
     restarts,
+    known: exceptions.known,
     fingerprint: `${world.tasks} ${world.now.toFixed(6)} ${world.random.next()}`,
   }
 }
 
 /** The run of one world: programs write and rotate logs, and the source follows them through several processes. */
 class Run {
+  readonly exceptions: Exceptions
   readonly ledger: Ledger
   readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0, recentCopies: [] }
   kills = 0
@@ -94,7 +99,8 @@ class Run {
     this.#disk.habits = plan.habits
     this.#disk.faults.latencyMs = plan.latencyMs
     this.#root = mount(this.#disk)
-    this.ledger = new Ledger(world)
+    this.exceptions = new Exceptions(world, plan)
+    this.ledger = new Ledger(world, this.exceptions)
     this.#folder = new LogFolder(LOGS, this.#disk, this.ledger)
     this.#programs = new Programs(world)
     this.#disk.beforeCall = (call, path) => this.#beforeCall(call, path)
@@ -194,7 +200,8 @@ class Run {
     const missing = this.#missing()
     const onDisk = this.ledger.onDisk(this.#disk.tree.files(LOGS))
     const places = new Set(missing.map(line => onDisk.get(line) ?? 'nowhere'))
-    if (missing.length > 0) world.violate(`missing: ${namesOf(missing)}, which are in ${[...places].join(', ')}`)
+    if (missing.length > 0)
+      this.exceptions.violate('missing', `missing: ${namesOf(missing)}, which are in ${[...places].join(', ')}`, missing[0]!)
     await this.#end()
     this.#checkLosses()
   }

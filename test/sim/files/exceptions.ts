@@ -1,0 +1,44 @@
+import type { World } from '../world.js'
+import type { Line } from './ledger.js'
+import type { Plan } from './plan.js'
+
+/** A broken promise of the source that is known. */
+interface Exception {
+  readonly name: string
+  /** A seed that shows it. */
+  readonly seed: number
+  readonly promise: Broken
+  applies(plan: Plan, line: Line): boolean
+}
+
+type Broken = 'missing' | 'twice' | 'order'
+
+const EXCEPTIONS: readonly Exception[] = [
+  {
+    // It rests until it is complete, and is inflated; files after it may not wait for it.
+    name: 'a compressed file that was not seen before comes after its successors',
+    seed: 111,
+    promise: 'order',
+    applies: (_plan, { wasCompressed }) => wasCompressed,
+  },
+]
+
+/** The violations of a world that are known, and not counted as failures. */
+export class Exceptions {
+  readonly known = new Map<string, number>()
+  readonly #world: World
+  readonly #plan: Plan
+
+  constructor(world: World, plan: Plan) {
+    this.#world = world
+    this.#plan = plan
+  }
+
+  /** A promise about this line is broken. */
+  violate(promise: Broken, text: string, line: Line): void {
+    const known = EXCEPTIONS.find(one => one.promise === promise && one.applies(this.#plan, line))
+    if (!known) return this.#world.violate(text)
+    this.#world.say(() => `known: ${text} (${known.name})`)
+    this.known.set(known.name, (this.known.get(known.name) ?? 0) + 1)
+  }
+}
