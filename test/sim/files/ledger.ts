@@ -20,8 +20,8 @@ export interface Line {
   mayRepeat: boolean
   /** Whether a file that had it was compressed. */
   wasCompressed: boolean
-  /** Whether the source knew that the file had it, when a rotation deleted it. */
-  wasSeen: boolean
+  /** Whether the source knew that the file had it when that was deleted or truncated; undefined: it was not. */
+  wasSeen: boolean | undefined
 }
 
 const MOST_SHOWN = 12
@@ -51,7 +51,7 @@ export class Ledger {
     const number = lines.length
     const mark = `${log}-${number} `
     const text = mark + FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
-    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: false, wasCompressed: false }
+    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: undefined, wasCompressed: false }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
     this.lines++
@@ -87,9 +87,9 @@ export class Ledger {
     this.#torn.push(text)
   }
 
-  /** A rotation deletes the file, of which the source saw so many bytes. */
+  /** A rotation deletes or truncates the file, of which the source saw so many bytes. */
   deletes(node: FileNode, seen: number): void {
-    for (const { line, end } of this.#in(node)) line.wasSeen ||= end <= seen
+    for (const { line, end } of this.#in(node)) line.wasSeen = line.wasSeen === true || end <= seen
   }
 
   /** Whether everything in the file was delivered. */

@@ -68,23 +68,25 @@ export class LogFolder {
   }
 
   rename(from: string, to: string): void {
-    this.#forgetSeen(to)
+    this.#forgetSeen(this.file(to))
     this.#disk.outside(() => this.#disk.rename(this.#at(from), this.#at(to)))
     this.#say(`rename ${from} ${to}`)
   }
 
   remove(name: string): void {
-    this.#forgetSeen(name)
+    this.#forgetSeen(this.file(name))
     this.#disk.outside(() => this.#disk.unlink(this.#at(name)))
     this.#say(`remove ${name}`)
   }
 
-  #forgetSeen(name: string): void {
-    const node = this.file(name)
-    if (node) this.ledger.deletes(node, this.#seen.get(node) ?? 0)
+  #forgetSeen(node: FileNode | undefined): void {
+    if (!node) return
+    this.ledger.deletes(node, this.#seen.get(node) ?? 0)
+    this.#seen.delete(node)
   }
 
   truncate(node: FileNode): void {
+    this.#forgetSeen(node)
     node.resize(0)
     this.#disk.written(node)
     this.ledger.clear(node)

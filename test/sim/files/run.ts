@@ -222,7 +222,7 @@ class Run {
   /** Lines that the source knew of are reported as lost. A process that was killed may have been the only one that knew. */
   #checkLosses(): void {
     if (this.kills > 0) return
-    const lost = this.ledger.missing().filter(({ wasSeen }) => wasSeen)
+    const lost = this.ledger.missing().filter(({ wasSeen }) => wasSeen === true)
     if (lost.length > 0 && this.#lostBytes === 0) this.#world.violate(`lost, and not reported: ${namesOf(lost)}`)
   }
 }
