@@ -18,6 +18,8 @@ export interface Line {
   isSaved: boolean
   /** Whether it may arrive once more. */
   mayRepeat: boolean
+  /** Whether its file had been renamed before it was complete. */
+  isLate: boolean
   /** Whether a file that had it was compressed. */
   wasCompressed: boolean
   /** Whether the source knew that the file had it when that was deleted or truncated; undefined: it was not. */
@@ -51,7 +53,7 @@ export class Ledger {
     const number = lines.length
     const mark = `${log}-${number} `
     const text = mark + FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
-    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: undefined, wasCompressed: false }
+    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: undefined, wasCompressed: false, isLate: false }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
     this.lines++

@@ -92,6 +92,7 @@ export class Log {
     this.folder.append(this.#node!, left.subarray(0, bytes))
     current.left = left.subarray(bytes)
     if (current.left.length > 0) return
+    line.isLate = this.folder.file(this.name) !== this.#node
     this.folder.ledger.put(this.#node!, line)
     this.#current = undefined
     this.#world.say(() => `write ${line.log}-${line.number} to #${this.#node!.ino}${line.isOptional ? ', may be lost' : ''}`)
