@@ -49,6 +49,7 @@ export interface Plan {
   readonly inflatingMs: number
   readonly latencyMs: number
   readonly surroundings: Omit<Surroundings, 'options'>
+  readonly maxOpenFiles: number
   readonly options: object
   readonly lives: readonly Life[]
   /** Whether it is started and stopped once more when everything was delivered. */
@@ -65,6 +66,7 @@ export function planOf(seed: number, random: Seeded): Plan {
   const lines = random.pick([15, 40, 120])
   const everyMs = random.pick([20, 200, 600])
   const leastBytes = random.pick([20, 64, 64])
+  const maxOpenFiles = random.chance(0.1) ? 1 + random.below(2) : 4096
   const isSmall = random.chance(0.2)
   const births = random.pick(['stored', 'stored', 'stored', 'stored', 'zero', 'zero', 'changes'] as const)
   const smallest = how === 'copy' ? LEAST_COPY[births] : 1
@@ -109,10 +111,11 @@ export function planOf(seed: number, random: Seeded): Plan {
       comesBack: random.pick([0, 0, 0, 0.05]),
       saveMs: random.pick([1000, 1000, 5000, 20_000]),
     },
+    maxOpenFiles,
     options: {
       scan_interval: random.pick(['500ms', '1s', '2s']),
       rotate_wait: random.pick(['20s', '1m']),
-      max_open_files: random.chance(0.1) ? 1 + random.below(2) : 4096,
+      max_open_files: maxOpenFiles,
     },
     lives: livesOf(random, lines * everyMs),
     startsOnceMore: random.chance(0.3),
