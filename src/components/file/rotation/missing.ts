@@ -124,6 +124,7 @@ export class Missing {
   async #findThere(slices: Slices, keys?: ReadonlySet<string>): Promise<ReadonlySet<Entry>> {
     const { saved, births } = this.#options
     const there = new Set<Entry>()
+    const found: { path: string; stat: BigIntStats; entry: Entry }[] = []
     const isWanted = (entry: Entry) => !entry.gone && (!keys || keys.has(entryKey(entry)))
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(isWanted).map(entry => [entryKey(entry), entry]))
@@ -134,16 +135,20 @@ export class Missing {
         const entry = wanted.get(keyOf(stat))!
         if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
         there.add(entry)
-        if (Number(stat.size) === entry.offset) continue
-        try {
-          const tailer = this.#options.adopt(path, entry)
-          if (!tailer) continue
-          this.#options.precede(nameOf(entry), tailer)
-          goOn(tailer, path, this.#options)
-        } catch (error) {
-          this.#failed(path, error)
-          this.#unopened.add(entryKey(entry))
-        }
+        if (Number(stat.size) > entry.offset) found.push({ path, stat, entry })
+      }
+    }
+    // Of several files that had a name, the oldest is read first.
+    found.sort((a, b) => Number(a.stat.mtimeNs - b.stat.mtimeNs) || compareAge(a.path, b.path))
+    for (const { path, entry } of found) {
+      try {
+        const tailer = this.#options.adopt(path, entry)
+        if (!tailer) continue
+        this.#options.precede(nameOf(entry), tailer)
+        goOn(tailer, path, this.#options)
+      } catch (error) {
+        this.#failed(path, error)
+        this.#unopened.add(entryKey(entry))
       }
     }
     return there
