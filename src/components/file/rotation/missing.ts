@@ -91,7 +91,10 @@ export class Missing {
     this.#unopened.clear()
     this.#hidden.clear()
     try {
-      await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
+      const { saved, rotated } = this.#options
+      // A file that is renamed while the folder is listed may be found under neither name.
+      const names = new Map([...saved.byFolder().keys()].map(folder => [folder, rotated.siblings.namesIn(folder)]))
+      await this.#findCopies(await this.#findThere(slices), names, [...tailers], slices)
     } catch (error) {
       this.isIncomplete = true
       throw error
@@ -157,8 +160,16 @@ export class Missing {
   /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
   isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
 
-  /** Searches for copies of missing files, except those in `there`. The oldest is read first. */
-  async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
+  /**
+   * Searches for copies of missing files, except those in `there`. The oldest is read first. `before`: the names in the
+   * folders before the search.
+   */
+  async #findCopies(
+    there: ReadonlySet<Entry>,
+    before: ReadonlyMap<string, string>,
+    tailers: readonly Tailer[],
+    slices: Slices,
+  ): Promise<void> {
     const { saved, rotated } = this.#options
     const folders = saved.byFolder()
     const read = tailers.filter(({ copy, isOpen }) => copy || !isOpen).map(({ path }) => dirname(path))
@@ -167,7 +178,7 @@ export class Missing {
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
     const nowhere: Entry[] = []
     for (const [folder, entries] of folders) {
-      const names = rotated.siblings.namesIn(folder)
+      const names = before.get(folder) ?? rotated.siblings.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
       if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
         await rotated.claimCopies(folder, tailers, slices)
