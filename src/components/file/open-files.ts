@@ -394,7 +394,8 @@ export class OpenFiles {
   truncated(former: Tailer): void {
     const { context, codec, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    if (fd === undefined || former.reading) return
+    // What was read of the old content is not lost: it is taken first, and the next read finds the truncation.
+    if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
     onForget(former)

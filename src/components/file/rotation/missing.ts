@@ -338,7 +338,7 @@ export class Missing {
     const now = at(path)
     if (now && !now.copy && open(now)) {
       // If it was just renamed, the files found may have had the name after it.
-      if (now.reading || !leadsTo(path, now.key)) return false
+      if (now.hasPortion || !leadsTo(path, now.key)) return false
       if (!now.holds()) onTruncated(now)
     }
     for (const { truncatedSince, wasSought, copy, origin } of tailers()) {
