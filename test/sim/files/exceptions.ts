@@ -7,7 +7,7 @@ interface Exception {
   readonly name: string
   /** A seed that shows it. */
   readonly seed: number
-  readonly promise: Broken
+  readonly promises: readonly Broken[]
   applies(plan: Plan, line: Line): boolean
 }
 
@@ -18,42 +18,49 @@ const EXCEPTIONS: readonly Exception[] = [
     // docs/known-losses.md, files that Sluice never saw: nothing shows that the file had other content.
     name: 'lines that were written, copied and truncated between two looks',
     seed: 571,
-    promise: 'missing',
+    promises: ['missing'],
     applies: ({ rotation }, { wasSeen }) => rotation.how === 'copy' && wasSeen === false,
   },
   {
     // It rests until it is complete, and is inflated; files after it may not wait for it.
     name: 'a compressed file that was not seen before comes after its successors',
     seed: 111,
-    promise: 'order',
+    promises: ['order'],
     applies: (_plan, { wasCompressed }) => wasCompressed,
   },
   {
     // docs/known-losses.md, equal files. Less than a kilobyte of a copy, or a part of it, proves nothing.
     name: 'without birth times, a copy is read as a file of its own',
     seed: 1852,
-    promise: 'twice',
+    promises: ['twice'],
     applies: ({ rotation, habits }) => rotation.how === 'copy' && habits.births !== 'stored',
   },
   {
-    // A closed file is known by its inode only. Its compressed copy then counts as one of a file that was not seen.
-    name: 'without birth times, a file that was closed for want of descriptors loses its inode to another one',
-    seed: 1406,
-    promise: 'twice',
+    // In the first two kilobytes, the ends of lines are known, and no other places.
+    name: 'a copy of less than 2 KiB that ends within a line is read again',
+    seed: 1975,
+    promises: ['twice'],
+    applies: ({ rotation, style }) => rotation.how === 'copy' && rotation.leastBytes < 2048 && style.inParts > 0,
+  },
+  {
+    // A closed file is known by its inode only, and by its content if any was read.
+    name: 'without birth times, a file that was closed for want of descriptors is confused with another one',
+    seed: 1408,
+    promises: ['twice', 'missing'],
     applies: ({ maxOpenFiles, habits }) => maxOpenFiles < 3 && habits.births !== 'stored',
   },
   {
     // They are ordered by their birth times where several files had a name, or one of them is renamed in the search.
     name: 'without birth times, files that were not seen before come in another order',
     seed: 869,
-    promise: 'order',
+    promises: ['order'],
     applies: ({ habits }) => habits.births !== 'stored',
   },
   {
     // Which file had the name before is not saved.
     name: 'a line that was written to a renamed file comes after its successors',
     seed: 873,
-    promise: 'order',
+    promises: ['order'],
     applies: ({ lives }, { isLate }) => isLate && lives.length > 0,
   },
 ]
@@ -71,7 +78,7 @@ export class Exceptions {
 
   /** A promise about this line is broken. */
   violate(promise: Broken, text: string, line: Line): void {
-    const known = EXCEPTIONS.find(one => one.promise === promise && one.applies(this.#plan, line))
+    const known = EXCEPTIONS.find(one => one.promises.includes(promise) && one.applies(this.#plan, line))
     if (!known) return this.#world.violate(text)
     this.#world.say(() => `known: ${text} (${known.name})`)
     this.known.set(known.name, (this.known.get(known.name) ?? 0) + 1)

@@ -21,6 +21,8 @@ export type WorldKind = (typeof KINDS)[number]
 /** A copy with fewer bytes cannot be told from other files. Without birth times, less content proves nothing. */
 const LEAST_COPY = { stored: 64, zero: 1024, changes: 1024 }
 
+const NOTICED_MS = 5000
+
 export const kindOf = (seed: number): WorldKind => KINDS[seed % KINDS.length]!
 
 /** How a run of the source ends. */
@@ -67,6 +69,7 @@ export function planOf(seed: number, random: Seeded): Plan {
   const everyMs = random.pick([20, 200, 600])
   const leastBytes = random.pick([20, 64, 64])
   const maxOpenFiles = random.chance(0.1) ? 1 + random.below(2) : 4096
+  const saveMs = random.pick([1000, 1000, 5000, 20_000])
   const isSmall = random.chance(0.2)
   const births = random.pick(['stored', 'stored', 'stored', 'stored', 'zero', 'zero', 'changes'] as const)
   const smallest = how === 'copy' ? LEAST_COPY[births] : 1
@@ -92,6 +95,7 @@ export function planOf(seed: number, random: Seeded): Plan {
       inARow: kind === 'several at once' ? 2 + random.below(3) : random.pick([1, 1, 2]),
       everyMs: (lines * everyMs) / random.pick([2, 4, 8]),
       deletesUnread: random.chance(0.15),
+      noticedMs: saveMs + NOTICED_MS,
     },
     habits: {
       births,
@@ -109,7 +113,7 @@ export function planOf(seed: number, random: Seeded): Plan {
       blocks: random.pick([0, 0, 0, 0.3]),
       blockMs: random.pick([500, 6000]),
       comesBack: random.pick([0, 0, 0, 0.05]),
-      saveMs: random.pick([1000, 1000, 5000, 20_000]),
+      saveMs,
     },
     maxOpenFiles,
     options: {

@@ -17,6 +17,8 @@ export interface Rotation {
   readonly everyMs: number
   /** Whether a file may be deleted before all of it is delivered. */
   readonly deletesUnread: boolean
+  /** A source that runs for so long after a truncation has noticed it, and saved that. */
+  readonly noticedMs: number
 }
 
 /** What happened in a world, by its kind. */
@@ -30,8 +32,6 @@ export interface Deeds {
 }
 
 const SECOND_MS = 1000
-/** Until then a source that runs has noticed a truncation. */
-const NOTICED_MS = 5000
 
 /** Rotates a log again and again. */
 export class Rotator {
@@ -182,7 +182,8 @@ export class Rotator {
     this.#log.isCopied = false
     this.#folder.truncate(original)
     const { recentCopies } = this.#deeds
-    this.#world.after(NOTICED_MS, () => recentCopies.splice(recentCopies.indexOf(copy), 1))
+    const { noticedMs } = this.#rotation
+    this.#world.after(noticedMs, () => recentCopies.splice(recentCopies.indexOf(copy), 1))
     this.#folder.release(copy)
     yield this.#moment
     yield* this.#compressOne()
