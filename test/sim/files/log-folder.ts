@@ -69,6 +69,8 @@ export class LogFolder {
 
   rename(from: string, to: string): void {
     this.#forgetSeen(this.file(to))
+    const node = this.logs.has(from) ? this.file(from) : undefined
+    if (node) this.ledger.takesAway(node, this.#seen.get(node) ?? 0)
     this.#disk.outside(() => this.#disk.rename(this.#at(from), this.#at(to)))
     this.#say(`rename ${from} ${to}`)
   }
@@ -81,7 +83,7 @@ export class LogFolder {
 
   #forgetSeen(node: FileNode | undefined): void {
     if (!node) return
-    this.ledger.deletes(node, this.#seen.get(node) ?? 0)
+    this.ledger.takesAway(node, this.#seen.get(node) ?? 0)
     this.#seen.delete(node)
   }
 

@@ -147,13 +147,13 @@ export class Rotator {
     const made = this.#folder.hold(this.#folder.make(writesTo))
     this.#deeds.gzips++
     const bytes = this.#folder.zipped(original)
+    this.#folder.ledger.compress(original, made)
     yield this.#moment
     const parts = 1 + random.below(3)
     for (let part = 1; part <= parts; part++) {
       this.#folder.append(made, bytes.subarray(made.size, Math.floor((bytes.length * part) / parts)))
       yield this.#moment
     }
-    this.#folder.ledger.compress(original, made)
     if (random.chance(0.6)) this.#folder.keepTimes(made, original)
     yield this.#moment
     if (writesTo !== to) this.#folder.rename(writesTo, to)
