@@ -25,8 +25,8 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: ({ rotation }, { wasSeen }) => rotation.how === 'copy' && wasSeen === false,
   },
   {
-    // It rests until it is complete, and is inflated; files after it may not wait for it.
-    name: 'a compressed file that was not seen before comes after its successors',
+    // It rests until it is complete, and is inflated. Others may not wait for it, and it does not look for others' rest.
+    name: 'a compressed file that was not seen before comes out of order',
     seed: 111,
     promises: ['order'],
     applies: (_plan, { wasCompressed }) => wasCompressed === true,

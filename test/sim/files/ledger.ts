@@ -126,7 +126,8 @@ export class Ledger {
     const last = this.#last.get(path)
     if (last && last.log === log && last.number > line.number) {
       const text = `order: ${log}-${number} came after ${log}-${last.number} under ${path}`
-      this.#exceptions.violate('order', text, line)
+      const wasCompressed = line.wasCompressed || last.wasCompressed
+      this.#exceptions.violate('order', text, { ...line, wasCompressed })
     }
     this.#last.set(path, line)
     return line
