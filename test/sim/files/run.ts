@@ -223,6 +223,7 @@ class Run {
   #checkLosses(): void {
     if (this.kills > 0) return
     const lost = this.ledger.missing().filter(({ wasSeen }) => wasSeen === true)
-    if (lost.length > 0 && this.#lostBytes === 0) this.#world.violate(`lost, and not reported: ${namesOf(lost)}`)
+    if (lost.length > 0 && this.#lostBytes === 0)
+      this.exceptions.violate('unreported', `lost, and not reported: ${namesOf(lost)}`, lost[0]!)
   }
 }
