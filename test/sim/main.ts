@@ -16,7 +16,10 @@ const USAGE = `Usage: npm run sim -- [options]
   --trace       with --files: what happened in each seed that fails
 `
 
-const { options } = programOptions({ seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false, files: false, trace: false }, USAGE)
+const { options } = programOptions(
+  { seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false, files: false, trace: false },
+  USAGE,
+)
 const REPORT_EVERY_MS = 10_000
 const MOST_FAILED = 50
 

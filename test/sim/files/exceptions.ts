@@ -109,7 +109,10 @@ export class Exceptions {
   /** A promise about this line is broken. */
   violate(promise: Broken, text: string, line: Partial<Line> = {}): void {
     const known = EXCEPTIONS.find(one => one.promises.includes(promise) && one.applies(this.#plan, line))
-    if (!known) return this.#world.violate(text)
+    if (!known) {
+      this.#world.violate(text)
+      return
+    }
     this.#world.say(() => `known: ${text} (${known.name})`)
     this.known.set(known.name, (this.known.get(known.name) ?? 0) + 1)
   }

@@ -1,5 +1,4 @@
 import type { FileNode } from '../disk.js'
-import type { World } from '../world.js'
 import type { Exceptions } from './exceptions.js'
 
 /** A line that a program wrote, and its fate. */
@@ -32,7 +31,6 @@ const MOST_SHOWN = 12
 
 /** Everything that was written and that arrived, and the promises about it. */
 export class Ledger {
-  readonly #world: World
   readonly #exceptions: Exceptions
   readonly #logs = new Map<string, Line[]>()
   /** The lines in each file, with the offsets of their ends. */
@@ -43,8 +41,7 @@ export class Ledger {
   #last = new Map<string, Line>()
   lines = 0
 
-  constructor(world: World, exceptions: Exceptions) {
-    this.#world = world
+  constructor(exceptions: Exceptions) {
     this.#exceptions = exceptions
   }
 
@@ -55,7 +52,16 @@ export class Ledger {
     const number = lines.length
     const mark = `${log}-${number} `
     const text = mark + FILLER.substr((number * 31) % 1000, Math.max(0, bytes - mark.length))
-    const fate = { isOptional: false, isDelivered: false, isSaved: false, mayRepeat: false, wasSeen: undefined, wasCompressed: false, isLate: false, wasUnread: false }
+    const fate = {
+      isOptional: false,
+      isDelivered: false,
+      isSaved: false,
+      mayRepeat: false,
+      wasSeen: undefined,
+      wasCompressed: false,
+      isLate: false,
+      wasUnread: false,
+    }
     const line: Line = { log, number, text, arrivals: 0, ...fate }
     lines.push(line)
     this.lines++

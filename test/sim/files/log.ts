@@ -95,7 +95,9 @@ export class Log {
     line.isLate = this.folder.file(this.name) !== this.#node
     this.folder.ledger.put(this.#node!, line)
     this.#current = undefined
-    this.#world.say(() => `write ${line.log}-${line.number} to #${this.#node!.ino}${line.isOptional ? ', may be lost' : ''}`)
+    this.#world.say(
+      () => `write ${line.log}-${line.number} to #${this.#node!.ino}${line.isOptional ? ', may be lost' : ''}`,
+    )
   }
 
   /** The copy of the file ends here, or the file is truncated here: a line that has begun is torn. */

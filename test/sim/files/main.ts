@@ -1,5 +1,5 @@
-import { type FilesResult, runSeed } from './run.js'
 import { KINDS } from './plan.js'
+import { type FilesResult, runSeed } from './run.js'
 
 /** `npm run sim -- --files`: lets the file source follow logs on a simulated disk, from seeds. */
 

@@ -90,7 +90,12 @@ export function planOf(seed: number, random: Seeded): Plan {
     rotation: {
       how,
       keep: 3 + random.below(3),
-      gzip: kind === 'rename' || isWide && random.chance(0.5) ? 0 : kind === 'rename and gzip' ? 0.8 : random.pick([0, 0.5, 1]),
+      gzip:
+        kind === 'rename' || (isWide && random.chance(0.5))
+          ? 0
+          : kind === 'rename and gzip'
+            ? 0.8
+            : random.pick([0, 0.5, 1]),
       leastBytes: isSmall ? smallest : how === 'copy' ? 4096 : random.pick([1, 500]),
       inARow: kind === 'several at once' ? 2 + random.below(3) : random.pick([1, 1, 2]),
       everyMs: (lines * everyMs) / random.pick([2, 4, 8]),

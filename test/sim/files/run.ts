@@ -4,8 +4,8 @@ import { Disk } from '../disk-calls.js'
 import { enter } from '../globals.js'
 import { mount } from '../patched-fs.js'
 import { World } from '../world.js'
-import { slowness } from './gunzip.js'
 import { Exceptions } from './exceptions.js'
+import { slowness } from './gunzip.js'
 import { Ledger, namesOf } from './ledger.js'
 import { Log } from './log.js'
 import { LogFolder } from './log-folder.js'
@@ -100,7 +100,7 @@ class Run {
     this.#disk.faults.latencyMs = plan.latencyMs
     this.#root = mount(this.#disk)
     this.exceptions = new Exceptions(world, plan)
-    this.ledger = new Ledger(world, this.exceptions)
+    this.ledger = new Ledger(this.exceptions)
     this.#folder = new LogFolder(LOGS, this.#disk, this.ledger)
     this.#programs = new Programs(world)
     this.#disk.beforeCall = (call, path) => this.#beforeCall(call, path)
@@ -201,7 +201,11 @@ class Run {
     const onDisk = this.ledger.onDisk(this.#disk.tree.files(LOGS))
     const places = new Set(missing.map(line => onDisk.get(line) ?? 'nowhere'))
     if (missing.length > 0)
-      this.exceptions.violate('missing', `missing: ${namesOf(missing)}, which are in ${[...places].join(', ')}`, missing[0]!)
+      this.exceptions.violate(
+        'missing',
+        `missing: ${namesOf(missing)}, which are in ${[...places].join(', ')}`,
+        missing[0]!,
+      )
     await this.#end()
     this.#checkLosses()
   }

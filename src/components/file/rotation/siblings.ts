@@ -9,8 +9,8 @@ import {
   fingerprintAt,
   firstBytes,
   judge,
-  type Remembered,
   keyOf,
+  type Remembered,
   same,
 } from '../identity.js'
 import { openWithinSync } from '../open-within.js'
