@@ -21,6 +21,11 @@ t.test('no seed breaks an invariant', async t => {
   t.match(stdout, /^\d+ seeds, 0 failed/m)
 })
 
+t.test('no world of files breaks a promise', async t => {
+  const { stdout } = await simulate('--files', '--seeds', '600', '--seconds', '20')
+  t.match(stdout, /^\d+ seeds, 0 failed/m)
+})
+
 t.test('a seed replays exactly', async t => {
   const fingerprint = async (args: string[]) => (await simulate(...args)).stdout.trim().split('\n').at(-1)
   const alone = await fingerprint(['--seed', '7'])
@@ -31,4 +36,7 @@ t.test('a seed replays exactly', async t => {
     `${alone}\n`,
     'after other seeds, too',
   )
+  const ofFiles = await fingerprint(['--files', '--seed', '9'])
+  t.match(ofFiles, /^seed 9 \(.*\): ok; \d+ /)
+  t.match((await simulate('--files', '--from', '8', '--seeds', '2', '--fingerprints')).stdout, `${ofFiles}\n`)
 })

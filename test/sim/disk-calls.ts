@@ -46,8 +46,9 @@ export class Disk extends DiskNames {
   }
 
   killed(): void {
-    for (const { node } of this.#open.values()) if (node instanceof FileNode) node.opened = 0
+    for (const { node } of this.#open.values()) this.#release(node)
     this.#open.clear()
+    this.forgetWatches()
     this.failedRepairs.clear()
     this.readFaults.clear()
     this.killAfter = undefined
@@ -70,9 +71,9 @@ export class Disk extends DiskNames {
       if (!(bits & O_CREAT)) throw failed('ENOENT', 'open', path)
       const { folder, name } = this.tree.place(path, 'open')
       this.needRoom(path)
-      const made = new FileNode(this.tree.nextIno(), this.world.now)
+      const made = new FileNode(this.nextIno(), this.time)
       made.names = 1
-      folder.change(names => names.set(name, made))
+      this.changeNames(folder, names => names.set(name, made), name)
       node = made
     }
     if (node instanceof FolderNode && bits & (O_WRONLY | O_RDWR)) throw failed('EISDIR', 'open', path)
@@ -109,9 +110,14 @@ export class Disk extends DiskNames {
   }
 
   close(fd: number): void {
-    const { node } = this.#fd(fd, 'close')
-    if (node instanceof FileNode) node.opened--
+    this.#release(this.#fd(fd, 'close').node)
     this.#open.delete(fd)
+  }
+
+  #release(node: Node): void {
+    if (!(node instanceof FileNode)) return
+    node.opened--
+    this.tree.free(node)
   }
 
   read(fd: number, into: Uint8Array, from: number, length: number, at: number): number {
@@ -147,7 +153,7 @@ export class Disk extends DiskNames {
       this.world.fault(this.#isLast ? 'killed in a write' : 'short write')
     }
     node.write(start, parts, size)
-    node.changedAt = this.world.now
+    this.written(node)
     return size
   }
 
@@ -155,6 +161,7 @@ export class Disk extends DiskNames {
     const open = this.#file(fd, 'ftruncate')
     this.#mayFailOn(open, 'writes', 'ftruncate')
     open.node.resize(size)
+    this.written(open.node)
   }
 
   sync(fd: number): void {

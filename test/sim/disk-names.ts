@@ -1,4 +1,5 @@
-import { FileNode, FolderNode, failed, Tree } from './disk.js'
+import type { Seeded } from '../support/seeded.js'
+import { FileNode, FolderNode, failed, type Node, Tree } from './disk.js'
 import type { World } from './world.js'
 
 /** What goes wrong with a disk for a while. */
@@ -26,6 +27,24 @@ export const NO_FAULTS: Faults = {
   latencyMs: 2,
 }
 
+/** How a disk is made. */
+export interface Habits {
+  /** Birth times: stored, all 0, or those of the last change, as file systems report that do not store them. */
+  births: 'stored' | 'zero' | 'changes'
+  /** Whether inodes of files that are gone are given away again. */
+  reusesInodes: boolean
+  /** Whether lists of folders are in any order. */
+  shufflesLists: boolean
+  /** How far apart the times are that it can write down. */
+  tickMs: number
+  /** Whether folders can be watched. */
+  isWatched: boolean
+}
+
+type Report = (type: 'change' | 'rename', name: string) => void
+
+const PLAIN: Habits = { births: 'stored', reusesInodes: false, shufflesLists: false, tickMs: 0, isWatched: true }
+
 /** Calls that are needed to remove what a failed write left. */
 const REPAIRS = new Set(['read', 'fstat', 'ftruncate'])
 
@@ -36,7 +55,12 @@ export class DiskNames {
   readonly world: World
   readonly tree = new Tree()
   faults: Faults = { ...NO_FAULTS }
+  habits: Habits = { ...PLAIN }
   calls = 0
+  /** Called before each call of the process. It may change the disk, end the process, or throw. */
+  beforeCall: (call: string, path: string) => void = () => {}
+  #isOutside = false
+  readonly #watches = new Map<FolderNode, Set<Report>>()
   /** How many calls of the present process failed that would have repaired a file. */
   readonly failedRepairs = new Map<string, number>()
   /**
@@ -49,9 +73,61 @@ export class DiskNames {
     this.world = world
   }
 
+  /** What the disk writes down as the present time. */
+  get time(): number {
+    const { tickMs } = this.habits
+    return tickMs === 0 ? this.world.now : this.world.now - (this.world.now % tickMs)
+  }
+
+  protected nextIno(): number {
+    return this.tree.nextIno(this.habits.reusesInodes && this.world.random.chance(0.7))
+  }
+
+  /** Reports changes in the folder until the result is called. */
+  watch(path: string, onEvent: (type: string, name: string) => void): () => void {
+    this.mayFail('reads', 'watch', path)
+    if (!this.habits.isWatched) throw failed('ENOSPC', 'watch', path)
+    const folder = this.tree.folder(path, 'watch')
+    const { world } = this
+    const report: Report = (type, name) => world.after(world.random.next() * 2, () => onEvent(type, name), true)
+    const watches = this.#watches.get(folder) ?? new Set()
+    this.#watches.set(folder, watches.add(report))
+    return () => watches.delete(report)
+  }
+
+  protected forgetWatches(): void {
+    this.#watches.clear()
+  }
+
+  protected changeNames(folder: FolderNode, change: (names: Map<string, Node>) => void, ...changed: string[]): void {
+    folder.change(this.time, change)
+    for (const report of this.#watches.get(folder) ?? []) for (const name of changed) report('rename', name)
+  }
+
+  /** The content of the file has changed. */
+  written(node: FileNode): void {
+    node.changedAt = this.time
+    node.statusAt = this.time
+    for (const [folder, reports] of this.#watches)
+      for (const [name, at] of folder.names) if (at === node) for (const report of reports) report('change', name)
+  }
+
+  /** Lets others than the process use the disk: no call of theirs fails or is counted. */
+  outside<T>(work: () => T): T {
+    const wasOutside = this.#isOutside
+    this.#isOutside = true
+    try {
+      return work()
+    } finally {
+      this.#isOutside = wasOutside
+    }
+  }
+
   /** Throws what this call fails with. */
   protected mayFail(kind: Kind, call: string, path: string): void {
+    if (this.#isOutside) return
     this.calls++
+    this.beforeCall(call, path)
     const likely = this.faults[kind]
     if (likely === 0 || !this.world.random.chance(likely)) return
     if (kind === 'reads') {
@@ -84,13 +160,14 @@ export class DiskNames {
     const { folder, name } = this.tree.place(path, 'mkdir')
     if (folder.names.has(name)) throw failed('EEXIST', 'mkdir', path)
     this.needRoom(path)
-    const made = new FolderNode(this.tree.nextIno(), this.world.now)
-    folder.change(names => names.set(name, made))
+    const made = new FolderNode(this.tree.nextIno(), this.time)
+    this.changeNames(folder, names => names.set(name, made), name)
   }
 
   list(path: string): string[] {
     this.mayFail('reads', 'readdir', path)
-    return [...this.tree.folder(path, 'readdir').names.keys()].sort()
+    const names = [...this.tree.folder(path, 'readdir').names.keys()].sort()
+    return this.habits.shufflesLists ? shuffled(names, this.world.random) : names
   }
 
   rename(from: string, to: string): void {
@@ -101,15 +178,17 @@ export class DiskNames {
     const there = own.folder.names.get(own.name)
     if (there === node) return
     if (there instanceof FolderNode && there.names.size > 0) throw failed('ENOTEMPTY', 'rename', to)
-    if (there instanceof FileNode) there.names--
+    if (there instanceof FileNode) this.#unname(there)
+    if (node instanceof FileNode) node.statusAt = this.time
     if (old.folder === own.folder) {
-      old.folder.change(names => {
+      const change = (names: Map<string, Node>) => {
         names.delete(old.name)
         names.set(own.name, node)
-      })
+      }
+      this.changeNames(old.folder, change, old.name, own.name)
     } else {
-      own.folder.change(names => names.set(own.name, node))
-      old.folder.change(names => names.delete(old.name))
+      this.changeNames(own.folder, names => names.set(own.name, node), own.name)
+      this.changeNames(old.folder, names => names.delete(old.name), old.name)
     }
   }
 
@@ -119,8 +198,14 @@ export class DiskNames {
     const node = folder.names.get(name)
     if (!node) throw failed('ENOENT', 'unlink', path)
     if (node instanceof FolderNode) throw failed('EISDIR', 'unlink', path)
+    this.#unname(node)
+    this.changeNames(folder, names => names.delete(name), name)
+  }
+
+  #unname(node: FileNode): void {
     node.names--
-    folder.change(names => names.delete(name))
+    node.statusAt = this.time
+    this.tree.free(node)
   }
 
   link(from: string, to: string): void {
@@ -130,7 +215,8 @@ export class DiskNames {
     const { folder, name } = this.tree.place(to, 'link')
     if (folder.names.has(name)) throw failed('EEXIST', 'link', to)
     node.names++
-    folder.change(names => names.set(name, node))
+    node.statusAt = this.time
+    this.changeNames(folder, names => names.set(name, node), name)
   }
 
   remove(path: string, { recursive = false, force = false }: { recursive?: boolean; force?: boolean } = {}): void {
@@ -152,6 +238,15 @@ export class DiskNames {
     this.mayFail('names', 'rmdir', path)
     if (this.tree.folder(path, 'rmdir').names.size > 0) throw failed('ENOTEMPTY', 'rmdir', path)
     const { folder, name } = this.tree.place(path, 'rmdir')
-    folder.change(names => names.delete(name))
+    this.changeNames(folder, names => names.delete(name), name)
   }
+}
+
+function shuffled(names: readonly string[], random: Seeded): string[] {
+  const mixed = [...names]
+  for (let i = mixed.length - 1; i > 0; i--) {
+    const other = random.below(i + 1)
+    ;[mixed[i], mixed[other]] = [mixed[other]!, mixed[i]!]
+  }
+  return mixed
 }

@@ -24,6 +24,8 @@ export class FileNode {
   readonly ino: number
   readonly birth: number
   changedAt: number
+  /** When its content, its times or its names changed last. */
+  statusAt: number
   #content = EMPTY
   /** Where the memory of the content is free. */
   #free = 0
@@ -40,6 +42,7 @@ export class FileNode {
     this.ino = ino
     this.birth = at
     this.changedAt = at
+    this.statusAt = at
   }
 
   get size(): number {
@@ -58,6 +61,7 @@ export class FileNode {
       into.set(part, from)
       return part.length
     }
+    if (at >= zeros + used) return 0
     return memory.copy(into, from, at - zeros, Math.min(used, at - zeros + length))
   }
 
@@ -170,6 +174,7 @@ export type Node = FileNode | FolderNode
 export class FolderNode {
   readonly ino: number
   readonly birth: number
+  changedAt: number
   names: Names = new Map()
   #safe: Names = new Map()
   /** What a sync makes safe, in order. */
@@ -178,10 +183,12 @@ export class FolderNode {
   constructor(ino: number, at: number) {
     this.ino = ino
     this.birth = at
+    this.changedAt = at
   }
 
   /** One atomic change of the names. */
-  change(change: (names: Names) => void): void {
+  change(at: number, change: (names: Names) => void): void {
+    this.changedAt = at
     change(this.names)
     this.#changes.push(change)
   }
@@ -219,9 +226,17 @@ export const failed = (code: string, syscall: string, path: string) => new DiskE
 export class Tree {
   root = new FolderNode(1, 0)
   #lastIno = 1
+  /** Inodes of files that are gone. */
+  readonly #free: number[] = []
 
-  nextIno(): number {
-    return ++this.#lastIno
+  /** `reuses`: it may be the inode of a file that is gone. */
+  nextIno(reuses = false): number {
+    return (reuses ? this.#free.pop() : undefined) ?? ++this.#lastIno
+  }
+
+  /** Gives the inode of the file away again if the file has no name, and nobody has it open. */
+  free(node: FileNode): void {
+    if (node.names === 0 && node.opened === 0) this.#free.push(node.ino)
   }
 
   at(path: string): Node | undefined {

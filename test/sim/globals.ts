@@ -1,6 +1,7 @@
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
+import promises from 'node:timers/promises'
 import { ZEROS } from './disk.js'
 import type { Task, World } from './world.js'
 
@@ -21,7 +22,7 @@ export function currentWorld(): World | undefined {
 }
 
 /** Wall clock at the beginning of every run. */
-const EPOCH = 1_700_000_000_000
+export const EPOCH = 1_700_000_000_000
 
 /** Work takes no time in a simulated process. */
 const NO_CPU: NodeJS.CpuUsage = { user: 0, system: 0 }
@@ -105,6 +106,11 @@ scope.setTimeout = timer(real.setTimeout as unknown as AnyFunction, false)
 scope.setInterval = timer(real.setInterval as unknown as AnyFunction, true)
 scope.setImmediate = (fn: AnyFunction, ...args: unknown[]) =>
   world ? world.after(0, () => fn(...args), true) : real.setImmediate(fn as never, ...args)
+const { setImmediate: nextTurn } = promises
+// A process that was killed waits for ever.
+const turn = (value?: unknown) =>
+  world ? new Promise(resolve => world!.after(0, () => resolve(value), true)) : nextTurn(value)
+promises.setImmediate = turn as typeof nextTurn
 scope.clearTimeout = clear(real.clearTimeout as (timer: unknown) => void)
 scope.clearInterval = clear(real.clearInterval as (timer: unknown) => void)
 scope.clearImmediate = (set: unknown) => {

@@ -12,9 +12,14 @@ const USAGE = `Usage: npm run sim -- [options]
   --seconds N   as many seeds as fit in this time
   --seed N      one seed, with a trace of all that happened
   --fingerprints  says of each seed what is the same whenever it runs
+  --files       the file source alone, on logs that are written and rotated
+  --trace       with --files: what happened in each seed that fails
 `
 
-const { options } = programOptions({ seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false }, USAGE)
+const { options } = programOptions(
+  { seeds: NONE, from: 1, seconds: 0, seed: NONE, fingerprints: false, files: false, trace: false },
+  USAGE,
+)
 const REPORT_EVERY_MS = 10_000
 const MOST_FAILED = 50
 
@@ -25,6 +30,19 @@ const lastLine = ({ seed, violations, fingerprint }: Result) =>
   `seed ${seed}: ${violations.length > 0 ? 'FAILED' : 'ok'}; ${fingerprint}`
 
 async function main(): Promise<number> {
+  return options.files ? await files() : await engine()
+}
+
+async function files(): Promise<number> {
+  const { runFiles, traceFiles } = await import('./files/main.js')
+  const { seed, from, seconds, trace, fingerprints } = options
+  if (seed !== undefined) return await traceFiles(numberOf('--seed', seed))
+  const seeds = numberOf('--seeds', options.seeds, seconds > 0 ? Number.POSITIVE_INFINITY : 2000)
+  const until = seconds > 0 ? real() + seconds * 1000 : Number.POSITIVE_INFINITY
+  return await runFiles({ from, seeds, until, traces: trace, fingerprints })
+}
+
+async function engine(): Promise<number> {
   const { runSeed } = await import('./run.js')
   if (options.seed !== undefined) {
     const result = await runSeed(numberOf('--seed', options.seed), true)

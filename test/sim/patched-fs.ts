@@ -2,9 +2,10 @@ import fs from 'node:fs'
 import promises from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { promisify } from 'node:util'
-import { FileNode, FolderNode, type Node } from './disk.js'
+import { FileNode, FolderNode, failed, type Node } from './disk.js'
 import type { Disk } from './disk-calls.js'
 import { VirtualHandle } from './file-handle.js'
+import { EPOCH } from './globals.js'
 
 /**
  * Puts the simulated disk under node:fs: paths below ROOT lead to it, and all others to the real one. Import it before everything that
@@ -37,6 +38,11 @@ function inside(path: string): string {
   return path.slice(PREFIX) || '/'
 }
 
+/** A time of the disk, as a stat has it. */
+function timeOf(at: number): { ms: number; ns: bigint } {
+  return { ms: EPOCH + at, ns: BigInt(EPOCH) * 1_000_000n + BigInt(Math.floor(at * 1e6)) }
+}
+
 interface StatOptions {
   bigint?: boolean
   throwIfNoEntry?: boolean
@@ -45,17 +51,24 @@ interface StatOptions {
 export function statsOf(disk: Disk, node: Node, { bigint = false }: StatOptions = {}): unknown {
   const isFile = node instanceof FileNode
   const number = (n: number) => (bigint ? BigInt(Math.floor(n)) : n)
-  const changedAt = isFile ? node.changedAt : node.birth
+  const statusAt = isFile ? node.statusAt : node.changedAt
+  const { births } = disk.habits
+  const bornAt = births === 'stored' ? node.birth : statusAt
+  const born = births === 'zero' ? { ms: 0, ns: 0n } : timeOf(bornAt)
+  const [changed, status] = [timeOf(node.changedAt), timeOf(statusAt)]
   return {
     dev: number(disk.device),
     ino: number(node.ino),
     mode: number(isFile ? 0o100600 : 0o40700),
     nlink: number(isFile ? node.names : 2),
     size: number(isFile ? node.size : 4096),
-    mtimeMs: number(changedAt),
-    mtimeNs: BigInt(Math.floor(changedAt * 1e6)),
-    birthtimeMs: number(node.birth),
-    birthtimeNs: BigInt(Math.floor(node.birth * 1e6)) + 1n,
+    blocks: number(isFile ? Math.ceil(node.size / 512) : 8),
+    mtimeMs: number(changed.ms),
+    mtimeNs: changed.ns,
+    ctimeMs: number(status.ms),
+    ctimeNs: status.ns,
+    birthtimeMs: number(born.ms),
+    birthtimeNs: born.ns,
     isFile: () => isFile,
     isDirectory: () => !isFile,
     isSymbolicLink: () => false,
@@ -148,6 +161,18 @@ patch(async, 'open', async (path, flags) => {
   return new VirtualHandle(one, fd)
 })
 
+patch(plain, 'realpathSync', path => {
+  disk!.stat(inside(path as string), 'realpath')
+  return path
+})
+patch(plain, 'readlinkSync', path => {
+  disk!.stat(inside(path as string), 'readlink')
+  throw failed('EINVAL', 'readlink', path as string)
+})
+patch(plain, 'watch', (path, _options, onEvent) => {
+  const stop = disk!.watch(inside(path as string), onEvent as (type: string, name: string) => void)
+  return { on: () => {}, close: stop }
+})
 patch(plain, 'openSync', (path, flags) => disk!.openFile(inside(path as string), flags as string))
 
 /** No mounts of this machine. */
@@ -162,13 +187,29 @@ type Done = (error: unknown, result?: unknown) => void
 const FIRST_FD = 1_000_000
 
 const isOurFd = (fd: unknown): fd is number => typeof fd === 'number' && fd >= FIRST_FD
-const { fsyncSync, closeSync, fstatSync, writevSync } = plain
+const { fsyncSync, closeSync, fstatSync, writevSync, readSync, readvSync } = plain
 plain.fstatSync = (fd, options) =>
   isOurFd(fd) ? statsOf(disk!, disk!.nodeOf(fd), options as StatOptions) : fstatSync!(fd, options)
 plain.writevSync = (fd, parts, at) =>
   isOurFd(fd) ? disk!.write(fd, parts as Uint8Array[], (at as number | undefined) ?? null) : writevSync!(fd, parts, at)
+plain.readSync = (fd, into, from, length, at) =>
+  isOurFd(fd)
+    ? disk!.read(fd, into as Uint8Array, from as number, length as number, at as number)
+    : readSync!(fd, into, from, length, at)
+plain.readvSync = (fd, parts, at) =>
+  isOurFd(fd) ? readParts(disk!, fd, parts as Uint8Array[], at as number) : readvSync!(fd, parts, at)
 plain.fsyncSync = fd => (isOurFd(fd) ? disk!.sync(fd) : fsyncSync!(fd))
 plain.closeSync = fd => (isOurFd(fd) ? disk!.close(fd) : closeSync!(fd))
+
+function readParts(disk: Disk, fd: number, parts: readonly Uint8Array[], at: number): number {
+  let read = 0
+  for (const part of parts) {
+    const length = disk.read(fd, part, 0, part.length, at + read)
+    read += length
+    if (length < part.length) break
+  }
+  return read
+}
 
 function patchWithDone(name: string, act: (disk: Disk, ...args: never[]) => unknown, named?: string): void {
   const real = plain[name]!
@@ -204,6 +245,7 @@ patchWithDone(
     disk.read(fd, into, from, length, at),
   'bytesRead',
 )
+patchWithDone('readv', readParts, 'bytesRead')
 patchWithDone(
   'writev',
   (disk, fd: number, parts: Uint8Array[], at?: number) => disk.write(fd, parts, at ?? null),

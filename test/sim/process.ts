@@ -15,7 +15,7 @@ const text = (value: unknown) =>
   JSON.stringify(value, (_key, one: unknown) => (typeof one === 'bigint' ? `${one}` : one))
 
 /** A log that goes into the trace. */
-function logIn(world: World, bound: object = {}): Logger {
+export function logIn(world: World, bound: object = {}): Logger {
   const write = (level: string) => (fields: { code?: string } | string, message?: string) => {
     const more = typeof fields === 'string' ? {} : fields
     world.say(() => `${level}: ${message ?? fields} ${text({ ...bound, ...more })}`)

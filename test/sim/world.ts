@@ -127,7 +127,8 @@ export class World {
       return false
     }
     task.isOver = true
-    this.now = task.at
+    // Calls of the disk may have taken some time since.
+    this.now = Math.max(this.now, task.at)
     this.tasks++
     task.run()
     return true

@@ -20,7 +20,7 @@ import type { Losses } from './rotation/losses.js'
 import { Missing } from './rotation/missing.js'
 import { originalsOf, PossibleCopies } from './rotation/possible-copies.js'
 import { Rotated } from './rotation/rotated.js'
-import { openSibling, type Sibling } from './rotation/siblings.js'
+import { isKnownFile, openSibling, type Sibling } from './rotation/siblings.js'
 import { Succession } from './rotation/succession.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
@@ -80,7 +80,7 @@ export class OpenFiles {
       lookedAt: () => this.lookedAt,
       onGap: (path, since) => this.#displace(path, since),
     })
-    const isRead = (key: string) => this.#tailers.has(key)
+    const isRead = (stat: BigIntStats, path: string) => this.#isReadFile(stat, path)
     this.#rotated = new Rotated(saved, births, problems, context.clock, isRead, path => this.#possibleCopies.has(path))
     const tailers = () => this.#tailers.values()
     const shared = { ...options, births, rotated: this.#rotated, tailers, open: (tailer: Tailer) => this.open(tailer) }
@@ -247,19 +247,13 @@ export class OpenFiles {
 
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
     this.#births.learn(stat)
-    let tailer = this.#tailers.get(keyOf(stat))
     if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
       this.#options.problems.ownOutput(path)
+      const tailer = this.#tailers.get(keyOf(stat))
       if (tailer) this.#forget(tailer)
       return
     }
-    // While a file is open, its inode is not reused.
-    if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
-      this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')
-      this.#rekey(tailer, () => tailer!.leave())
-      for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
-      tailer = undefined
-    }
+    let tailer = this.#tailerOf(stat, path)
     if (
       !tailer &&
       !isOwn &&
@@ -273,6 +267,24 @@ export class OpenFiles {
     if (!tailer) return
     this.#names.set(path, tailer)
     this.#seen(tailer, path, changed ?? true)
+  }
+
+  /** Whether the file at `path` has a tailer. Without birth times, the content shows whether its inode was reused. */
+  #isReadFile(stat: BigIntStats, path: string): boolean {
+    const tailer = this.#tailers.get(keyOf(stat))
+    if (!tailer || tailer.isOpen) return tailer !== undefined
+    return isKnownFile(path, stat, { ...tailer.sought, birth: tailer.birth }, this.#births)
+  }
+
+  /** The tailer of the file found at `path`. The tailer of an earlier file with its inode no longer has its key. */
+  #tailerOf(stat: BigIntStats, path: string): Tailer | undefined {
+    const tailer = this.#tailers.get(keyOf(stat))
+    // While a file is open, its inode is not reused.
+    if (!tailer || tailer.isOpen || !this.#births.differ(stat, tailer.birth, path)) return tailer
+    this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')
+    this.#rekey(tailer, () => tailer.leave())
+    for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
+    return undefined
   }
 
   /** A new file took the name of another, whose rest must be read first. */
@@ -305,7 +317,7 @@ export class OpenFiles {
     try {
       const stat = fstatSync(fd, { bigint: true })
       if (away && keyOf(stat) !== entryKey(away)) return undefined
-      const known = this.#tailers.get(keyOf(stat))
+      const known = this.#tailerOf(stat, path)
       known?.look(Number(stat.size), stat.mtimeNs)
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
@@ -394,7 +406,8 @@ export class OpenFiles {
   truncated(former: Tailer): void {
     const { context, codec, tailing, descriptors, onForget } = this.#options
     const { fd } = former
-    if (fd === undefined || former.reading) return
+    // What was read of the old content is not lost: it is taken first, and the next read finds the truncation.
+    if (fd === undefined || former.hasPortion) return
     const stat = fstatSync(fd, { bigint: true })
     const start = beginningOf(fd)
     onForget(former)

@@ -20,6 +20,11 @@ export class Portion {
     return this.room
   }
 
+  /** Whether a portion is being read, or was read and is not in use yet. */
+  get isBegun(): boolean {
+    return this.#splitter !== undefined
+  }
+
   /** Whether the memory belongs to this splitter. */
   isOf(splitter: LineSplitter): boolean {
     return this.#splitter === splitter

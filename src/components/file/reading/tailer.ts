@@ -78,6 +78,11 @@ export class Tailer extends Tracked {
     return this.#portion.reading
   }
 
+  /** Whether `read` was called, and `take` was not yet. */
+  get hasPortion(): boolean {
+    return this.#portion.isBegun
+  }
+
   get isOpen(): boolean {
     return this.#fd !== undefined || this.copy?.isLost === false
   }

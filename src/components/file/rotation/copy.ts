@@ -136,7 +136,10 @@ export class Copy {
     }
   }
 
-  #begin({ path, key }: Candidate): Inflated | undefined {
+  #begin(candidate: Candidate): Inflated | undefined {
+    const { path, key } = candidate
+    // A batch from it came back. If it was renamed, it has to be found again.
+    candidate.over = false
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
     if (keyOf(fstatSync(fd, { bigint: true })) !== key) {
       closeSync(fd)

@@ -30,11 +30,15 @@ export class Trail {
   readonly #ends: number[] = []
   readonly #hashes: number[] = []
 
-  /** Registers bytes from `at` on; those of a file that was not read from its beginning are ignored. */
+  /**
+   * Registers bytes from `at` on, which may have been registered before. Bytes of a file that was not read from its
+   * beginning are ignored.
+   */
   begin(bytes: Buffer, at: number): void {
-    if (at !== (this.#ends.at(-1) ?? 0)) return
+    const end = this.#ends.at(-1) ?? 0
+    if (at > end) return
     const length = Math.min(bytes.length, FIRST_MARK - at)
-    for (let from = 0, to: number; from < length; from = to) {
+    for (let from = end - at, to: number; from < length; from = to) {
       const lf = bytes.indexOf(LF, from)
       to = lf === -1 || lf >= length ? length : lf + 1
       this.#hashes.push(crc32(bytes.subarray(from, to), this.#hashes.at(-1)))

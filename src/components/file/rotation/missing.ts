@@ -91,7 +91,10 @@ export class Missing {
     this.#unopened.clear()
     this.#hidden.clear()
     try {
-      await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
+      const { saved, rotated } = this.#options
+      // A file that is renamed while the folder is listed may be found under neither name.
+      const names = new Map([...saved.byFolder().keys()].map(folder => [folder, rotated.siblings.namesIn(folder)]))
+      await this.#findCopies(await this.#findThere(slices), names, [...tailers], slices)
     } catch (error) {
       this.isIncomplete = true
       throw error
@@ -124,6 +127,7 @@ export class Missing {
   async #findThere(slices: Slices, keys?: ReadonlySet<string>): Promise<ReadonlySet<Entry>> {
     const { saved, births } = this.#options
     const there = new Set<Entry>()
+    const found: { path: string; stat: BigIntStats; entry: Entry }[] = []
     const isWanted = (entry: Entry) => !entry.gone && (!keys || keys.has(entryKey(entry)))
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(isWanted).map(entry => [entryKey(entry), entry]))
@@ -134,16 +138,20 @@ export class Missing {
         const entry = wanted.get(keyOf(stat))!
         if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
         there.add(entry)
-        if (Number(stat.size) === entry.offset) continue
-        try {
-          const tailer = this.#options.adopt(path, entry)
-          if (!tailer) continue
-          this.#options.precede(nameOf(entry), tailer)
-          goOn(tailer, path, this.#options)
-        } catch (error) {
-          this.#failed(path, error)
-          this.#unopened.add(entryKey(entry))
-        }
+        if (Number(stat.size) > entry.offset) found.push({ path, stat, entry })
+      }
+    }
+    // Of several files that had a name, the oldest is read first.
+    found.sort((a, b) => Number(a.stat.mtimeNs - b.stat.mtimeNs) || compareAge(a.path, b.path))
+    for (const { path, entry } of found) {
+      try {
+        const tailer = this.#options.adopt(path, entry)
+        if (!tailer) continue
+        this.#options.precede(nameOf(entry), tailer)
+        goOn(tailer, path, this.#options)
+      } catch (error) {
+        this.#failed(path, error)
+        this.#unopened.add(entryKey(entry))
       }
     }
     return there
@@ -152,8 +160,16 @@ export class Missing {
   /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
   isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
 
-  /** Searches for copies of missing files, except those in `there`. The oldest is read first. */
-  async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
+  /**
+   * Searches for copies of missing files, except those in `there`. The oldest is read first. `before`: the names in the
+   * folders before the search.
+   */
+  async #findCopies(
+    there: ReadonlySet<Entry>,
+    before: ReadonlyMap<string, string>,
+    tailers: readonly Tailer[],
+    slices: Slices,
+  ): Promise<void> {
     const { saved, rotated } = this.#options
     const folders = saved.byFolder()
     const read = tailers.filter(({ copy, isOpen }) => copy || !isOpen).map(({ path }) => dirname(path))
@@ -162,7 +178,7 @@ export class Missing {
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
     const nowhere: Entry[] = []
     for (const [folder, entries] of folders) {
-      const names = rotated.siblings.namesIn(folder)
+      const names = before.get(folder) ?? rotated.siblings.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
       if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
         await rotated.claimCopies(folder, tailers, slices)
@@ -322,7 +338,7 @@ export class Missing {
     const now = at(path)
     if (now && !now.copy && open(now)) {
       // If it was just renamed, the files found may have had the name after it.
-      if (now.reading || !leadsTo(path, now.key)) return false
+      if (now.hasPortion || !leadsTo(path, now.key)) return false
       if (!now.holds()) onTruncated(now)
     }
     for (const { truncatedSince, wasSought, copy, origin } of tailers()) {

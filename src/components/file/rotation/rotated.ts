@@ -19,7 +19,7 @@ import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
 import { SETTLE_MS } from './possible-copies.js'
 import type { ShortCopy } from './short-copies.js'
-import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
+import { isKnownFile, type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 
 /** A rotated file that was never seen, and its last modification. */
 export interface Unseen {
@@ -46,12 +46,16 @@ export class Rotated {
     births: BirthTimes,
     problems: PathProblems,
     clock: Clock,
-    isRead: (key: string) => boolean,
+    isRead: (stat: BigIntStats, path: string) => boolean,
     mayBeCopy: (path: string) => boolean = () => false,
   ) {
     this.#saved = saved
     this.copies = new Copies(problems, births, clock)
-    this.siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births), mayBeCopy)
+    const isSaved = (stat: BigIntStats, path: string) => {
+      const entry = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
+      return entry !== undefined && isKnownFile(path, stat, { ...entry, birth: BigInt(entry.birth) }, births)
+    }
+    this.siblings = new Siblings(births, (stat, path) => isRead(stat, path) || isSaved(stat, path), mayBeCopy)
   }
 
   /** Starts a round; folders are listed again. */

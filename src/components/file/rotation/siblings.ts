@@ -10,6 +10,7 @@ import {
   firstBytes,
   judge,
   keyOf,
+  type Remembered,
   same,
 } from '../identity.js'
 import { openWithinSync } from '../open-within.js'
@@ -39,7 +40,7 @@ const MAYBE_ROTATED = /\d(\.[^.]*){0,2}$/
 export class Siblings {
   readonly #births: BirthTimes
   /** Whether the position in this file is known, so it is not a copy. */
-  readonly #isKnown: (stat: BigIntStats) => boolean
+  readonly #isKnown: (stat: BigIntStats, path: string) => boolean
   /** Whether the file at this path looks like a copy, whatever its name is. */
   readonly #mayBeCopy: (path: string) => boolean
   readonly #folders = new Map<string, readonly string[]>()
@@ -48,7 +49,11 @@ export class Siblings {
   /** Copies matched in this round, each to one file. */
   readonly #taken = new Set<string>()
 
-  constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean, mayBeCopy: (path: string) => boolean) {
+  constructor(
+    births: BirthTimes,
+    isKnown: (stat: BigIntStats, path: string) => boolean,
+    mayBeCopy: (path: string) => boolean,
+  ) {
     this.#births = births
     this.#isKnown = isKnown
     this.#mayBeCopy = mayBeCopy
@@ -177,7 +182,8 @@ export class Siblings {
       const stat = statIn(folder, name)
       if (!stat?.isFile()) continue
       this.#births.learn(stat)
-      if (!this.#isKnown(stat) && !this.#taken.has(keyOf(stat))) found.push({ path: join(folder, name), stat })
+      const path = join(folder, name)
+      if (!this.#isKnown(stat, path) && !this.#taken.has(keyOf(stat))) found.push({ path, stat })
     }
     return found.sort((a, b) => (a.stat.mtimeNs < b.stat.mtimeNs ? -1 : 1))
   }
@@ -187,6 +193,12 @@ export class Siblings {
     if (!names) this.#folders.set(folder, (names = namesIn(folder)))
     return names
   }
+}
+
+/** Whether the file at `path` is the remembered one, which had its inode. Without birth times, the content shows it. */
+export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
+  if (births.kept(stat)) return !births.differ(stat, remembered.birth)
+  return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false
 }
 
 /** Opens a file that was found; undefined if its name now refers to another file. */

@@ -113,7 +113,10 @@ export class Succession {
     }
     if (before && before !== tailer && !before.waitsFor(tailer)) tailer.after ??= before
     if (now?.isNew) {
-      if (!tailer.waitsFor(now)) now.after = tailer
+      if (tailer.waitsFor(now)) return
+      now.after = tailer
+      // Programs may still write to it, unless it is a copy.
+      if (!tailer.copy) now.former = tailer
     } else this.setFormer(name, tailer)
   }
 

@@ -1,0 +1,100 @@
+import { appendFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { crc32, gzipSync } from 'node:zlib'
+import t from 'tap'
+import { BirthTimes, fingerprint } from '../../../../src/components/file/identity.js'
+import type { Tailer } from '../../../../src/components/file/reading/tailer.js'
+import { Tracked } from '../../../../src/components/file/reading/tracked.js'
+import { Trail } from '../../../../src/components/file/rotation/growth.js'
+import { isKnownFile } from '../../../../src/components/file/rotation/siblings.js'
+import { Succession } from '../../../../src/components/file/rotation/succession.js'
+import { testFolder } from '../../../support/folder.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
+
+/** What the worlds of `npm run sim -- --files` found, each without its world. */
+
+t.test('a read that overlaps the one before leaves no gap in the known beginning', async t => {
+  const trail = new Trail()
+  trail.begin(Buffer.from('a\nb\n'), 0)
+  // A batch came back.
+  trail.begin(Buffer.from('b\nc\n'), 2)
+  trail.begin(Buffer.from('d\n'), 6)
+  t.ok(trail.began(6, crc32('a\nb\nc\n')))
+  t.ok(trail.began(8, crc32('a\nb\nc\nd\n')))
+  trail.begin(Buffer.from('z\n'), 20)
+  t.notOk(trail.began(22, crc32('z\n')), 'after a gap')
+})
+
+t.test('without birth times, the content shows whether an inode was given away again', async t => {
+  const dir = testFolder(t, { 'app.log.1': 'line 0\nline 1\n' })
+  const path = join(dir, 'app.log.1')
+  const stat = statSync(path, { bigint: true })
+  const remembered = (text: string) => {
+    const known = fingerprint(Buffer.from(text), 0, text.length)
+    return { birth: stat.birthtimeNs, offset: text.length, head: known, tail: known }
+  }
+  const births = new BirthTimes()
+  t.ok(isKnownFile(path, stat, remembered('line 0\n'), births))
+  t.notOk(isKnownFile(path, stat, remembered('line 7\n'), births), 'another content')
+  t.notOk(isKnownFile(path, stat, remembered('line 0\nline 1\nline 2\n'), births), 'shorter')
+  births.learnAround(path, stat)
+  if (!births.kept(stat)) return
+  t.ok(isKnownFile(path, stat, remembered('line 7\n'), births), 'the birth time is enough')
+  t.notOk(isKnownFile(path, stat, { ...remembered('line 0\n'), birth: 1n }, births))
+})
+
+t.test('a file that is found after it was renamed is the former one of its successor', async t => {
+  const identity = (ino: bigint) => ({ dev: 1n, ino, birthtimeNs: ino })
+  const fake = (ino: bigint) => Object.assign(new Tracked('/app.log', identity(ino), 0), { isNew: true, isOpen: true })
+  const nothing = () => {}
+  const names = new Succession({ isRead: () => true, onRotated: nothing, lookedAt: () => 0, onGap: nothing })
+  const [old, next] = [fake(1n), fake(2n)] as unknown as [Tailer, Tailer]
+  names.set('/app.log', next)
+  names.precede('/app.log', old)
+  t.equal(next.after, old)
+  t.equal(next.former, old, 'programs may still write to it')
+})
+
+t.test('a batch from a compressed copy comes back, and the copy has another name by then', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  await first.stop()
+  writeFileSync(`${path}.1.gz`, gzipSync('line 0\nline 1\n'))
+  rmSync(path)
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path] }, first.checkpoints, out)
+  await arrived(run, 1)
+  renameSync(`${path}.1.gz`, `${path}.2.gz`)
+  out.hold = false
+  out.settle('errored')
+  await t.rejects(run.run)
+  void run.again()
+  await arrived(run, 2)
+  t.same(out.texts(), ['line 1', 'line 1'])
+  await run.stop()
+})
+
+t.test('of several files that were renamed during a stop, the oldest is read first', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] }, new MemoryCheckpoints())
+  await settled(first, 1)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, 'line 1\n')
+  await settled(first, 2)
+  await first.stop()
+  appendFileSync(`${path}.1`, 'line 2\n')
+  renameSync(`${path}.1`, `${path}.2`)
+  // Times of files are a few milliseconds apart at least.
+  await new Promise(resolve => setTimeout(resolve, 20))
+  appendFileSync(path, 'line 3\n')
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, 'line 4\n')
+  const next = await tail({ include: [path] }, first.checkpoints)
+  await settled(next, 3)
+  t.same(next.out.texts(), ['line 2', 'line 3', 'line 4'])
+  await next.stop()
+})
