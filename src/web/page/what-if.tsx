@@ -125,6 +125,8 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
 
 function Result({ id, data }: { id: string; data: Answer }) {
   const { was, would, events, from, to, exact, why_not_exact, keys, keys_count = 0, yaml, since } = data
+  const isChanged = yaml !== ''
+  const outcome = isChanged ? would : was
   const curve = whole(data)
   const change = would.discarded - was.discarded
   const about = exact ? '' : 'about '
@@ -134,19 +136,12 @@ function Result({ id, data }: { id: string; data: Answer }) {
       : `${about}${grouped(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than now`
   return (
     <>
-      {yaml === '' ? (
-        <p class="verdict" role="status">
-          Of <b class="number">{grouped(events)}</b> events it passed <b class="number">{grouped(was.passed)}</b> and
-          discarded <b class="number">{grouped(was.discarded)}</b>
-          {events > 0 && ` (${percent(was.discarded / events)})`}, with the limit that it has.
-        </p>
-      ) : (
-        <p class="verdict" role="status">
-          Of <b class="number">{grouped(events)}</b> events it would have passed{' '}
-          <b class="number">{grouped(would.passed)}</b> and discarded <b class="number">{grouped(would.discarded)}</b>
-          {events > 0 && ` (${percent(would.discarded / events)})`}: {said}.
-        </p>
-      )}
+      <p class="verdict" role="status">
+        Of <b class="number">{grouped(events)}</b> events it {isChanged ? 'would have passed' : 'passed'}{' '}
+        <b class="number">{grouped(outcome.passed)}</b> and discarded <b class="number">{grouped(outcome.discarded)}</b>
+        {events > 0 && ` (${percent(outcome.discarded / events)})`}
+        {isChanged ? `: ${said}.` : ', with the limit that it has.'}
+      </p>
       <p class="dim">
         From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
         {since && `; counted this way since ${clock(since)}`}.{' '}
@@ -196,13 +191,13 @@ function Result({ id, data }: { id: string; data: Answer }) {
         <div>
           <h3>
             Configuration{' '}
-            {yaml !== '' && <Copy text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
+            {isChanged && <Copy text={inConfiguration(id, yaml)} label="copy YAML" what="of this throttle" />}
           </h3>
-          {yaml === '' ? (
-            <p class="dim">The configuration is not changed. Move a slider to see the effect.</p>
-          ) : (
+          {isChanged ? (
             // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
             <pre tabIndex={0}>{inConfiguration(id, yaml)}</pre>
+          ) : (
+            <p class="dim">The configuration is not changed. Move a slider to see the effect.</p>
           )}
         </div>
       </div>

@@ -7,6 +7,9 @@ const OTHERS = 3
 /** Longest pause for one slice, in milliseconds. */
 const LONGEST_MS = 250
 
+/** Called between portions of an answer: it waits for the turn of the next one, or returns undefined to continue at once. */
+export type Turn = () => Promise<void> | undefined
+
 /** All answers together use at most a quarter of the time of the process. */
 export class Budget {
   readonly #clock: Clock
@@ -17,8 +20,8 @@ export class Budget {
     this.#clock = clock
   }
 
-  /** For one answer. It calls the result between portions of its work; undefined: continue at once. */
-  answer(): () => Promise<void> | undefined {
+  /** For one answer. */
+  answer(): Turn {
     let since = this.#clock.now()
     return () => {
       const now = this.#clock.now()

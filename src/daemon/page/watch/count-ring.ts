@@ -1,9 +1,11 @@
+import type { Turn } from './budget.js'
+
 /** Bytes of a row. */
 export const ROW_BYTES = 4 + 3 * 2
 /** The largest number that a row holds. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
-/** Rows that are read before other work has its turn: some 10 ms. */
+/** Rows that are read before other work may have its turn: less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
 /** Sees a row. `at`: wall clock in milliseconds. */
@@ -175,7 +177,7 @@ export class CountRing {
   }
 
   /** Calls `see` with all rows, and `turn` between portions. False: they have changed meanwhile. */
-  async readInTurns(see: SeeRow, turn: () => Promise<void> | undefined): Promise<boolean> {
+  async readInTurns(see: SeeRow, turn: Turn): Promise<boolean> {
     const { version, dropped } = this
     const last = dropped + this.#length
     for (let next = dropped; next < last; ) {
@@ -183,8 +185,7 @@ export class CountRing {
       const from = Math.max(next, this.dropped)
       next = Math.min(last, from + ROWS_AT_ONCE)
       this.read(see, from - this.dropped, next - this.dropped)
-      const wait = next < last ? turn() : undefined
-      if (wait) await wait
+      if (next < last) await turn()
       if (this.version !== version) return false
     }
     return true

@@ -11,9 +11,8 @@ import type { Clock } from '../../../lib/time.js'
 import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
-/** Maximum number of events kept per second of a component. */
-const DISCARDS_PER_SECOND = 100
-const PASSED_PER_SECOND = 100
+/** Maximum number of events kept per second of each fate in a component. */
+const KEPT_PER_SECOND = 100
 /** Of the memory. */
 const DISCARDED_SHARE = 1 / 2
 const REJECTED_SHARE = 1 / 8
@@ -88,10 +87,10 @@ export class ComponentEvidence implements FateObserver {
     this.#to = to
     this.#clock = clock
     this.#about = about
-    this.#discards = new PlaceSample(DISCARDS_PER_SECOND, clock)
-    this.#rejects = new PlaceSample(DISCARDS_PER_SECOND, clock)
-    this.#arrivals = new PlaceSample(PASSED_PER_SECOND, clock)
-    this.#deliveries = new PlaceSample(PASSED_PER_SECOND, clock)
+    this.#discards = new PlaceSample(KEPT_PER_SECOND, clock)
+    this.#rejects = new PlaceSample(KEPT_PER_SECOND, clock)
+    this.#arrivals = new PlaceSample(KEPT_PER_SECOND, clock)
+    this.#deliveries = new PlaceSample(KEPT_PER_SECOND, clock)
   }
 
   /** Goes on with the component that has the same id after a reload. */

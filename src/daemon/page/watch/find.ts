@@ -1,6 +1,6 @@
 import { ConditionError } from '../../../core/condition/cursor.js'
 import { conditionOnLines } from '../../admin/tap.js'
-import type { Budget } from './budget.js'
+import type { Budget, Turn } from './budget.js'
 import type { Evidence } from './evidence.js'
 import {
   type Cursor,
@@ -116,11 +116,10 @@ const isSamePlace = (a: Buffer, b: Buffer) =>
   a.compare(b, 0, PLACE_BYTES, 0, PLACE_BYTES) === 0 && a.compare(NO_PLACE, 0, PLACE_BYTES, 0, PLACE_BYTES) !== 0
 
 /** All kinds of events together, newest first. */
-async function* newest(evidence: Evidence, turn: () => Promise<void> | undefined): AsyncGenerator<Cursor, undefined> {
+async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, undefined> {
   let events = 0
   for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
-    const wait = ++events % BETWEEN === 0 ? turn() : undefined
-    if (wait) await wait
+    if (++events % BETWEEN === 0) await turn()
     yield cursor
   }
 }

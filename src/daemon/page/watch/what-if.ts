@@ -3,6 +3,7 @@ import type { Limit } from '../../../components/throttle/limit.js'
 import { createWindows } from '../../../components/throttle/windows/several.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { Windows } from '../../../components/throttle/windows.js'
+import type { Turn } from './budget.js'
 import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
@@ -38,12 +39,7 @@ export interface Outcome {
 }
 
 /** Replays counts with other limits. The throttle's own windows decide, at the times at which the events came. */
-export async function replay(
-  counts: KeyCounts,
-  limits: readonly Limit[],
-  to: number,
-  turn: () => Promise<void> | undefined,
-): Promise<Outcome> {
+export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
     // Steps of time have become longer, or keys have changed, in between.
@@ -82,7 +78,7 @@ class Replay {
   }
 
   /** False: the counts changed meanwhile. */
-  run(turn: () => Promise<void> | undefined): Promise<boolean> {
+  run(turn: Turn): Promise<boolean> {
     return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed), turn)
   }
 
