@@ -1,5 +1,5 @@
 import { throttleStage } from '../test/support/throttle-stage.js'
-import { svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
+import { EVENT_COLOURS, svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
 
 /** Draws what a throttle does with backlog, for each `on_backlog`: runs of the throttle on a manual clock. */
 
@@ -21,17 +21,9 @@ const MOST = 78
 const STEP = (WIDTH - LEFT - RIGHT) / SECONDS
 
 const STYLE = `
-  text { font-size: 12px }
-  .axis { stroke: #d1d9e0 }
-  .passed { fill: #0969da }
-  .discarded { fill: #bc4c0088 }
-  .limit { stroke: #1f2328; stroke-dasharray: 5 4 }
+  text { font-size: 12px }${EVENT_COLOURS.light}
   .delayed { fill: #9a670033; stroke: #9a6700 }`
-const DARK = `
-    .axis { stroke: #3d444d }
-    .passed { fill: #4493f8 }
-    .discarded { fill: #f0883e88 }
-    .limit { stroke: #f0f6fc }
+const DARK = `${EVENT_COLOURS.dark}
     .delayed { fill: #d2992233; stroke: #d29922 }`
 
 interface Second {

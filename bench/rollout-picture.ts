@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { docBlocks, fileName } from '../test/support/doc-blocks.js'
 import { throttleStage } from '../test/support/throttle-stage.js'
 import { SLUICE } from './measure.js'
-import { svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
+import { EVENT_COLOURS, svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
 
 /**
  * Draws the steps of docs/throttle-rollout.md with the log of that page: simulated, in shadow mode, and enforced. The
@@ -27,17 +27,11 @@ const PANEL = 104
 const MOST = 70
 
 const STYLE = `
-  text { font-size: 12px }
-  .axis { stroke: #d1d9e0 }
-  .passed { fill: #0969da }
-  .discarded { fill: #bc4c0088 }
+  text { font-size: 12px }${EVENT_COLOURS.light}
   .would { fill: #0969da44; stroke: #bc4c00 }
   .alert { stroke: #d1242f; stroke-width: 4 }
   .alerts { fill: #d1242f }`
-const DARK = `
-    .axis { stroke: #3d444d }
-    .passed { fill: #4493f8 }
-    .discarded { fill: #f0883e88 }
+const DARK = `${EVENT_COLOURS.dark}
     .would { fill: #4493f844; stroke: #f0883e }
     .alert { stroke: #f85149 }
     .alerts { fill: #f85149 }`

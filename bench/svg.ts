@@ -12,6 +12,20 @@ export interface Picture {
   readonly content: readonly string[]
 }
 
+/** Colours of events, their limit and an axis, and the same in dark. */
+export const EVENT_COLOURS = {
+  light: `
+  .axis { stroke: #d1d9e0 }
+  .passed { fill: #0969da }
+  .discarded { fill: #bc4c0088 }
+  .limit { stroke: #1f2328; stroke-dasharray: 5 4 }`,
+  dark: `
+    .axis { stroke: #3d444d }
+    .passed { fill: #4493f8 }
+    .discarded { fill: #f0883e88 }
+    .limit { stroke: #f0f6fc }`,
+}
+
 export function svg({ width, height, title, style, dark, content }: Picture): string {
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="name">
 <title id="name">${escaped(title)}</title>

@@ -9,7 +9,7 @@ import { programOptions } from '../test/support/program-options.js'
 import { backlogPicture } from './backlog-picture.js'
 import { SLUICE } from './measure.js'
 import { rolloutPicture } from './rollout-picture.js'
-import { svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
+import { EVENT_COLOURS, svg, svgBar, svgKey, svgLine, svgText } from './svg.js'
 import { workFolder } from './work.js'
 
 /**
@@ -135,16 +135,6 @@ const APP_SECONDS = 30
 const APP_LIMIT = 20
 const ROW = 64
 const BAR = { width: 13, most: 46 }
-const APPS_STYLE = `
-  .axis { stroke: #d1d9e0 }
-  .passed { fill: #0969da }
-  .discarded { fill: #bc4c0088 }
-  .limit { stroke: #1f2328; stroke-dasharray: 5 4 }`
-const APPS_DARK = `
-    .axis { stroke: #3d444d }
-    .passed { fill: #4493f8 }
-    .discarded { fill: #f0883e88 }
-    .limit { stroke: #f0f6fc }`
 
 /** The events per second of each app of the quickstart, before and behind its throttle. */
 function drawnApps(): string {
@@ -193,7 +183,7 @@ function drawnApps(): string {
     ...[0, 10, 20].map(n => svgText(left(n), end + 18, `${n} s`, 'note')),
     svgText(WIDTH - RIGHT, end + 18, `${APP_SECONDS} s`, 'note', 'end'),
   ]
-  return svg({ width: WIDTH, height: end + 30, title, style: APPS_STYLE, dark: APPS_DARK, content })
+  return svg({ width: WIDTH, height: end + 30, title, style: EVENT_COLOURS.light, dark: EVENT_COLOURS.dark, content })
 }
 
 const { out } = programOptions({ out: join(checkout, 'docs') }).options
