@@ -5,6 +5,7 @@ import t from 'tap'
 import { HOST, listening } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { longTest } from '../support/long-test.js'
 import { startReceiver } from '../support/receiver.js'
 import { until } from '../support/until.js'
 
@@ -69,7 +70,7 @@ destinations:
   t.notMatch(daemon.stderr, /first|second|third/, 'no key is logged')
 })
 
-t.test('a destination on hold does not put off the end: its events are still in their files', async t => {
+longTest('a destination on hold does not put off the end: its events are still in their files', async t => {
   const receiver = await startReceiver({ authorization: 'Token right' })
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
@@ -118,7 +119,7 @@ destinations:
   t.equal(receiver.lines().length, 4)
 })
 
-t.test('what a receiver accepted before it failed is not sent again after the end', async t => {
+longTest('what a receiver accepted before it failed is not sent again after the end', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   const lines = Array.from({ length: 8000 }, (_, n) => `${n} ${'x'.repeat(20)}`)
@@ -144,7 +145,7 @@ destinations:
   t.ok(receiver.lines().join() === lines.join(), 'every line, once and in order')
 })
 
-t.test('what a receiver refused as too large is not sent again and again', async t => {
+longTest('what a receiver refused as too large is not sent again and again', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   receiver.otherwise = ({ body }) => (body.length > 60_000 ? 413 : 200)
@@ -209,7 +210,7 @@ destinations:
   }
 })
 
-t.test('a destination that does not keep up: memory is bounded, and everything arrives', async t => {
+longTest('a destination that does not keep up: memory is bounded, and everything arrives', async t => {
   const LINES = 150_000
   const REST = 'x'.repeat(980)
   const seen = new Uint8Array(LINES)

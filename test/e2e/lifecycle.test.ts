@@ -8,6 +8,7 @@ import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { startDaemon, type Totals } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { longTest } from '../support/long-test.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -99,7 +100,7 @@ destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs:
   t.match(await silent.ended(t), { received: 0, passed: 0, discarded: {}, undelivered: 0 })
 })
 
-t.test('patterns that a backtracking matcher needs minutes for hold nobody up', async t => {
+longTest('patterns that a backtracking matcher needs minutes for hold nobody up', async t => {
   const folder = testFolder(t, { 'in.log': `${'a'.repeat(60)}!\n`, [`${'a'.repeat(200)}.log`]: 'b\n' })
   const config = `
 sources:
@@ -172,7 +173,7 @@ t.test('SIGTERM: what was read is delivered, and nothing is read twice after a s
   t.equal(readFileSync(join(folder, 'out.log'), 'utf8'), 'one\ntwo\nthree\nfour\n')
 })
 
-t.test('a destination that does not answer: the deadline, a second signal, and delivery after all', async t => {
+longTest('a destination that does not answer: the deadline, a second signal, and delivery after all', async t => {
   const bodies: string[] = []
   let answers = false
   const server = createServer((request, response) => {
@@ -292,7 +293,7 @@ t.test('a reader of standard output that took nothing more leaves: it ends at on
   t.match(daemon.logs().at(-1), { msg: 'ended' })
 })
 
-t.test('what keeps it from starting', async t => {
+longTest('what keeps it from starting', async t => {
   const folder = testFolder(t, { 'in.log': 'one\n', 'wrong.js': 'export default {}\n', 'wrong.json': '{' })
   const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
   const named = (options: string) => `data_dir: named
@@ -356,32 +357,35 @@ destinations: { out: { type: blackhole, inputs: [p] } }
   await daemon.stop(t)
 })
 
-t.test('a data_dir that other users can write to is reported, and one of the daemon is for its user alone', async t => {
-  const folder = testFolder(t, { 'in.log': 'one\n' })
-  const state = join(folder, 'state')
-  const run = async () => {
-    const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
-    await daemon.stop(t)
-    return daemon.logs().filter(({ code }) => code === 'SLUICE_DATA_DIR_EXPOSED')
-  }
-  const validate = async () => (await command(['validate', 'sluice.yaml'], { cwd: folder })).stderr
-  t.same(await run(), [])
-  t.equal(statSync(state).mode & 0o777, 0o700)
-  t.equal(await validate(), '')
-  chmodSync(state, 0o777)
-  const why = `every user of this machine can write to ${state}: chmod 700 ${state}`
-  t.match(await run(), [{ level: 40, data_dir: state, why }])
-  t.equal(await validate(), `sluice.yaml: warning: data_dir: ${why}\n`)
-  chmodSync(state, 0o700)
-  chmodSync(folder, 0o777)
-  t.match(
-    await validate(),
-    `can write to ${folder} and put another folder in the place of ${state}: chmod o-w ${folder}, or`,
-  )
-  chmodSync(folder, 0o1777)
-  t.equal(await validate(), '', 'nobody can replace it in a sticky folder')
-  chmodSync(folder, 0o755)
-})
+longTest(
+  'a data_dir that other users can write to is reported, and one of the daemon is for its user alone',
+  async t => {
+    const folder = testFolder(t, { 'in.log': 'one\n' })
+    const state = join(folder, 'state')
+    const run = async () => {
+      const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
+      await daemon.stop(t)
+      return daemon.logs().filter(({ code }) => code === 'SLUICE_DATA_DIR_EXPOSED')
+    }
+    const validate = async () => (await command(['validate', 'sluice.yaml'], { cwd: folder })).stderr
+    t.same(await run(), [])
+    t.equal(statSync(state).mode & 0o777, 0o700)
+    t.equal(await validate(), '')
+    chmodSync(state, 0o777)
+    const why = `every user of this machine can write to ${state}: chmod 700 ${state}`
+    t.match(await run(), [{ level: 40, data_dir: state, why }])
+    t.equal(await validate(), `sluice.yaml: warning: data_dir: ${why}\n`)
+    chmodSync(state, 0o700)
+    chmodSync(folder, 0o777)
+    t.match(
+      await validate(),
+      `can write to ${folder} and put another folder in the place of ${state}: chmod o-w ${folder}, or`,
+    )
+    chmodSync(folder, 0o1777)
+    t.equal(await validate(), '', 'nobody can replace it in a sticky folder')
+    chmodSync(folder, 0o755)
+  },
+)
 
 const LINES = Array.from({ length: 30_000 }, (_, n) => `${n} ${'é'.repeat(n % 50)}${n % 1000 === 7 ? '\r' : ''}`)
 LINES[3000] = 'x'.repeat(700_000)

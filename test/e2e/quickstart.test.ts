@@ -23,6 +23,7 @@ import { parseConfig } from '../../src/engine/config/load.js'
 import { checkout } from '../support/checkout.js'
 import { Scrape } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { longTest } from '../support/long-test.js'
 import { type Running, sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 import { valuesOf } from '../support/values-of.js'
@@ -357,7 +358,7 @@ t.test('to a service of its own: what it says holds, and every number is explain
   )
 })
 
-t.test('twice at once in two folders, and again in the same one: each run has its own numbers', async t => {
+longTest('twice at once in two folders, and again in the same one: each run has its own numbers', async t => {
   const folder = testFolder(t, { first: { 'a.log': 'one\n' }, second: { 'a.log': 'one\ntwo\n' } })
   const folders = [join(folder, 'first'), join(folder, 'second')]
   for (const round of [folders, folders.slice(0, 1)]) {
@@ -373,7 +374,7 @@ t.test('twice at once in two folders, and again in the same one: each run has it
   t.equal(left.length, 1, 'nothing of an earlier run stays')
 })
 
-t.test('to the service at SLUICE_URL: the apps, and a log only if that is asked for', async t => {
+longTest('to the service at SLUICE_URL: the apps, and a log only if that is asked for', async t => {
   const folder = testFolder(t, { service: {}, here: { 'app.log': 'one\ntwo\n' } })
   const service = await startOwnService(join(folder, 'service'), process.env)
   t.teardown(() => service.stop())

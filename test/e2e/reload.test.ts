@@ -5,6 +5,7 @@ import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { longTest } from '../support/long-test.js'
 import { parsedLines } from '../support/parsed-lines.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -86,7 +87,7 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   t.match(logs().at(-1), { msg: 'ended', received: 300, undelivered: 0 })
 })
 
-t.test(
+longTest(
   'a reload that removes a failing destination is no failure of the source, which reads again what was not delivered',
   async t => {
     const url = `http://${HOST}:${await ownPort()}/`
@@ -190,7 +191,7 @@ destinations:
   t.equal(await daemon.exit, 0)
 })
 
-t.test('a script alone has changed: it is applied, while a request of another branch is under way', async t => {
+longTest('a script alone has changed: it is applied, while a request of another branch is under way', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   let answer = () => {}
@@ -280,7 +281,7 @@ t.test('an address for the metrics that cannot be had changes nothing', async t 
   t.equal(await daemon.exit, 0)
 })
 
-t.test('a file of lines that goes to one file, whatever is reloaded: every line once, in order', async t => {
+longTest('a file of lines that goes to one file, whatever is reloaded: every line once, in order', async t => {
   const variants = [
     'destinations: { out: { type: file, inputs: [app], path: out.log, encoding: raw } }\n',
     `processors: { all: { type: filter, inputs: [app], condition: if (.n exists) } }\ndestinations: { out: { type: file, inputs: [all], path: out.log } }\n`,

@@ -13,6 +13,7 @@ import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { longTest } from '../support/long-test.js'
 import { needs } from '../support/needs.js'
 import { parsedLines } from '../support/parsed-lines.js'
 import { startReceiver } from '../support/receiver.js'
@@ -76,7 +77,7 @@ t.test('init, before and while it runs; once', async t => {
   t.match(await init(t, fresh), { manager: { key: /^sta_/ } }, 'without a service')
 })
 
-t.test('what is not there to be served', async t => {
+longTest('what is not there to be served', async t => {
   const folder = testFolder(t, {
     'none.yaml':
       'metrics: false\nsources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n',
@@ -276,7 +277,7 @@ t.test('sluice api', async t => {
   await stop(t, running)
 })
 
-t.test('a key of the service gives neither its files nor its network', async t => {
+longTest('a key of the service gives neither its files nor its network', async t => {
   const folder = testFolder(t)
   const { url, config, state, running } = await serve(t, folder)
   const made = await init(t, config)
@@ -352,7 +353,7 @@ t.test('TLS, and a certificate that the client does not know', async t => {
   await stop(t, running)
 })
 
-t.test('a pipeline that writes to standard output does not run in the service, and cannot end it', async t => {
+longTest('a pipeline that writes to standard output does not run in the service, and cannot end it', async t => {
   const { running, url, config } = await serve(t, testFolder(t))
   running.child.stdout!.destroy()
   const { key } = (await init(t, config)).manager
@@ -543,7 +544,7 @@ t.test('clients without a whole request do not hold up the end', async t => {
   await Promise.all(closed)
 })
 
-t.test('it answers before it starts the processes of accounts', async t => {
+longTest('it answers before it starts the processes of accounts', async t => {
   const folder = testFolder(t)
   const more = `  ingest: { allow_addresses: ['${HOST}'] }\n`
   const { url, config, running } = await serve(t, folder, more)
@@ -562,7 +563,7 @@ t.test('it answers before it starts the processes of accounts', async t => {
   await stop(t, again.running)
 })
 
-t.test('what parse takes from a text is redacted, names too, and nothing of it is in the log', async t => {
+longTest('what parse takes from a text is redacted, names too, and nothing of it is in the log', async t => {
   const dir = testFolder(t, {
     'sluice.yaml': `data_dir: ./state
 metrics: false

@@ -11,6 +11,7 @@ import { textOf } from '../../src/daemon/admin/ask-socket.js'
 import type { Status } from '../../src/daemon/status/status.js'
 import { command } from '../support/cli.js'
 import { receiver } from '../support/destination.js'
+import { longTest } from '../support/long-test.js'
 import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
@@ -74,7 +75,7 @@ destinations: { ${out}, rest: { type: blackhole, inputs: [lim] } }
   t.notMatch(`${stdout}${top}`, /^(spare|lim|rest)\b/m, 'not what a reload has removed')
 })
 
-t.test('of several daemons on a machine, status and top show one and name the others', async t => {
+longTest('of several daemons on a machine, status and top show one and name the others', async t => {
   const config = 'sources: { s: { type: stdin } }\ndestinations: { d: { type: blackhole, inputs: [s] } }\n'
   const [one, two] = [await started(t, config, {}), await started(t, config, {})]
   const socket = ({ folder }: { folder: string }) => join(folder, 'state/sluice.sock')
@@ -130,7 +131,7 @@ destinations: { out: { type: blackhole, inputs: [app] } }
   t.equal(daemon.stderr.split('there is no file').length, 2, 'once')
 })
 
-t.test('a destination on hold is a problem, and not the bottleneck as well', async t => {
+longTest('a destination on hold is a problem, and not the bottleneck as well', async t => {
   const refuses = await receiver(t)
   refuses.otherwise = 401
   const config = `
@@ -213,7 +214,7 @@ t.test('without its daemon, a wrong configuration is the only thing to say', asy
   for (const name of ['status', 'top', 'tap']) t.match(await run(name), { code: 78, stderr: /is not closed/ }, name)
 })
 
-t.test('max_in_flight: auto follows what a receiver takes, loses nothing, and is shown', async t => {
+longTest('max_in_flight: auto follows what a receiver takes, loses nothing, and is shown', async t => {
   const takes = await receiver(t)
   let [capacity, busy, refused, accepted] = [2, 0, 0, 0]
   takes.otherwise = () => {

@@ -37,7 +37,7 @@ const readable = (line: Buffer) => (isKnownAmiss(line) ? Buffer.from('{"a":1}') 
 const json = (batch: EventBatch) => Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts).toString()
 
 /** Of about four events, each with about two changes. */
-const ROUNDS = 3000
+const ROUNDS = process.env.CI ? 3000 : 600
 
 /** The first difference between changes of random lines and of the decoded objects; undefined if there is none. */
 function difference(round: number, random: Seeded, { wanted, editor, fields, readers }: ReturnType<typeof prepared>) {

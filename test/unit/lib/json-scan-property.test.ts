@@ -21,7 +21,7 @@ import { Seeded } from '../../support/seeded.js'
 
 /** The scan and the readers are held to JSON.parse: what is an object, and what its fields are. */
 
-const LINES = process.env.CI ? 120_000 : 24_000
+const LINES = process.env.CI ? 120_000 : 8_000
 const IN_A_BATCH = 60
 
 const PATHS: readonly (readonly [string, readonly Segment[]])[] = [

@@ -4,6 +4,7 @@ import { Atoms } from '../../../src/lib/regex/atoms.js'
 import { compileLinear, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
 import { readSyntax } from '../../../src/lib/regex/syntax.js'
 import { heldBytes } from '../../support/heap.js'
+import { longTest } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** What a Pattern does with texts that it does not leave to V8. */
@@ -193,7 +194,7 @@ t.test('a match has its place and those of its groups', async t => {
   t.same(hard.exec(long)?.groups, [[1002, 1005], [1000, 1001], [1004, 1005], [1005, 1006], undefined])
 })
 
-t.test('patterns that make V8 backtrack take a bounded time', async t => {
+longTest('patterns that make V8 backtrack take a bounded time', async t => {
   const length = 1 << 20
   const long = (part: string) => `${part.repeat(length / part.length)}!`
   const random = (() => {
@@ -259,7 +260,7 @@ function cpuMs(times: number, work: () => void): number {
   return best
 }
 
-t.test('64 KiB take at most 50 ms of any pattern, and 250 ms of one that is made to be slow', async t => {
+longTest('64 KiB take at most 50 ms of any pattern, and 250 ms of one that is made to be slow', async t => {
   const seed = Number(process.env.SLUICE_SEED ?? 1)
   t.comment(`SLUICE_SEED=${seed}`)
   const random = new Seeded(seed)

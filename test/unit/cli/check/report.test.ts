@@ -3,6 +3,7 @@ import { kneeOf, MARKS, startText, timeTicks, valueTicks } from '../../../../src
 import { reportPage } from '../../../../src/cli/check/simulate/report/page.js'
 import type { KeyResult, SimulationResult, TrialResult } from '../../../../src/cli/check/simulate/result.js'
 import { contrast } from '../../../support/contrast.js'
+import { longTest } from '../../../support/long-test.js'
 import { seeded } from '../../../support/seeded.js'
 
 interface MadeTrial {
@@ -221,7 +222,7 @@ t.test('nothing from events becomes markup', async t => {
   t.ok(page.isWellFormed())
 })
 
-t.test('the page is bounded, and what it leaves out is in an exact sum', async t => {
+longTest('the page is bounded, and what it leaves out is in an exact sum', async t => {
   const hostile = '<'.repeat(300)
   const keys = Array.from({ length: 100_000 }, (_, n) => `${n}${hostile}`)
   const one = madeResult(keys, [{ limit: 10 }])

@@ -14,6 +14,7 @@ import { deliver, json, make, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
 import { heldBytes } from '../../../support/heap.js'
 import { type Answer as KafkaAnswer, kafkaBroker, type Part } from '../../../support/kafka-broker.js'
+import { longTest } from '../../../support/long-test.js'
 import type { Answer, Received, Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 
@@ -111,9 +112,11 @@ function local({ type, options, writes }: AnyDefinition<'destination'>, yaml: st
 }
 
 /** Each runs for every example of every destination. */
-function conforms(title: string, run: (t: Test, definition: AnyDefinition<'destination'>, yaml: string) => unknown) {
+type Run = (t: Test, definition: AnyDefinition<'destination'>, yaml: string) => unknown
+
+function conforms(title: string, run: Run, test: typeof longTest = (name, run) => void t.test(name, run)) {
   for (const definition of destinations)
-    t.test(`${definition.type}: ${title}`, async t => {
+    test(`${definition.type}: ${title}`, async t => {
       for (const example of definition.examples)
         await t.test(example.title, async t => void (await run(t, definition, example.yaml)))
     })
@@ -262,20 +265,24 @@ for (const definition of destinations.filter(({ options }) => options.shape.auth
       })
   })
 
-conforms('its memory stays flat', async (t, definition, yaml) => {
-  const { delivery, put, end, to, settled } = await delivering(t, definition, yaml)
-  await delivery.start()
-  const send = async (batches: number) => {
-    for (let batch = 0; batch < batches; batch++) {
-      await put(500)
+conforms(
+  'its memory stays flat',
+  async (t, definition, yaml) => {
+    const { delivery, put, end, to, settled } = await delivering(t, definition, yaml)
+    await delivery.start()
+    const send = async (batches: number) => {
+      for (let batch = 0; batch < batches; batch++) {
+        await put(500)
+        to.requests.length = 0
+      }
+      await until(() => settled.every(({ length }) => length === 1))
       to.requests.length = 0
+      return heldBytes()
     }
-    await until(() => settled.every(({ length }) => length === 1))
-    to.requests.length = 0
-    return heldBytes()
-  }
-  const before = await send(20)
-  const grown = (await send(60)) - before
-  t.ok(grown < 4 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 30,000 events`)
-  await end()
-})
+    const before = await send(20)
+    const grown = (await send(60)) - before
+    t.ok(grown < 4 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 30,000 events`)
+    await end()
+  },
+  longTest,
+)

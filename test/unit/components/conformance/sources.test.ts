@@ -11,6 +11,7 @@ import { checkSource, OpenedSource, type SourceInput } from '../../../../src/eng
 import { FakeRedis } from '../../../support/fake-redis.js'
 import { testFolder } from '../../../support/folder.js'
 import { heldBytes } from '../../../support/heap.js'
+import { longTest } from '../../../support/long-test.js'
 import { Taker } from '../../../support/pushed.js'
 import { until } from '../../../support/until.js'
 
@@ -121,7 +122,7 @@ for (const definition of sources) {
     t.same(await checkSource(definition, open), [])
   })
 
-  t.test(`${type}: its memory stays flat`, async t => {
+  longTest(`${type}: its memory stays flat`, async t => {
     const out = new Counting('delivered')
     const opened = new OpenedSource(definition, await inputs[type]!(testFolder(t)))
     t.teardown(() => opened.close())

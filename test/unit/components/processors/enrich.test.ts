@@ -12,6 +12,7 @@ import { SearchedTable, TableError } from '../../../../src/components/processors
 import { enrich } from '../../../../src/components/processors/enrich.js'
 import { batchOf, collectLines, linesOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { advanceUntil, ManualTime, settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
@@ -170,7 +171,7 @@ t.test('what is wrong with a table is named with its line', async t => {
   t.match(tableProblems({ table: folder } as never), [{ message: 'is a folder; name a file in it' }])
 })
 
-t.test('a table of any shape is read or refused in bounded time and memory', async t => {
+longTest('a table of any shape is read or refused in bounded time and memory', async t => {
   const columns = Array.from({ length: 300_000 }, (_, n) => `c${n}`).join()
   const before = process.cpuUsage()
   t.same(table('t.csv', `${columns}\n${','.repeat(299_999)}\n`, { columns: ['c1'] })(''), {})
@@ -243,7 +244,7 @@ t.test('the row replaces what was at the target', async t => {
   t.same(await enriched({ ...options, default: { team: 'nobody' } }, ['{}']), ['{"meta":{"owner":{"team":"nobody"}}}'])
 })
 
-t.test('rows that make events much longer may fill 128 MiB in a batch', async t => {
+longTest('rows that make events much longer may fill 128 MiB in a batch', async t => {
   const row = { row: 'x'.repeat(1_000_000) }
   const folder = testFolder(t, { 'o.json': JSON.stringify({ a: row }) })
   const options = { table: join(folder, 'o.json'), key_field: '.k', target: '.r' }

@@ -7,6 +7,7 @@ import { throttle } from '../../../../src/components/processors/throttle.js'
 import { ConfigError } from '../../../../src/core/errors.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
 import { until } from '../../../support/until.js'
@@ -41,7 +42,7 @@ b,,,1MB,,sliding
   t.same(read('l.yaml', '[]'), { rules: [], warnings: [] }, 'a file may be without rules')
 })
 
-t.test('aliases may be used by all rules, and stand for no more than a file could hold', async t => {
+longTest('aliases may be used by all rules, and stand for no more than a file could hold', async t => {
   const timeOf = (text: string) => {
     const { user } = process.cpuUsage()
     const many = read('l.yaml', text)

@@ -5,7 +5,7 @@ import { EarlierMemory, EarlierRows, MOST_BYTES } from '../../../../src/componen
 import { EventTiming } from '../../../../src/components/throttle/event/timing.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
-
+import { longTest } from '../../../support/long-test.js'
 import { seeded } from '../../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
@@ -292,7 +292,7 @@ t.test('a bucket for whose windows there is no memory has its newest one', async
   }
 })
 
-t.test('a sliding window keeps what it needs, whatever the bound', async t => {
+longTest('a sliding window keeps what it needs, whatever the bound', async t => {
   const { limiter, from, take } = limiterOf({ mode: 'sliding', limit: 10_000, windowMs: 10_000 }, 10_000)
   from('a')
   for (let time = 0; time < 40_000; time++) if (take(1, time) !== PASS) t.fail(`at ${time}`)

@@ -12,6 +12,7 @@ import type { Limit, WindowMode } from '../../../../src/components/throttle/limi
 import { ClockTiming, Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
 import { createWindows } from '../../../../src/components/throttle/windows/several.js'
 import { WallTime } from '../../../../src/components/throttle/windows/wall-time.js'
+import { longTest } from '../../../support/long-test.js'
 import { seeded } from '../../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
@@ -131,7 +132,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
   }
 })
 
-t.test('max_keys is never exceeded, and no key is refused while a bucket is idle and few are in use', async t => {
+longTest('max_keys is never exceeded, and no key is refused while a bucket is idle and few are in use', async t => {
   for (const mode of MODES) {
     for (const maxKeys of [1, 2, 7, 300]) {
       const random = seeded(maxKeys)

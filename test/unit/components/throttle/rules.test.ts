@@ -10,6 +10,7 @@ import { KeyPattern } from '../../../../src/components/throttle/rules/key-patter
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { casesOf } from '../../../support/cases.js'
+import { longTest } from '../../../support/long-test.js'
 import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -178,7 +179,7 @@ const MODES = ['fixed', 'aligned', 'sliding', 'gcra'].flatMap(window_mode => [
   { window_mode, also: [{ limit_bytes: 90, window: '70ms' }] },
 ])
 
-t.test('rules for one key each decide as a throttle alone would for it', async t => {
+longTest('rules for one key each decide as a throttle alone would for it', async t => {
   const apps = Array.from({ length: 30 }, (_, n) => `app-${n}`)
   for (const [round, options] of MODES.entries()) {
     const random = seeded(round)

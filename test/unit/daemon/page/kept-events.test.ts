@@ -9,6 +9,7 @@ import { find } from '../../../../src/daemon/page/watch/find.js'
 import { KeptEvents, LONGEST_TEXT } from '../../../../src/daemon/page/watch/kept-events.js'
 import { PlaceSample } from '../../../../src/daemon/page/watch/place-sample.js'
 import { batchOf } from '../../../support/batches.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 
@@ -235,7 +236,7 @@ t.test('of components with as many events, the oldest events go first', async t 
   )
 })
 
-t.test('a search lets other work have its turn, and finds 100 events at most', async t => {
+longTest('a search lets other work have its turn, and finds 100 events at most', async t => {
   const time = new ManualTime()
   const evidence = new Evidence(16e6, time)
   let place = 0

@@ -12,6 +12,7 @@ import type { Links } from '../../../../src/engine/run/links.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../../support/batches.js'
 import { collectGarbage, heldBytes } from '../../../support/heap.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 
@@ -179,7 +180,7 @@ t.test('rows keep their order and sums when they are merged, renamed and dropped
   t.ok(read().every(([at], n, all) => at % 100 === 0 && (n === 0 || at >= all[n - 1]![0])))
 })
 
-t.test('50 throttles with 100,000 keys stay within the memory of the page', async t => {
+longTest('50 throttles with 100,000 keys stay within the memory of the page', async t => {
   const memory = 64 * 1024 * 1024
   const time = new ManualTime()
   const wanted = new WantedNames()

@@ -8,6 +8,7 @@ import { QuestionError } from '../../../../src/daemon/page/watch/question-error.
 import { ThrottleWatch, type WhatIf } from '../../../../src/daemon/page/watch/throttle-watch.js'
 import { Gone } from '../../../../src/net/http/server/refusal.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 import { callSimulate } from '../../../support/simulate.js'
@@ -120,7 +121,7 @@ function within(t: Test, { would }: WhatIf, passed: number, events: number, abou
   t.ok(Math.abs(would.passed - passed) <= 0.02 * events, `${about}: ${would.passed} instead of ${passed}`)
 }
 
-t.test('with long steps of time it is near', async t => {
+longTest('with long steps of time it is near', async t => {
   const small = await watchedThrottle({}, 60_000)
   await randomStream(small, new Seeded(3), 6000)
   const { from, step_ms, exact } = (await small.watch.view(1)).counted
@@ -134,7 +135,7 @@ t.test('with long steps of time it is near', async t => {
   }
 })
 
-t.test('beyond 20,000 events per second a sample is counted, which is near', async t => {
+longTest('beyond 20,000 events per second a sample is counted, which is near', async t => {
   const busy = await watchedThrottle({ limit: 1000 })
   const random = new Seeded(5)
   for (let n = 0; n < 60; n++) {

@@ -7,6 +7,7 @@ import { Secret } from '../../../../src/core/options/options.js'
 import { type Config, loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { valuesOf } from '../../../support/values-of.js'
 import { components } from './fake-components.js'
 
@@ -341,7 +342,7 @@ metrics: 1
   )
 })
 
-t.test('a large bad file takes no more than its share', async t => {
+longTest('a large bad file takes no more than its share', async t => {
   const processors = Array.from(
     { length: 3000 },
     (_, i) => `  p_${i}: { type: limit, inputs: [x_${i}, in.y, out_${i}], limt: 5, limit: 0, window: 5 foo }`,

@@ -21,6 +21,7 @@ import { BufferRun, numbersOf } from '../../../support/buffer-run.js'
 import { testFolder } from '../../../support/folder.js'
 import { freeChunks } from '../../../support/free-chunks.js'
 import { collectGarbage } from '../../../support/heap.js'
+import { longTest } from '../../../support/long-test.js'
 import { Seeded } from '../../../support/seeded.js'
 import { SimulatedDisk } from '../../../support/simulated-disk.js'
 import { until } from '../../../support/until.js'
@@ -229,7 +230,7 @@ t.test(
   },
 )
 
-t.test('a destination that is away: everything is taken, memory stays where it is, and all comes out', async t => {
+longTest('a destination that is away: everything is taken, memory stays where it is, and all comes out', async t => {
   let open = () => {}
   const gate = new Promise<void>(resolve => {
     open = resolve

@@ -11,6 +11,7 @@ import { ObjectSpool } from '../../../../src/engine/flow/spool/spool.js'
 import { SpoolReport } from '../../../../src/engine/flow/spool/spool-report.js'
 import { batchOf } from '../../../support/batches.js'
 import { failure } from '../../../support/destination.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../../support/simulated-disk.js'
@@ -400,7 +401,7 @@ async function playOn(disk: SimulatedDisk, seed: number, taken = new Set<number>
 
 const SEED = 11
 
-t.test('a kill and a power failure at every operation: no event is lost or twice, no object changes', async t => {
+longTest('a kill and a power failure at every operation: no event is lost or twice, no object changes', async t => {
   const clean = new SimulatedDisk()
   const { taken, uploaded } = await playOn(clean, SEED)
   t.equal(await fault(clean, taken, uploaded), undefined)
@@ -423,7 +424,7 @@ t.test('a kill and a power failure at every operation: no event is lost or twice
   }
 })
 
-t.test('every operation of the disk fails: no event is lost, no object changes', async t => {
+longTest('every operation of the disk fails: no event is lost, no object changes', async t => {
   const clean = new SimulatedDisk()
   await playOn(clean, SEED)
   const faultsOf = ({ kind, size }: Operation): Fault[] => {

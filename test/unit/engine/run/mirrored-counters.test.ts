@@ -4,6 +4,7 @@ import { type ComponentCounters, ComponentSet, GIVEN_BACK } from '../../../../sr
 import { snapshotOf } from '../../../../src/engine/run/measure/counter-snapshot.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { MirroredCounters } from '../../../../src/engine/run/measure/mirrored-counters.js'
+import { longTest } from '../../../support/long-test.js'
 
 t.test('counters never go back when what counts ends and another one starts, and add up', async t => {
   const [shown, first, second] = [new ComponentSet(), new ComponentSet(), new ComponentSet()]
@@ -71,7 +72,7 @@ t.test('a component counts on where it moved to', async t => {
   t.same(counters.imbalance(), { events: 0, bytes: 0 })
 })
 
-t.test('the series of a group are bounded: what is beyond is counted together, and the sums are exact', async t => {
+longTest('the series of a group are bounded: what is beyond is counted together, and the sums are exact', async t => {
   const shown = new Metrics(pino({ level: 'silent' }))
   const full: string[] = []
   const bounds = { group: 400, all: 700, full: (group: string) => void full.push(group) }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { runCluster } from '../../../../sim-cluster/run.js'
+import { runCluster } from '../sim-cluster/run.js'
 
 /** A short run of `npm run sim:cluster`. */
 
