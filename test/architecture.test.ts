@@ -45,10 +45,10 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   {
     what: 'a thread',
     pattern: /['"](node:)?worker_threads/,
-    allowed: /^lib\/files\/remote\/fs-/,
+    allowed: /^lib\/files\/disk\//,
   },
   {
-    // It would wait for a remote file system for ever: lib/files/remote/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.
+    // It would wait for a remote file system for ever: lib/files/disk/disk.ts has the same calls. reads.ts asks whether the file is a local one.
     what: 'a synchronous call of node:fs',
     pattern: /import (fs\b[^'"]*|\{[^}]*Sync\b[^}]*\} )from ['"]node:fs['"]/,
     allowed: /^(?!components\/file\/(?!destination\.ts|appended-file\.ts))|^components\/file\/reading\/reads\.ts$/,

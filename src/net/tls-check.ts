@@ -2,8 +2,8 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { errorCode, errorText } from '../core/errors.js'
 import { OutOfReach, type Reach, readWithin } from '../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
-import { readFileSync, statSync } from '../lib/files/remote/guarded-fs.js'
+import { fileSystems, SilentFileSystem } from '../lib/files/disk/file-systems.js'
+import { readFileSync, statSync } from '../lib/files/disk/disk.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 
 /** Reads files of certificates and keys and checks that they fit together. */

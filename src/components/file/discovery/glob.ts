@@ -2,8 +2,8 @@ import { createRequire } from 'node:module'
 import { basename, resolve } from 'node:path'
 import type Picomatch from 'picomatch'
 import { errorText } from '../../../core/errors.js'
+import { fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { finalPath } from '../../../lib/files/final-path.js'
-import { fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)

@@ -8,7 +8,7 @@ import { ConfigError, errorText, type FileProblem, formatProblem, type Problem }
 import { openWithin, type Reach } from '../../../core/options/reach.js'
 import { WatchedFile } from '../../../core/watched-file.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
-import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { readFileSync, statSync } from '../../../lib/files/disk/disk.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { NearestName } from '../../../lib/nearest.js'

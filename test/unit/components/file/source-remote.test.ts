@@ -22,7 +22,7 @@ import { includeWarnings } from '../../../../src/components/file/discovery/inclu
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
-import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/remote/file-systems.js'
+import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/disk/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -35,8 +35,8 @@ import {
   readSync,
   realpathSync,
   statSync,
-} from '../../../../src/lib/files/remote/guarded-fs.js'
-import { Mounts } from '../../../../src/lib/files/remote/mounts.js'
+} from '../../../../src/lib/files/disk/disk.js'
+import { Mounts } from '../../../../src/lib/files/disk/mounts.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccessKey, auth } from '../../../../src/net/key.js'
 import { readTls } from '../../../../src/net/tls-check.js'
@@ -704,7 +704,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   const script = `
 import { open } from 'node:fs/promises'
 import { endProcess } from '${built}/src/cli/program.js'
-import { FileSystems, fileSystems } from '${built}/src/lib/files/remote/file-systems.js'
+import { FileSystems, fileSystems } from '${built}/src/lib/files/disk/file-systems.js'
 const asked = []
 let now = 0
 const systems = new FileSystems({
