@@ -252,25 +252,12 @@ export function closeLater(fd: number): void {
 
 export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
 
-class FoundEntry implements Entry {
-  readonly name: string
-  readonly #kind: EntryKind
-
-  constructor({ name, kind }: { readonly name: string; readonly kind: EntryKind }) {
-    this.name = name
-    this.#kind = kind
-  }
-
-  isFile(): boolean {
-    return this.#kind === 'file'
-  }
-
-  isDirectory(): boolean {
-    return this.#kind === 'folder'
-  }
-
-  isSymbolicLink(): boolean {
-    return this.#kind === 'link'
+function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKind }): Entry {
+  return {
+    name,
+    isFile: () => kind === 'file',
+    isDirectory: () => kind === 'folder',
+    isSymbolicLink: () => kind === 'link',
   }
 }
 
@@ -279,7 +266,7 @@ function resultOf(answer: Answer): unknown {
     const { message, ...rest } = answer.error
     throw Object.assign(new Error(message), rest)
   }
-  if ('entries' in answer) return answer.entries.map(entry => new FoundEntry(entry))
+  if ('entries' in answer) return answer.entries.map(entryOf)
   if ('stats' in answer) return answer.stats && statsOf(answer.stats)
   return answer.result
 }
