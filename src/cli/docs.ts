@@ -9,7 +9,7 @@ import { pluginsOf } from '../engine/config/plugins/read-plugins.js'
 import { destinationsText } from '../engine/config/reference/destinations.js'
 import { jsonSchema } from '../engine/config/reference/json-schema.js'
 import { referenceText } from '../engine/config/reference/reference.js'
-import { makeFolderSync } from '../lib/files/make-folder.js'
+import { makeFolder } from '../lib/files/make-folder.js'
 import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
 import { manPage } from './man.js'
@@ -38,16 +38,16 @@ export interface DocsOptions {
 /** Writes the reference of the configuration and its JSON Schema. Throws ConfigError if a plugin cannot be loaded. */
 export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: DocsOptions = {}): Promise<number> {
   const known = config === undefined ? components : await knownWith(config, io.env)
-  const write = (folder: string, files: Readonly<Record<string, string>>) => {
-    makeFolderSync(folder)
+  const write = async (folder: string, files: Readonly<Record<string, string>>) => {
+    await makeFolder(folder)
     for (const [name, text] of Object.entries(files)) {
       const file = join(folder, name)
       writeFileSync(file, text)
       io.stdout.write(`${file}\n`)
     }
   }
-  write(out ?? (config === undefined ? join(packageFolder, 'config') : '.'), generatedFiles(known))
-  if (out === undefined && config === undefined) write(join(packageFolder, 'docs'), generatedPages())
+  await write(out ?? (config === undefined ? join(packageFolder, 'config') : '.'), generatedFiles(known))
+  if (out === undefined && config === undefined) await write(join(packageFolder, 'docs'), generatedPages())
   return EXIT.done
 }
 

@@ -3,7 +3,7 @@ import { type Command, findCommand, type Io } from '../daemon/process/command-li
 import { describe, dispatch, EXIT } from '../daemon/process/dispatch.js'
 import { isTolerated } from '../daemon/process/faults.js'
 import { textStderr } from '../daemon/process/stderr.js'
-import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
+import { type FileSystems, fileSystems } from '../lib/files/disk/file-systems.js'
 import { nodeProblem } from '../lib/version.js'
 import { run } from './commands/run.js'
 

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises'
-import { fileSystems } from '../lib/files/remote/file-systems.js'
+import { fileSystems } from '../lib/files/disk/file-systems.js'
 import type { TimerClock } from '../lib/time.js'
 import { errorCode } from './errors.js'
 

@@ -52,10 +52,10 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise, or undefined if it takes longer. */
-export async function within<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
+/** The result of the promise, or undefined if it takes longer. `timer` may belong to another clock. */
+export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
-  return Promise.race([promise, sleep(ms, done.signal).then(() => undefined)]).finally(() => done.abort())
+  return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())
 }
 
 /** Runs `fn` every `ms` without keeping the process alive. The returned function stops it. */

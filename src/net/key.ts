@@ -7,8 +7,8 @@ import type { OptionProblem } from '../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { refuse, refuseAt, type Secret, secret } from '../core/options/options.js'
 import { credentialName, filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
-import { accessSync, statSync } from '../lib/files/remote/guarded-fs.js'
+import { accessSync, statSync } from '../lib/files/disk/disk.js'
+import { fileSystems, SilentFileSystem } from '../lib/files/disk/file-systems.js'
 import { shownPath } from '../lib/files/shown-path.js'
 import { printedBy } from '../lib/printed-by.js'
 import { systemClock } from '../lib/time.js'
@@ -306,9 +306,7 @@ export class AccessKey {
   }
 
   async #read(path: string): Promise<void> {
-    const { bytes, stats: version } = await fileSystems.runInTime(path, () =>
-      readWithin(this.#reach, path, noKeyFile(LONGEST_KEY)),
-    )
+    const { bytes, stats: version } = await readWithin(this.#reach, path, noKeyFile(LONGEST_KEY))
     const isExposed = (version.mode & 0o004) !== 0
     if (isExposed && this.#what === 'token') throw new Error(EXPOSED)
     this.#take(bytes, { file: path })

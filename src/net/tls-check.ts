@@ -2,8 +2,8 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { errorCode, errorText } from '../core/errors.js'
 import { OutOfReach, type Reach, readWithin } from '../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
-import { readFileSync, statSync } from '../lib/files/remote/guarded-fs.js'
+import { readFileSync, statSync } from '../lib/files/disk/disk.js'
+import { SilentFileSystem } from '../lib/files/disk/file-systems.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 
 /** Reads files of certificates and keys and checks that they fit together. */
@@ -88,8 +88,9 @@ export async function readTls(paths: TlsPaths, wall: number, reach: Reach | unde
   for (const option of TLS_OPTIONS) {
     const path = paths[option]
     if (path === undefined) continue
-    const reading = fileSystems.runInTime(path, () => readWithin(reach, path, notReadable))
-    found[option] = await reading.then(({ bytes }) => bytes).catch((error: Error) => error)
+    found[option] = await readWithin(reach, path, notReadable)
+      .then(({ bytes }) => bytes)
+      .catch((error: Error) => error)
   }
   return judge(paths, found, wall)
 }

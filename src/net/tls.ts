@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { ComponentMetrics } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import type { Reach } from '../core/options/reach.js'
-import { fileSystems } from '../lib/files/remote/file-systems.js'
+import { fileSystems } from '../lib/files/disk/file-systems.js'
 import type { Clock } from '../lib/time.js'
 import {
   readTls,

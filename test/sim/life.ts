@@ -6,7 +6,7 @@ import '../../src/engine/flow/disk-buffer/disk-buffer.js'
 import '../../src/engine/flow/disk-buffer/recovery.js'
 import '../../src/engine/flow/disk-buffer/segments.js'
 import '../../src/engine/flow/stage.js'
-import { makeFolderSync } from '../../src/lib/files/make-folder.js'
+import { makeFolder } from '../../src/lib/files/make-folder.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'
 import { timers } from './globals.js'
@@ -152,7 +152,7 @@ export class Life {
       this.#counters = metrics
       try {
         // As the daemon does for its lock.
-        makeFolderSync(`${this.#root}/data`, 0o700)
+        await makeFolder(`${this.#root}/data`, 0o700)
         const build = Supervisor.build(configOf(this.#topology, this.#root), { ...rest, metrics })
         this.#supervisor = await build
       } catch (error) {

@@ -6,7 +6,7 @@ import { errorText } from '../../core/errors.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { ID } from '../../engine/config/schema.js'
-import { makeFolderSync } from '../../lib/files/make-folder.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
 import { packageFolder } from '../../lib/version.js'
 import { TEMPLATES, WHAT, type What } from './templates.js'
 
@@ -32,7 +32,11 @@ const TSCONFIG = {
 }
 
 /** Writes a plugin with its test and a configuration into a new folder of this name. */
-export function newPlugin([what, name]: readonly string[], { typescript }: NewOptions, io: Pick<Io, 'stdout'>): number {
+export async function newPlugin(
+  [what, name]: readonly string[],
+  { typescript }: NewOptions,
+  io: Pick<Io, 'stdout'>,
+): Promise<number> {
   const template = TEMPLATES[what as What]
   if (!template) throw new UsageError(`${what} is not a kind of plugin; the kinds are ${WHAT.join(', ')}`, 'new')
   if (name === undefined || !ID.test(name))
@@ -47,7 +51,7 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
   if (taken.includes(name)) throw new UsageError(`Sluice has a ${what} ${name} already; choose another name`, 'new')
   const folder = resolve(name)
   if (existsSync(folder)) throw new UsageError(`${folder} exists already; choose another name`, 'new')
-  makeFolderSync(folder)
+  await makeFolder(folder)
   const file = `${name}.${typescript ? 'ts' : 'js'}`
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`
   const files: Record<string, string> = {
@@ -65,7 +69,7 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
     ...(typescript && { 'tsconfig.json': json(TSCONFIG) }),
   }
   for (const [path, text] of Object.entries(files)) writeFileSync(join(folder, path), text)
-  const isLinked = link(folder, io)
+  const isLinked = await link(folder, io)
   for (const path of Object.keys(files)) io.stdout.write(`${join(relative('', folder), path)}\n`)
   io.stdout.write(
     [
@@ -85,9 +89,9 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
 }
 
 /** Lets tests and editors find `@sluice-logs/sluice/plugin` here. The daemon does so without it. */
-function link(folder: string, io: Pick<Io, 'stdout'>): boolean {
+async function link(folder: string, io: Pick<Io, 'stdout'>): Promise<boolean> {
   try {
-    makeFolderSync(join(folder, 'node_modules/@sluice-logs'))
+    await makeFolder(join(folder, 'node_modules/@sluice-logs'))
     symlinkSync(packageFolder, join(folder, 'node_modules/@sluice-logs/sluice'), 'dir')
     return true
   } catch (error) {

@@ -6,8 +6,8 @@ import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Reach } from '../../core/options/reach.js'
 import { DirectCalls } from '../../lib/files/direct-calls.js'
+import type { FileSystems } from '../../lib/files/disk/file-systems.js'
 import { irregular } from '../../lib/files/regular-file.js'
-import type { FileSystems } from '../../lib/files/remote/file-systems.js'
 import { type Clock, sleep } from '../../lib/time.js'
 
 /** The system calls, replaceable for tests. */

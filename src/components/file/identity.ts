@@ -1,8 +1,8 @@
-import { type BigIntStats, constants } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { SilentFileSystem } from '../../lib/files/remote/file-systems.js'
-import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync, openToRead, readSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
+import { SilentFileSystem } from '../../lib/files/disk/file-systems.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
@@ -129,7 +129,7 @@ export function goneKey(key: string): string {
 
 /** Opens the file at `path`; undefined if it does not have this key and birth time. */
 export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  const fd = openToRead(path)
   let isKnown = false
   try {
     const stat = fstatSync(fd, { bigint: true })

@@ -1,5 +1,5 @@
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
-import { unlessSilent } from '../../lib/files/remote/guarded-fs.js'
+import { unlessSilent } from '../../lib/files/disk/disk.js'
 import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type BirthTimes, openKnown } from './identity.js'
 import type { PathProblems } from './path-problems.js'

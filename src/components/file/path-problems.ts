@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
-import { statOf } from './rotation/search.js'
+import { statOrNone } from '../../lib/files/disk/disk.js'
 
 /** Number of sweeps after which a problem that did not recur is forgotten. */
 const FORGET_SWEEPS = 10
@@ -111,7 +111,7 @@ export class PathProblems {
   nextSweep(): void {
     for (const [path, problem] of this.#open) {
       if (problem.sweep >= this.#sweep - FORGET_SWEEPS) continue
-      if (problem.stays && statOf(path)) problem.sweep = this.#sweep
+      if (problem.stays && statOrNone(path)) problem.sweep = this.#sweep
       else this.#open.delete(path)
     }
     this.#sweep++

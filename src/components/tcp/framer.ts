@@ -42,43 +42,20 @@ export interface FramerOptions {
 export function framerOf(options: FramerOptions): Framer {
   const { framing, maxLineBytes, endsWithNull, tidy } = options
   if (framing === 'octet_counted') return new OctetSplitter(maxLineBytes, tidy)
-  return framing === 'newline' ? new NewlineFramer(maxLineBytes, endsWithNull) : new AutoFramer(options)
+  if (framing === 'auto') return new AutoFramer(options)
+  return new (endsWithNull ? NullFramer : LineFramer)(maxLineBytes, false, findLines)
 }
 
-class NewlineFramer implements Framer {
+class LineFramer extends LineSplitter implements Framer {
   readonly broken = 0
-  readonly #splitter: LineSplitter
-  readonly #endsWithNull: boolean
+  override mayBeMarked = true
+}
 
-  constructor(maxLineBytes: number, endsWithNull: boolean) {
-    this.#endsWithNull = endsWithNull
-    this.#splitter = new LineSplitter(maxLineBytes, false, findLines)
-    this.#splitter.mayBeMarked = true
-  }
-
-  get pieces(): number {
-    return this.#splitter.pieces
-  }
-
-  get pending(): number {
-    return this.#splitter.pending
-  }
-
-  push(bytes: Buffer, room?: number): Frame | undefined {
-    if (this.#endsWithNull) endLines(bytes)
-    return this.#splitter.push(bytes, room)
-  }
-
-  flush(): Frame | undefined {
-    return this.#splitter.flush()
-  }
-
-  release(): void {
-    this.#splitter.release()
-  }
-
-  drop(): void {
-    this.#splitter.drop()
+/** A null byte ends a message, too. */
+class NullFramer extends LineFramer {
+  override push(bytes: Buffer, room?: number): Frame | undefined {
+    for (let p = bytes.indexOf(0); p >= 0; p = bytes.indexOf(0, p + 1)) bytes[p] = LF
+    return super.push(bytes, room)
   }
 }
 
@@ -125,11 +102,6 @@ export class RecordFramer implements Framer {
   drop(): void {
     this.#splitter.drop()
   }
-}
-
-/** Replaces null bytes by line ends. */
-function endLines(bytes: Buffer): void {
-  for (let p = bytes.indexOf(0); p >= 0; p = bytes.indexOf(0, p + 1)) bytes[p] = LF
 }
 
 /** The beginning of counted syslog messages: a length, a space and a priority. */

@@ -1,6 +1,7 @@
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
+import { fileSystems } from '../../lib/files/disk/file-systems.js'
 
 /**
  * The resources that a component can access outside its configuration. A managed configuration is limited to some of
@@ -125,19 +126,24 @@ export async function openWithin(
   }
 }
 
-/** Reads a file within the limits. `refusal`: throws its result, if any, instead of reading the file. */
-export async function readWithin(
+/**
+ * Reads a file within the limits. `refusal`: throws its result, if any, instead of reading the file. Throws
+ * SilentFileSystem if its file system stops responding.
+ */
+export function readWithin(
   reach: Reach | undefined,
   path: string,
   refusal: (stats: Stats) => Error | undefined,
 ): Promise<{ bytes: Buffer; stats: Stats }> {
-  const file = await openWithin(reach, path)
-  try {
-    const stats = await file.stat()
-    const refused = refusal(stats)
-    if (refused) throw refused
-    return { bytes: await file.readFile(), stats }
-  } finally {
-    await file.close()
-  }
+  return fileSystems.runInTime(path, async () => {
+    const file = await openWithin(reach, path)
+    try {
+      const stats = await file.stat()
+      const refused = refusal(stats)
+      if (refused) throw refused
+      return { bytes: await file.readFile(), stats }
+    } finally {
+      await file.close()
+    }
+  })
 }

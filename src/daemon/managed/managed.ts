@@ -16,7 +16,7 @@ import { warnIfExposed } from '../../engine/run/state/exposure.js'
 import { objectionTo } from '../../engine/run/state/objections.js'
 import type { WentBack } from '../../engine/run/supervisor.js'
 import { systemRandom } from '../../lib/backoff.js'
-import { makeFolderSync } from '../../lib/files/make-folder.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
 import { sleep, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import { AccessKey } from '../../net/key.js'
@@ -85,7 +85,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       random: systemRandom,
       log,
       daemon: {
-        daemon_id: daemonId(dataDir),
+        daemon_id: await daemonId(dataDir),
         host: hostname().slice(0, 255),
         version: packageVersion(),
         started_at: new Date(systemClock.wall()).toISOString(),
@@ -157,7 +157,7 @@ function reported({ received, emitted, consumed, delivered, discarded, undeliver
 }
 
 /** The id of the daemon. It is stored in data_dir and lives as long as that. */
-function daemonId(dataDir: string): string {
+async function daemonId(dataDir: string): Promise<string> {
   const folder = join(dataDir, 'managed')
   const path = join(folder, 'daemon-id')
   try {
@@ -168,7 +168,7 @@ function daemonId(dataDir: string): string {
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')
-  makeFolderSync(folder, 0o700)
+  await makeFolder(folder, 0o700)
   writeFileSync(path, `${id}\n`, { mode: 0o600 })
   return id
 }

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { errorCode } from '../../core/errors.js'
-import { readdirSync, readFileSync } from '../../lib/files/remote/guarded-fs.js'
+import { readdirSync, readFileSync } from '../../lib/files/disk/disk.js'
 import { takesGzip } from '../admin/bounded-server.js'
 
 /** The files that the page consists of in a browser, read once. */

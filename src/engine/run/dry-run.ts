@@ -1,6 +1,6 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeFolderSync } from '../../lib/files/make-folder.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
 import type { Config } from '../config/load.js'
 import { ComponentSet } from '../flow/counters.js'
 import { Engine, type Runtime } from './engine.js'
@@ -9,7 +9,7 @@ const DRY_RUN = 'dry-run-'
 
 /** Creates every component in a temporary folder of data_dir and releases it. Throws if one cannot be created. */
 export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
-  makeFolderSync(config.dataDir, 0o700)
+  await makeFolder(config.dataDir, 0o700)
   // A kill in the middle of a dry run leaves its folder.
   for (const name of readdirSync(config.dataDir))
     if (name.startsWith(DRY_RUN)) rmSync(join(config.dataDir, name), { recursive: true, force: true })

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { errorCode } from '../../core/errors.js'
-import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import { readFileSync, statSync } from '../../lib/files/disk/disk.js'
 import { moduleDigest } from '../../lib/modules/module-files.js'
 import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig, Config } from '../config/load.js'

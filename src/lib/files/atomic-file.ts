@@ -1,4 +1,3 @@
-import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
@@ -49,25 +48,10 @@ export async function syncFolder(path: string): Promise<void> {
   try {
     await folder.sync()
   } catch (error) {
-    throwUnlessUnsupported(error)
+    // Some file systems cannot sync a folder; their names are durable anyway.
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
   } finally {
     await folder.close()
   }
-}
-
-export function syncFolderSync(path: string): void {
-  const folder = openSync(path, 'r')
-  try {
-    fsyncSync(folder)
-  } catch (error) {
-    throwUnlessUnsupported(error)
-  } finally {
-    closeSync(folder)
-  }
-}
-
-/** Some file systems cannot sync a folder; their names are durable anyway. */
-function throwUnlessUnsupported(error: unknown): void {
-  const { code } = error as NodeJS.ErrnoException
-  if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
 }

@@ -1,10 +1,9 @@
-import { mkdirSync, statSync } from 'node:fs'
 import { mkdir, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { syncFolder, syncFolderSync } from './atomic-file.js'
+import { syncFolder } from './atomic-file.js'
 
 /**
- * Create a folder and its missing parents. The option `recursive` of Node.js does the same, but never returns if a file
+ * Creates a folder and its missing parents. The option `recursive` of Node.js does the same, but never returns if a file
  * system answers ENOENT to a new folder in an existing one, as /proc does.
  */
 
@@ -20,64 +19,29 @@ const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
  */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   const whole = resolve(path)
-  const found = await stat(whole).then(kindOf, kindOfError)
+  const found = await kindAt(whole)
   if (found !== 'folder') {
     if (found === 'missing') await makeFolder(dirname(whole), mode)
     // Another process may have created it in between.
     await mkdir(whole, { mode }).catch(async error => {
-      if ((await stat(whole).then(kindOf, kindOfError)) !== 'folder') throw error
+      if ((await kindAt(whole)) !== 'folder') throw error
     })
     durable.delete(whole)
   }
   if (durable.has(whole)) return
-  await syncFolder(dirname(whole)).catch(throwUnlessForbidden)
-  remember(whole)
-}
-
-export function makeFolderSync(path: string, mode = 0o777): void {
-  const whole = resolve(path)
-  const found = kindAt(whole)
-  if (found !== 'folder') {
-    if (found === 'missing') makeFolderSync(dirname(whole), mode)
-    try {
-      mkdirSync(whole, { mode })
-    } catch (error) {
-      if (kindAt(whole) !== 'folder') throw error
-    }
-    durable.delete(whole)
-  }
-  if (durable.has(whole)) return
-  try {
-    syncFolderSync(dirname(whole))
-  } catch (error) {
-    throwUnlessForbidden(error)
-  }
-  remember(whole)
-}
-
-type Kind = 'folder' | 'missing' | 'other'
-
-function kindAt(path: string): Kind {
-  try {
-    return kindOf(statSync(path))
-  } catch (error) {
-    return kindOfError(error)
-  }
-}
-
-function kindOf(stats: { isDirectory(): boolean }): Kind {
-  return stats.isDirectory() ? 'folder' : 'other'
-}
-
-function kindOfError(error: unknown): Kind {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'missing' : 'other'
-}
-
-function throwUnlessForbidden(error: unknown): void {
-  if (!NOT_SYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
-}
-
-function remember(path: string): void {
+  await syncFolder(dirname(whole)).catch(error => {
+    if (!NOT_SYNCED.has(codeOf(error))) throw error
+  })
   if (durable.size >= MOST_DURABLE) durable.clear()
-  durable.add(path)
+  durable.add(whole)
 }
+
+async function kindAt(path: string): Promise<'folder' | 'missing' | 'other'> {
+  try {
+    return (await stat(path)).isDirectory() ? 'folder' : 'other'
+  } catch (error) {
+    return codeOf(error) === 'ENOENT' ? 'missing' : 'other'
+  }
+}
+
+const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? ''

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from './remote/guarded-fs.js'
+import { readFileSync, statSync } from './disk/disk.js'
 
 const MIB = 1024 * 1024
 

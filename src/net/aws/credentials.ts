@@ -4,7 +4,6 @@ import { z } from 'zod'
 import type { ComponentContext } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { readWithin } from '../../core/options/reach.js'
-import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { deadline } from '../../lib/time.js'
 import type { DialOptions } from '../dial-options.js'
 import { bodyText } from '../http/client/answers/read-answer.js'
@@ -175,7 +174,7 @@ export class AwsCredentials {
 
   async #textOf(path: string): Promise<string> {
     const { reach } = this.#context
-    const { bytes } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_FILE)))
+    const { bytes } = await readWithin(reach, path, noKeyFile(LONGEST_FILE))
     return bytes.toString()
   }
 
@@ -197,8 +196,7 @@ export class AwsCredentials {
 
   async #fromWebIdentity(signal: AbortSignal): Promise<Found> {
     const { AWS_WEB_IDENTITY_TOKEN_FILE: file = '', AWS_ROLE_ARN: role = '', AWS_ROLE_SESSION_NAME: name } = this.#env
-    const read = async () => await readWithin(undefined, file, noKeyFile(LONGEST_FILE))
-    const { bytes } = await fileSystems.runInTime(file, read)
+    const { bytes } = await readWithin(undefined, file, noKeyFile(LONGEST_FILE))
     const suffix = this.#region.startsWith('cn-') ? '.cn' : ''
     const url = this.#env.AWS_ENDPOINT_URL_STS ?? `https://sts.${this.#region}.amazonaws.com${suffix}`
     const body = new URLSearchParams({
@@ -227,8 +225,9 @@ export class AwsCredentials {
     if (protocol !== 'https:' && !isLoopback(hostname) && !CONTAINER_HOST.test(hostname))
       throw new Error('AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this machine')
     const file = env.AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE
-    const read = async () => (await readWithin(undefined, file!, noKeyFile(LONGEST_FILE))).bytes.toString().trim()
-    const token = file ? await fileSystems.runInTime(file, read) : env.AWS_CONTAINER_AUTHORIZATION_TOKEN
+    const token = file
+      ? (await readWithin(undefined, file, noKeyFile(LONGEST_FILE))).bytes.toString().trim()
+      : env.AWS_CONTAINER_AUTHORIZATION_TOKEN
     const answer = await this.#ask('GET', url, token ? { authorization: token } : {}, signal)
     return expiring(answered(answer))
   }

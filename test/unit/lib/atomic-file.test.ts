@@ -1,10 +1,18 @@
-import fs, { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, symlinkSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmdirSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
-import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { writeAtomic } from '../../../src/lib/files/atomic-file.js'
-import { makeFolder, makeFolderSync } from '../../../src/lib/files/make-folder.js'
+import { makeFolder } from '../../../src/lib/files/make-folder.js'
 import { testFolder } from '../../support/folder.js'
 
 t.test('replaces a file as a whole', async t => {
@@ -34,23 +42,21 @@ t.test('a failure leaves the old content, and nothing else', async t => {
 
 t.test('folders are created with those above, and what cannot be ends in an error', async t => {
   const dir = testFolder(t, { file: '' })
-  const makers = { async: makeFolder, sync: async (path: string, mode?: number) => makeFolderSync(path, mode) }
-  for (const [name, make] of Object.entries(makers)) {
-    await make(join(dir, name, 'b', 'c'), 0o700)
-    t.equal(statSync(join(dir, name, 'b')).mode & 0o777, 0o700)
-    await make(join(dir, name, 'b', 'c'))
-    await Promise.all([1, 2, 3].map(n => make(join(dir, name, 'x', 'y', `${n}`))))
-    t.ok(statSync(join(dir, name, 'x', 'y', '3')).isDirectory())
-    await t.rejects(make(join(dir, 'file')), { code: 'EEXIST' })
-    await t.rejects(make(join(dir, 'file', 'a', 'b')), { code: 'ENOTDIR' })
-    // The recursive mkdir of Node.js never returns here.
-    await t.rejects(make('/proc/sluice/state'), { code: 'ENOENT' })
-  }
+  await makeFolder(join(dir, 'a', 'b', 'c'), 0o700)
+  t.equal(statSync(join(dir, 'a', 'b')).mode & 0o777, 0o700)
+  await makeFolder(join(dir, 'a', 'b', 'c'))
+  await Promise.all([1, 2, 3].map(n => makeFolder(join(dir, 'x', 'y', `${n}`))))
+  t.ok(statSync(join(dir, 'x', 'y', '3')).isDirectory())
+  await t.rejects(makeFolder(join(dir, 'file')), { code: 'EEXIST' })
+  await t.rejects(makeFolder(join(dir, 'file', 'a', 'b')), { code: 'ENOTDIR' })
+  // The recursive mkdir of Node.js never returns here.
+  await t.rejects(makeFolder('/proc/sluice/state'), { code: 'ENOENT' })
 })
 
 t.test('a file is synced before it is renamed, and its name and that of a new folder after', async t => {
   const dir = testFolder(t)
   const synced: string[] = []
+  let fails = false
   const anyHandle = await open(dir)
   const handles = Object.getPrototypeOf(anyHandle) as FileHandle
   await anyHandle.close()
@@ -59,45 +65,24 @@ t.test('a file is synced before it is renamed, and its name and that of a new fo
     handles.sync = sync
   })
   handles.sync = async function (this: FileHandle) {
-    synced.push(readlinkSync(`/proc/self/fd/${this.fd}`))
+    const path = readlinkSync(`/proc/self/fd/${this.fd}`)
+    if (fails && path === dir) throw Object.assign(new Error('EIO'), { code: 'EIO' })
+    synced.push(path)
     await sync.call(this)
   }
   await writeAtomic(join(dir, 'a'), 'one')
   t.same(synced.splice(0), [join(dir, 'a.new'), dir])
-  await makeFolder(join(dir, 'b', 'c'))
-  t.same(synced.splice(0), [dirname(dir), dir, join(dir, 'b')])
-  await makeFolder(join(dir, 'b', 'c'))
-  t.same(synced, [], 'once')
-})
-
-t.test('the name of a new folder is synced, after those of the folders above it', t => {
-  const dir = testFolder(t)
-  const synced: string[] = []
-  let fails = false
-  const { fsyncSync } = fs
-  const put = (sync: typeof fsyncSync) => {
-    fs.fsyncSync = sync
-    syncBuiltinESMExports()
-  }
-  t.teardown(() => put(fsyncSync))
-  put(fd => {
-    const path = readlinkSync(`/proc/self/fd/${fd}`)
-    if (fails && path === dir) throw Object.assign(new Error('EIO'), { code: 'EIO' })
-    synced.push(path)
-    fsyncSync(fd)
-  })
-  const made = (path: string) => {
+  const made = async (path: string) => {
     synced.length = 0
-    makeFolderSync(path)
+    await makeFolder(path)
     return synced
   }
-  t.same(made(join(dir, 'a', 'b')), [dirname(dir), dir, join(dir, 'a')])
-  t.same(made(join(dir, 'a', 'b')), [], 'once')
-  fs.rmdirSync(join(dir, 'a', 'b'))
-  t.same(made(join(dir, 'a', 'b')), [join(dir, 'a')], 'and again, when it was made again')
+  t.same(await made(join(dir, 'b', 'c')), [dirname(dir), dir, join(dir, 'b')], 'after those of the folders above it')
+  t.same(await made(join(dir, 'b', 'c')), [], 'once')
+  rmdirSync(join(dir, 'b', 'c'))
+  t.same(await made(join(dir, 'b', 'c')), [join(dir, 'b')], 'and again, when it was made again')
   fails = true
-  t.throws(() => makeFolderSync(join(dir, 'c', 'd')), { code: 'EIO' })
+  await t.rejects(makeFolder(join(dir, 'd', 'e')), { code: 'EIO' })
   fails = false
-  t.same(made(join(dir, 'c', 'd')), [dir, join(dir, 'c')], 'also when it could not be synced the first time')
-  t.end()
+  t.same(await made(join(dir, 'd', 'e')), [dir, join(dir, 'd')], 'also when it could not be synced the first time')
 })

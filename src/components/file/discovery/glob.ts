@@ -1,14 +1,16 @@
 import { createRequire } from 'node:module'
 import { basename, resolve } from 'node:path'
+import type * as BraceExpansion from 'brace-expansion'
 import type Picomatch from 'picomatch'
 import { errorText } from '../../../core/errors.js'
+import { fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { finalPath } from '../../../lib/files/final-path.js'
-import { fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 const require = createRequire(import.meta.url)
-/** Only for patterns that do not stand for themselves alone: it has 60 KB of code. */
+/** Only for patterns that do not stand for themselves alone: they have 60 KB of code. */
 const picomatch = () => require('picomatch') as typeof Picomatch
+const braces = () => require('brace-expansion') as typeof BraceExpansion
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
@@ -64,57 +66,12 @@ export function globFault(patterns: readonly string[]): string | undefined {
 
 /** Expands `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Other braces are literal. */
 export function expandBraces(pattern: string): string[] {
-  for (let open = pattern.indexOf('{'); open >= 0; open = pattern.indexOf('{', open + 1)) {
-    if (pattern[open - 1] === '\\') continue
-    const group = readGroup(pattern, open)
-    const choices = group && (group.items.length > 1 ? group.items : range(group.items[0]!))
-    if (!choices) continue
-    const before = pattern.slice(0, open)
-    const rest = expandBraces(pattern.slice(group.end))
-    const all = choices
-      .flatMap(choice => expandBraces(choice))
-      .flatMap(choice => rest.map(end => before + choice + end))
-    if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} expand to too many patterns`)
-    return all
-  }
-  return [pattern]
-}
-
-/** The comma-separated items of the group that opens at `open`; undefined if it does not close. */
-function readGroup(pattern: string, open: number): { items: string[]; end: number } | undefined {
-  const items: string[] = []
-  let depth = 0
-  let start = open + 1
-  for (let i = open; i < pattern.length; i++) {
-    const sign = pattern[i]
-    if (sign === '\\') i++
-    else if (sign === '{') depth++
-    else if (sign === ',' && depth === 1) {
-      items.push(pattern.slice(start, i))
-      start = i + 1
-    } else if (sign === '}' && --depth === 0) {
-      items.push(pattern.slice(start, i))
-      return { items, end: i + 1 }
-    }
-  }
-  return undefined
-}
-
-/** The numbers of `1..3` or `01..12`, padded like the first one, or the letters of `a..c`. */
-function range(text: string): string[] | undefined {
-  const match = /^(\d{1,9}|[a-zA-Z])\.\.(\d{1,9}|[a-zA-Z])$/.exec(text)
-  if (!match) return undefined
-  const [from, to] = [match[1]!, match[2]!]
-  const numbers = /\d/.test(from)
-  if (numbers !== /\d/.test(to)) return undefined
-  const [first, last] = numbers ? [Number(from), Number(to)] : [from.charCodeAt(0), to.charCodeAt(0)]
-  const length = Math.abs(last - first) + 1
-  if (length > MAX_ALTERNATIVES) throw new Error(`{${text}} expands to too many patterns`)
-  const width = from.startsWith('0') ? from.length : 0
-  return Array.from({ length }, (_, i) => {
-    const value = last < first ? first - i : first + i
-    return numbers ? String(value).padStart(width, '0') : String.fromCharCode(value)
-  })
+  if (!pattern.includes('{')) return [pattern]
+  // It would remove these backslashes, which the parts of a pattern still need.
+  const escaped = pattern.replace(/\\[\\{},.]/g, '\\\\$&')
+  const all = braces().expand(escaped, { max: MAX_ALTERNATIVES + 1 })
+  if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} expand to too many patterns`)
+  return all
 }
 
 /** How the absolute `path` relates to `segments`. It keeps all segments that may come next, so its time is bounded. */

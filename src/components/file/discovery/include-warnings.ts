@@ -1,9 +1,8 @@
-import { constants } from 'node:fs'
 import { join } from 'node:path'
 import type { FilesThere, OptionProblem } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
-import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
-import { closeSync, type Entry, openSync, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, type Entry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
+import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
 import { firstBytes, isCompressed } from '../identity.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
@@ -172,7 +171,7 @@ function kindOf(path: string): Match {
 function contentOf(path: string): 'compressed' | 'other' | unknown {
   let fd: number | undefined
   try {
-    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    fd = openToRead(path)
     return isCompressed(firstBytes(fd)) ? 'compressed' : 'other'
   } catch (error) {
     return error

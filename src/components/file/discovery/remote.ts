@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import { type FileSystems, SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
-import { prepareCalls } from '../../../lib/files/remote/guarded-fs.js'
+import { prepareCalls } from '../../../lib/files/disk/disk.js'
+import { type FileSystems, SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 

@@ -2,7 +2,7 @@ import { type FSWatcher, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { statOrNone } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Slices } from '../slices.js'
 
@@ -127,11 +127,6 @@ export class Watches {
 }
 
 function identityOf(folder: string): string | undefined {
-  try {
-    const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
-    return stat?.isDirectory() ? `${stat.dev}:${stat.ino}:${stat.birthtimeNs}` : undefined
-  } catch (error) {
-    unlessSilent(error)
-    return undefined
-  }
+  const stat = statOrNone(folder)
+  return stat?.isDirectory() ? `${stat.dev}:${stat.ino}:${stat.birthtimeNs}` : undefined
 }

@@ -1,4 +1,4 @@
-import { fstatSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { fstatSync, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { fingerprintAt, same } from '../identity.js'
 import type { Slices } from '../slices.js'
 import type { Tailer } from './tailer.js'

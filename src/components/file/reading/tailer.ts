@@ -4,7 +4,7 @@ import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
-import { closeSync, fstatSync } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import {
   FINGERPRINT_BYTES,

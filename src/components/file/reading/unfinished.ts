@@ -1,5 +1,5 @@
 import type { Splitting } from '../../../core/options/multiline-options.js'
-import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
+import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Tailer } from './tailer.js'
 

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import { readSync } from '../../../lib/files/remote/guarded-fs.js'
+import { readSync } from '../../../lib/files/disk/disk.js'
 import { fingerprint } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'

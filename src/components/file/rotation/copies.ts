@@ -1,7 +1,15 @@
-import { type BigIntStats, constants } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { fstatSync, openSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import {
+  fstatSync,
+  namesOrNone,
+  openToRead,
+  readSync,
+  statOrNone,
+  unlessSilent,
+  withFile,
+} from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
@@ -9,7 +17,7 @@ import type { Slices } from '../slices.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
-import { namesIn, statIn, statOf, withFile } from './search.js'
+import { statIn } from './search.js'
 import { isStrong } from './siblings.js'
 
 /** Clocks of file systems may be behind by up to this. */
@@ -125,7 +133,7 @@ export class Copies {
   /** Whether the folder contains compressed files. */
   areIn(folder: string): boolean {
     // Called for each released file, so it does less than `list`.
-    return namesIn(folder).some(name => copyStat(folder, name) !== undefined)
+    return namesOrNone(folder).some(name => copyStat(folder, name) !== undefined)
   }
 
   /** Whether it contains one named like a rotated file of `name` that was made since, wall clock in milliseconds. */
@@ -209,7 +217,7 @@ export class Copies {
   isUncovered(): boolean {
     let is = false
     for (const [path, stamp] of this.#hiding) {
-      const stat = statOf(path)
+      const stat = statOrNone(path)
       const isSame = stat !== undefined && stampOf(stat) === stamp
       const isLocked = isSame && (this.#folders.get(dirname(path))?.known.has(stamp) || !withFile(path, () => true))
       if (isLocked) continue
@@ -279,7 +287,7 @@ export class Copies {
   }
 
   #kept(folder: string): boolean {
-    const stat = statOf(folder)
+    const stat = statOrNone(folder)
     if (!stat) return false
     this.#births.learn(stat)
     return this.#births.kept(stat)
@@ -349,7 +357,7 @@ export class Copies {
   /** Neither: another file has the name now. Both: the file is damaged after the first bytes. */
   async #peek(path: string, stat: BigIntStats): Promise<{ candidate?: Candidate; error?: unknown }> {
     try {
-      const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+      const fd = openToRead(path)
       const inflated = new Inflated(fd)
       try {
         if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return {}
@@ -421,7 +429,7 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
  */
 function list(folder: string, now: number): Listed[] {
   const found: Listed[] = []
-  const names = new Set(namesIn(folder))
+  const names = new Set(namesOrNone(folder))
   for (const name of names) {
     const stat = copyStat(folder, name)
     if (!stat) continue

@@ -1,6 +1,5 @@
-import { constants } from 'node:fs'
 import { errorCode } from '../../../core/errors.js'
-import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync, openToRead, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { type Fingerprint, fingerprint, keyOf, same } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import { Inflated } from './inflated.js'
@@ -140,7 +139,7 @@ export class Copy {
     const { path, key } = candidate
     // A batch from it came back. If it was renamed, it has to be found again.
     candidate.over = false
-    const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const fd = openToRead(path)
     if (keyOf(fstatSync(fd, { bigint: true })) !== key) {
       closeSync(fd)
       this.isLost = true

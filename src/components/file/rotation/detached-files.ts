@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
-import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
-import { unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { unlessSilent } from '../../../lib/files/disk/disk.js'
+import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { FINGERPRINT_BYTES, keyOf, leadsTo } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'

@@ -1,5 +1,5 @@
 import { createGunzip, type Gunzip } from 'node:zlib'
-import { closeLater, readLater, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
 /** Compressed bytes per step. They inflate to at most a thousand times as many, which limits memory. */

@@ -2,8 +2,8 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
-import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
-import { closeSync, existsSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, existsSync, statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import { openWithinSync } from '../open-within.js'
 import type { PathProblems } from '../path-problems.js'
@@ -15,7 +15,7 @@ import { Copy } from './copy.js'
 import type { Losses } from './losses.js'
 import { compareAge } from './names.js'
 import type { Rotated, Unseen } from './rotated.js'
-import { search, statOf } from './search.js'
+import { search } from './search.js'
 import type { Sibling } from './siblings.js'
 
 /** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
@@ -132,7 +132,7 @@ export class Missing {
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(isWanted).map(entry => [entryKey(entry), entry]))
       if (keys && wanted.size === 0) continue
-      const above = statOf(folder)
+      const above = statOrNone(folder)
       if (above) births.learn(above)
       for await (const [path, stat] of search(folder, wanted, slices)) {
         const entry = wanted.get(keyOf(stat))!
@@ -208,7 +208,7 @@ export class Missing {
 
   /** Wall clock in milliseconds; undefined if it is not known. */
   #birthOf({ birth }: Entry, folder: string): number | undefined {
-    const stat = statOf(folder)
+    const stat = statOrNone(folder)
     return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
   }
 

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { closeSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import type { NameKind } from '../discovery/discovery.js'
 import { ALIKE_BYTES, fingerprint, firstBytes, isCompressed, keyOf } from '../identity.js'
@@ -10,7 +10,6 @@ import type { Entry } from '../saved.js'
 import type { Slices } from '../slices.js'
 import { originalNames } from './names.js'
 import type { Rotated } from './rotated.js'
-import { statOf } from './search.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
@@ -105,7 +104,7 @@ export class PossibleCopies {
     for (const [path, kind] of [...this.#waiting]) {
       if (slices.due) await slices.pause()
       this.#waiting.delete(path)
-      const stat = statOf(path)
+      const stat = statOrNone(path)
       if (!stat?.isFile()) continue
       const state = await this.#stateOf(path, stat, slices)
       if (state === 'later') this.#waiting.set(path, kind)
@@ -158,17 +157,8 @@ export class PossibleCopies {
   }
 
   #firstOf(path: string): Buffer {
-    let fd: number | undefined
-    try {
-      fd = this.#options.open(path)
-      return firstBytes(fd)
-    } catch (error) {
-      unlessSilent(error)
-      // It is reported when it is read as a file of its own.
-      return NOTHING
-    } finally {
-      if (fd !== undefined) closeSync(fd)
-    }
+    // An error is reported when it is read as a file of its own.
+    return withFile(path, firstBytes, { open: this.#options.open }) ?? NOTHING
   }
 }
 

@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import { fstatSync, readSync } from '../../../lib/files/remote/guarded-fs.js'
+import { fstatSync, readSync, withFile } from '../../../lib/files/disk/disk.js'
 import {
   ALIKE_BYTES,
   begins,
@@ -17,7 +17,6 @@ import type { Entry } from '../saved.js'
 import type { Candidate } from './copy.js'
 import { FIRST_MARK, type Mark, type Trail } from './growth.js'
 import { Inflated } from './inflated.js'
-import { withFile } from './search.js'
 import { isStrong, type UnseenSibling } from './siblings.js'
 
 type Place = UnseenSibling | Candidate
@@ -133,5 +132,5 @@ async function lastUpTo(inflated: Inflated, to: number): Promise<Fingerprint> {
 
 /** Undefined if the file is gone, cannot be read, or is another one now. */
 function withKnown<T>(path: string, key: string, use: (fd: number) => T, keeps?: boolean): T | undefined {
-  return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), keeps)
+  return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), { keeps })
 }

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
 import type { Reach } from '../../../core/options/reach.js'
-import { closeSync, fstatSync } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync, namesOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,
@@ -17,7 +17,7 @@ import { openWithinSync } from '../open-within.js'
 import type { Slices } from '../slices.js'
 import type { Sought, Unseen } from './copies.js'
 import { isRotatedName, mayNameCopy } from './names.js'
-import { namesIn, statIn, withFile } from './search.js'
+import { statIn } from './search.js'
 
 /** A regular file without a known position. */
 export interface Sibling {
@@ -158,7 +158,7 @@ export class Siblings {
   /** The files with names like those of copies, each with its inode. If they change during a search, one may be missed. */
   namesIn(folder: string): string {
     const found: string[] = []
-    for (const name of namesIn(folder)) {
+    for (const name of namesOrNone(folder)) {
       const stat = MAYBE_ROTATED.test(name) ? statIn(folder, name) : undefined
       if (stat?.isFile()) found.push(`${name}/${keyOf(stat)}`)
     }
@@ -190,7 +190,7 @@ export class Siblings {
 
   #names(folder: string): readonly string[] {
     let names = this.#folders.get(folder)
-    if (!names) this.#folders.set(folder, (names = namesIn(folder)))
+    if (!names) this.#folders.set(folder, (names = namesOrNone(folder)))
     return names
   }
 }

@@ -1,7 +1,7 @@
 import type { OptionProblem } from '../../../core/component.js'
 import { errorText } from '../../../core/errors.js'
 import { BoundedProcess, type ProcessEnd } from '../../../lib/bounded-process.js'
-import { existsSync } from '../../../lib/files/remote/guarded-fs.js'
+import { existsSync } from '../../../lib/files/disk/disk.js'
 import { jsonHead, readHead } from '../../../lib/frames.js'
 import { after } from '../../../lib/time.js'
 import { checkedDone, checkedHead, type Expected, mostBytes } from './from-script.js'

@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from 'node:path'
-import { existsSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { existsSync, statSync } from '../../../lib/files/disk/disk.js'
 import { loadErrorText, loadModule, loadPackage } from '../../../lib/load-module.js'
 import { moduleDigest, moduleFiles } from '../../../lib/modules/module-files.js'
 import { type Definitions, definitionsIn } from './definitions.js'

@@ -1,6 +1,6 @@
 import { Document, isMap, isSeq, type Node, parseDocument } from 'yaml'
 import { ConfigError } from '../../../core/errors.js'
-import { readFileSync } from '../../../lib/files/remote/guarded-fs.js'
+import { readFileSync } from '../../../lib/files/disk/disk.js'
 import type { ConfigNode } from './node.js'
 
 /** Reads a YAML file as a plain value without replacing `${NAME}`; throws ConfigError if it is not YAML. */

@@ -16,7 +16,7 @@ import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { errorCode, errorText, lacksDescriptor } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
-import { makeFolderSync } from '../../../lib/files/make-folder.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
 import { shortPath } from '../../../lib/network/short-path.js'
 
 /**
@@ -114,7 +114,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   const beside = join(dir, `${name}.new`)
   let socket: Server | undefined
   try {
-    makeFolderSync(dir, 0o700)
+    await makeFolder(dir, 0o700)
     socket = listen(join(dir, `${name}.sock`))
     const text = JSON.stringify({ ...identify(process.pid), namespace, socket: socket && `${name}.sock` })
     try {

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
-import { realpathSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { realpathSync, statSync } from '../../../lib/files/disk/disk.js'
 
 /** A folder of data must not be open to other users: they could replace the daemon's files in it. */
 

@@ -68,6 +68,7 @@ import { valuesOf } from '../../../support/values-of.js'
 t.test('braces', async t => {
   const cases: [string, string[]][] = casesOf(import.meta.url, 'braces')
   for (const [pattern, expected] of cases) t.same(expandBraces(pattern), expected, pattern)
+  t.same(expandBraces('{a,b}\\\\\\.\\*'), ['a\\\\\\.\\*', 'b\\\\\\.\\*'], 'backslashes stay')
   t.throws(() => expandBraces('{1..100000}'), /too many/)
   t.throws(() => expandBraces('{1..99}{1..99}'), /too many/)
 })

@@ -19,10 +19,9 @@ import t, { type Test } from 'tap'
 import { FileDestination, file as fileDestination } from '../../../../src/components/file/destination.js'
 import { compileReads } from '../../../../src/components/file/discovery/glob.js'
 import { includeWarnings } from '../../../../src/components/file/discovery/include-warnings.js'
+import { readTable, type TableOptions } from '../../../../src/components/processors/enrich/read-table.js'
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
-import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/remote/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -35,8 +34,10 @@ import {
   readSync,
   realpathSync,
   statSync,
-} from '../../../../src/lib/files/remote/guarded-fs.js'
-import { Mounts } from '../../../../src/lib/files/remote/mounts.js'
+} from '../../../../src/lib/files/disk/disk.js'
+import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/disk/file-systems.js'
+import { Mounts } from '../../../../src/lib/files/disk/mounts.js'
+import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccessKey, auth } from '../../../../src/net/key.js'
 import { readTls } from '../../../../src/net/tls-check.js'
@@ -659,7 +660,7 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
   await destination.stop(never)
 })
 
-t.test('a key and certificates in a folder that does not answer', async t => {
+t.test('a key, certificates and a table in a folder that does not answer', async t => {
   const { far } = foldersOf(t)
   const it = remoteAt(t, far)
   const { runInTime } = fileSystems
@@ -675,6 +676,8 @@ t.test('a key and certificates in a folder that does not answer', async t => {
   })
   const { problems } = await readTls({ ca_file: join(far, 'ca.pem') }, 0, undefined)
   t.match(problems, [{ kind: 'absent', message: `cannot be read: the file system at ${far} does not answer` }])
+  const table = await readTable(join(far, 'table.csv'), {} as TableOptions, undefined)
+  t.match(table, { message: `cannot be read: the file system at ${far} does not answer` })
   it.answer()
   await settle()
   t.equal(await key.current(), 'abc')
@@ -704,7 +707,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   const script = `
 import { open } from 'node:fs/promises'
 import { endProcess } from '${built}/src/cli/program.js'
-import { FileSystems, fileSystems } from '${built}/src/lib/files/remote/file-systems.js'
+import { FileSystems, fileSystems } from '${built}/src/lib/files/disk/file-systems.js'
 const asked = []
 let now = 0
 const systems = new FileSystems({

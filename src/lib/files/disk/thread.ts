@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads'
-import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './fs-messages.js'
+import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './messages.js'
 
 /** Time limit for the start of a thread. */
 const START_MS = 5000
@@ -21,7 +21,7 @@ export class FsThread {
   constructor() {
     const { port1, port2 } = new MessageChannel()
     this.#port = port1
-    const worker = new Worker(new URL('./fs-worker.js', import.meta.url), {
+    const worker = new Worker(new URL('./worker.js', import.meta.url), {
       name: 'remote files',
       workerData: { port: port2, flag: this.#flag },
       transferList: [port2],

@@ -1,8 +1,8 @@
 import fs, { type Dirent } from 'node:fs'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { type Answer, type Call, DONE, type EntryKind, GIVEN_UP, WAITING } from './fs-messages.js'
+import { type Answer, type Call, DONE, type EntryKind, GIVEN_UP, WAITING } from './messages.js'
 
-/** The worker thread of FsThread (fs-thread.ts): makes one synchronous call at a time, however long it takes. */
+/** The worker thread of FsThread (thread.ts): makes one synchronous call at a time, however long it takes. */
 
 const { port, flag } = workerData as { port: MessagePort; flag: Int32Array }
 const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>

@@ -1,4 +1,4 @@
-/** Messages between FsThread (fs-thread.ts) and its worker thread (fs-worker.ts). */
+/** Messages between FsThread (thread.ts) and its worker thread (worker.ts). */
 
 /** A call of a node:fs function; `readSync` takes a descriptor, a length and an offset. */
 export interface Call {

@@ -1,8 +1,8 @@
 import fs, { type BigIntStats, type Dirent, type Stats } from 'node:fs'
 import { systemClock } from '../../time.js'
 import { type FileSystems, fileSystems, SilentFileSystem } from './file-systems.js'
-import type { Answer, EntryKind } from './fs-messages.js'
-import { FsThread } from './fs-thread.js'
+import type { Answer, EntryKind } from './messages.js'
+import { FsThread } from './thread.js'
 
 /**
  * Synchronous calls of node:fs that do not block the process when a file server becomes unreachable. Calls about local
@@ -118,6 +118,49 @@ export function unlessSilent(error: unknown, folder?: string): void {
   if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
+/** The result of a call; undefined if it fails, as for a link that leads to itself. `folder`: see `unlessSilent`. */
+export function orNone<T>(call: () => T, folder?: string): T | undefined {
+  try {
+    return call()
+  } catch (error) {
+    unlessSilent(error, folder)
+    return undefined
+  }
+}
+
+/** What is at the path; undefined if there is nothing, or it cannot be accessed. */
+export function statOrNone(path: string, folder?: string): BigIntStats | undefined {
+  return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)
+}
+
+/** The names in the folder; none if it is gone or cannot be read. */
+export function namesOrNone(folder: string): readonly string[] {
+  return orNone(() => readdirSync(folder)) ?? []
+}
+
+/** The result of `use` for the opened file; undefined if either fails. `keeps`: the result, if any, closes the file. */
+export function withFile<T>(
+  path: string,
+  use: (fd: number) => T,
+  { keeps = false, open = openToRead } = {},
+): T | undefined {
+  return orNone(() => {
+    const fd = open(path)
+    let result: T | undefined
+    try {
+      result = use(fd)
+      return result
+    } finally {
+      if (!(keeps && result)) closeSync(fd)
+    }
+  })
+}
+
+/** Opens a file for reading. Does not wait for the writer of a FIFO. */
+export function openToRead(path: string, flags = 0): number {
+  return openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK | flags)
+}
+
 const endOf = ({ ended }: Thread) => ended
 
 let guard = new Guard(fileSystems)
@@ -209,25 +252,12 @@ export function closeLater(fd: number): void {
 
 export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
 
-class FoundEntry implements Entry {
-  readonly name: string
-  readonly #kind: EntryKind
-
-  constructor({ name, kind }: { readonly name: string; readonly kind: EntryKind }) {
-    this.name = name
-    this.#kind = kind
-  }
-
-  isFile(): boolean {
-    return this.#kind === 'file'
-  }
-
-  isDirectory(): boolean {
-    return this.#kind === 'folder'
-  }
-
-  isSymbolicLink(): boolean {
-    return this.#kind === 'link'
+function entryOf({ name, kind }: { readonly name: string; readonly kind: EntryKind }): Entry {
+  return {
+    name,
+    isFile: () => kind === 'file',
+    isDirectory: () => kind === 'folder',
+    isSymbolicLink: () => kind === 'link',
   }
 }
 
@@ -236,7 +266,7 @@ function resultOf(answer: Answer): unknown {
     const { message, ...rest } = answer.error
     throw Object.assign(new Error(message), rest)
   }
-  if ('entries' in answer) return answer.entries.map(entry => new FoundEntry(entry))
+  if ('entries' in answer) return answer.entries.map(entryOf)
   if ('stats' in answer) return answer.stats && statsOf(answer.stats)
   return answer.result
 }

@@ -1,6 +1,6 @@
 import { readFileSync, statfs } from 'node:fs'
 import { resolve } from 'node:path'
-import { after, type Clock, every, systemClock } from '../../time.js'
+import { after, type Clock, every, systemClock, within } from '../../time.js'
 import { inTurn } from '../../turns.js'
 import { HelperProcess, helperProcess } from '../helper-process.js'
 import { Mounts } from './mounts.js'
@@ -18,8 +18,6 @@ const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
 /** Limit of concurrent calls to remote file systems. Node.js has four threads for all files, names and compression. */
 const MOST_CALLS = 2
-/** Limit of unanswered probes. Beyond it, further file systems count as unresponsive until a probe is answered. */
-const MOST_PROBES = 32
 
 interface State {
   /** The probe in progress, if there is one. */
@@ -105,15 +103,9 @@ export class FileSystems {
     const state = this.#stateOf(mount)
     state.isSilent = true
     state.stuck++
-    // This timer also keeps the process alive, which could not exit by itself anyway; see endProcess.
-    const isOver = new Promise<void>(resolve => {
-      const cancel = this.#after(STUCK_MS, resolve)
-      void returned.then(() => {
-        state.stuck--
-        cancel()
-        resolve()
-      })
-    })
+    void returned.then(() => state.stuck--)
+    // Its timer also keeps the process alive, which could not exit by itself anyway; see endProcess.
+    const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
 
@@ -138,22 +130,11 @@ export class FileSystems {
     const state = this.#stateOf(mount)
     if (!state.probe) {
       if (this.#clock.now() - state.answeredAt < FRESH_MS) return true
-      const pending = [...this.#states.values()].filter(({ probe }) => probe !== undefined).length
-      if (pending >= MOST_PROBES) return false
       this.#expect(state, this.#probe(mount))
     } else if (state.isSilent) return false
-    return await this.#inTime(state)
-  }
-
-  async #inTime(state: State): Promise<boolean> {
     const { probe } = state
-    let cancel = () => {}
-    const late = new Promise<'late'>(resolve => {
-      cancel = this.#after(PATIENCE_MS, () => resolve('late'))
-    })
-    const first = await Promise.race([probe, late])
-    cancel()
-    if (first === 'late' && state.probe === probe) state.isSilent = true
+    await within(PATIENCE_MS, probe!, this.#after)
+    if (state.probe === probe) state.isSilent = true
     return !state.isSilent
   }
 
@@ -179,22 +160,10 @@ export class FileSystems {
     const mount = this.mountOf(path)
     if (mount === undefined) return await call()
     const result = this.run(path, call)
-    const isOver = result.then(
-      () => true,
-      () => true,
-    )
-    while (!(await this.#soon(isOver))) if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
+    const isOver = Promise.allSettled([result])
+    while (!(await within(FRESH_MS, isOver, this.#after)))
+      if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
     return await result
-  }
-
-  async #soon(isOver: Promise<boolean>): Promise<boolean> {
-    let cancel = () => {}
-    const late = new Promise<false>(resolve => {
-      cancel = this.#after(FRESH_MS, () => resolve(false))
-    })
-    const result = await Promise.race([isOver, late])
-    cancel()
-    return result
   }
 
   /** One of the file systems in use that does not respond now; undefined if there is none. */
