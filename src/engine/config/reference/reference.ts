@@ -284,7 +284,7 @@ export function conditionReference(): string[] {
   const functions = [...FUNCTIONS].map(([name, { text }]) => `| \`${name}(…)\` | ${text} |`)
   const withFields = [...PAIR_TESTS.keys()].map(name => `\`${name}\``).join(', ')
   return [
-    "A condition is `if (<field> <operator> '<value>')`, as in `if (.host equal 'web-07')`. Inside the parentheses, comparisons are combined with `AND`, `OR` and `NOT`, in any case, and nested parentheses: `if (.level equal 'error' AND NOT (.app starts_with 'test-' OR .path exists))`. `NOT` binds strongest, then `AND`, then `OR`. [Conditions](../docs/conditions.md) has the grammar, and what each operator does with each kind of value.",
+    "A condition is `if (<field> <operator> '<value>')`, as in `if (.host equal 'web-07')`. Inside the parentheses, comparisons are combined with `AND`, `OR` and `NOT`, in any case, and nested parentheses: `if (.level equal 'error' AND NOT (.app starts_with 'test-' OR .path exists))`. `NOT` has the highest precedence, then `AND`, then `OR`. [Conditions](../docs/conditions.md) has the grammar, and what each operator does with each kind of value.",
     'A value is enclosed in single or double quotes; `\\\'`, `\\"` and `\\\\` in it escape the character; any other backslash is literal. Numbers, `true` and `false` need no quotes. A list of values is in parentheses: `if (.status in (502, 503, 504))`.',
     ['| Operator | Holds for |', '| --- | --- |', ...rows].join('\n'),
     `Instead of a value, these take a field: ${withFields}. So \`if (.took_ms greater .limit_ms)\` compares two fields of the event.`,
