@@ -141,7 +141,7 @@ function reportResult({ sent, refused, left }: Resent, file: string, id: string,
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]
   if (again > 0) parts.push(`${again} rejected again${list(refused)}, and back in ${file}`)
-  if (left > 0) parts.push(`${left} not sent, to be sent by the next call`)
+  if (left > 0) parts.push(`${left} not sent: run the command again`)
   io.stdout.write(`${id}: ${parts.join('; ')}\n`)
   return again === 0 && left === 0
 }

@@ -94,7 +94,7 @@ export class Comparison extends Twice<Passes> {
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
     if (!source) {
       const ids = sources.map(({ id }) => id).join(', ')
-      throw new UsageError(`--compare: ${throttle} there has no source ${origin.source}, but ${ids}`, 'simulate')
+      throw new UsageError(`--compare: in that configuration, ${throttle} does not read the source ${origin.source}, but ${ids}`, 'simulate')
     }
     this.one.enter(origin, receivedAt)
     this.other.enter({ ...origin, source: source.id }, receivedAt)

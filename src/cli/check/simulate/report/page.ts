@@ -120,8 +120,8 @@ function knees(curves: readonly Curve[]): string {
     return `<li>${escaped(name)}: ${text}</li>`
   })
   return `<ul class="knees">${items.join('')}</ul>
-<p class="note">At the knee, the curve is farthest below the straight line between its ends: below that limit the loss
-rises fast, above it a higher limit saves little.</p>`
+<p class="note">At the knee, the curve is farthest below the straight line between its ends. Below that limit, the loss
+rises fast; above it, a higher limit saves little.</p>`
 }
 
 const RESULT_COLUMNS: readonly Column[] = [
