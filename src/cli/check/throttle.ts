@@ -87,7 +87,7 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
 interface Decided {
   readonly passed: Buffer[]
   readonly discarded: Buffer[]
-  /** What is wrong with the options, told once. */
+  /** Problems of the options, reported once. */
   readonly warning: string | undefined
 }
 

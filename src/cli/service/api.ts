@@ -44,7 +44,7 @@ export async function withClient(
   }
 }
 
-/** What to know of a revision that nothing runs yet: the service cannot, and no daemon has reported. */
+/** Warning about a revision that does not run yet: the service cannot run it, and no daemon has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,

@@ -16,7 +16,7 @@ import { Live } from './live.js'
 import { Seconds, sumOf } from './second.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
-/** What the page is made of. */
+/** The data of the page. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly pipeline: Tappable & Followed
@@ -36,7 +36,7 @@ const TIMES_A_LOOK = 400
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 
-/** What is kept while there is a page, and what it shows. */
+/** The data that is kept while there is a page. */
 export class PageData {
   readonly history: History
   readonly watch: PageWatch
@@ -68,7 +68,7 @@ export class PageData {
     this.watch.stop()
   }
 
-  /** Changes the limit of what is kept. */
+  /** Changes the memory limit of the kept data. */
   limit(memory: number): void {
     this.#memory = memory
     this.history.limit(memory * HISTORY_SHARE)

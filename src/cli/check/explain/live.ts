@@ -18,12 +18,12 @@ export interface AskDaemon {
   problems(dataDir: string): Promise<ReadonlyMap<string, string>>
 }
 
-/** What a running daemon says of the bucket that an event counts in. */
+/** State of an event's bucket in the running daemon. */
 export interface Live {
-  /** Undefined: it says nothing. */
+  /** Undefined: the daemon does not report a state. */
   readonly bucket?: LiveBucket
   readonly findings: readonly Finding[]
-  /** Whether the bucket has no room, so that the event would be over the limit. */
+  /** Whether the bucket is full: the event would be over the limit. */
   readonly isFull: boolean
 }
 
@@ -31,7 +31,7 @@ const UNKNOWN: Finding = {
   text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
 }
 
-/** Asks for the bucket that the findings about an event name; undefined if they name none. */
+/** Asks for the bucket that the findings about an event name; undefined if they do not name a bucket. */
 export async function liveBucket(
   component: string,
   findings: readonly Finding[],

@@ -13,8 +13,8 @@ export interface Arrivals {
 }
 
 /**
- * How the events of a throttle come. They are backlog if it keeps backlog, so that it decides as the daemon does about
- * the same lines. `isChanged`: another throttle than that of the configuration is tried, on what came live.
+ * How the events of a throttle come. They are backlog if the throttle keeps backlog. So it decides about the same lines
+ * as the daemon does. `isChanged`: the tried throttle differs from the configured one, and its events are live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,

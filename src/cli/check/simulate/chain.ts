@@ -21,7 +21,7 @@ import { createTrialDecider } from './trial.js'
 
 /** A stage whose outputs are collected. */
 class CollectingStage extends Stage {
-  /** What has left, and by which output: `id`, `id.name`. */
+  /** Events that have left, with their output: `id`, `id.name`. */
   left: [output: string, batch: EventBatch][] = []
   readonly #names = new Map<SideOutput | undefined, string>()
 
@@ -96,7 +96,7 @@ export class Chain {
     for (const link of this.#links.values()) await link.stop()
   }
 
-  /** Calls `arrive` with what becomes of an event, or of several, of an output on each way to the throttle. */
+  /** Calls `arrive` with the results of one or several events of an output, on each path to the throttle. */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
     for (const id of this.#route.readers.get(output) ?? []) {
       const link = this.#links.get(id)
