@@ -54,7 +54,7 @@ export async function noteOnRun(
   try {
     for await (const { pipeline_id } of everything(page => client.fleet(page))) if (pipeline_id === id) return undefined
   } catch (error) {
-    // The key may publish and not read: daemons may run it.
+    // The key may lack the right to read: then it is unknown whether daemons run the pipeline.
     if (error instanceof ServiceError) return undefined
     throw error
   }

@@ -45,11 +45,12 @@ export class PageData {
   readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
-  /** What of the last status was no number, and when it was sent and looked at. */
+  /** The last status without its changing numbers and times, to detect news. */
   #news = ''
-  /** What most news shows in, and what costs little to look at. */
+  /** A cheap signal of most news. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
+  /** When the status is to be compared again. */
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
   #taps = 0
@@ -183,7 +184,7 @@ export class PageData {
   }
 }
 
-/** What of a status does not change all the time: no numbers, and no times. */
+/** The parts of a status that do not change all the time, without numbers and times. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]

@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time.js'
 
 /**
  * The counts of each component in each step of the last hour: a ring of numbers per component, indexed by the step of
- * the monotonic clock. More components than there is memory for make the steps longer.
+ * the monotonic clock. Steps become longer if the components need more memory than there is.
  */
 
 const SPAN_MS = 3_600_000

@@ -49,7 +49,7 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   if (costless > 0)
     add('cost', `${count(costless, 'event')} without a number of 0 or more at ${options.cost!.text}: counted as 1`)
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
-  if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
+  if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys were discarded`)
   if (waits.events > 0) {
     const longest = formatDuration(waits.longestMs)
     const text = isBacklog ? `later, the last one ${longest} after the start` : `after a wait of up to ${longest}`

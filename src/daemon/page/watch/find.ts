@@ -61,7 +61,7 @@ export interface Finding {
   readonly more: boolean
 }
 
-/** Whether an event is meant. */
+/** Whether the event matches the query. */
 type Test = (event: Cursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
