@@ -87,7 +87,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-/** The given configuration, or that of this machine's daemon with the data_dir of that daemon. */
+/** The given configuration, or the configuration of this machine's daemon with its data_dir. */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)

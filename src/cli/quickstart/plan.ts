@@ -66,7 +66,7 @@ function readableSize(path: string): number {
   }
 }
 
-/** The configuration that runs, with its state in `dataDir`. `tokenFile` is that of its page. */
+/** The configuration that runs, with its state in `dataDir`. `tokenFile`: the token of its page. */
 export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
   const example = readFileSync(EXAMPLE, 'utf8')

@@ -107,7 +107,10 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in a file, or those of Node.js. Without TLS, the one of Node.js. */
+/**
+ * A fetch that trusts the authorities in a file, or by default the authorities of Node.js. Without TLS, the one of
+ * Node.js.
+ */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()

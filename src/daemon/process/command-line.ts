@@ -115,7 +115,7 @@ export function commandsBelow(word: string | undefined, commands: readonly Comma
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
-/** What services of a system have, by the words that people try. */
+/** Advice for the subcommands of other services, by name. */
 const OF_SYSTEMD: Readonly<Record<string, string>> = {
   start: 'sluice run starts the daemon, or systemctl start sluice',
   stop: 'systemctl stop sluice stops the daemon, and so does SIGTERM',

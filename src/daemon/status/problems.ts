@@ -257,7 +257,7 @@ function processorProblems({ processors, wall }: Observed): Problem[] {
         component: id,
         what: `${id} is stuck: ${reason}`,
         detail: `Since ${clockTime(since, wall)}. Meanwhile ${meanwhile}.`,
-        todo: 'Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
+        todo: 'Correct the plugin: each call of process must end. Then reload, or restart the daemon.',
       }
     const next = next_attempt === undefined ? 'trying now' : `next attempt at ${clockTime(next_attempt, wall)}`
     return {

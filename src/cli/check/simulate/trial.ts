@@ -55,7 +55,7 @@ export class SharedKey extends BucketKey {
 
 /**
  * Creates the decider of a throttle with any options. `isBacklog`: the events are backlog, and come when the first of
- * them does. `key`: that of other throttles with the same fields.
+ * them does. `key`: the key of other throttles with the same fields.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
