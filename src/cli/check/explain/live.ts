@@ -75,7 +75,7 @@ function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, un
   if (limit === undefined || used === undefined || windowMs === undefined) return []
   const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : String(value))
   const what = unit === 'cost' ? 'a cost of ' : ''
-  const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
+  const span = since === undefined ? 'no window is open' : `the window is open from ${since} to ${until}`
   const bucket = rule === undefined ? 'its bucket' : `its bucket under ${rule}`
   const text = `now: ${bucket} has passed ${what}${amount(used)} of ${amount(limit)} in ${formatDuration(windowMs)}; ${span}`
   return [{ text }]

@@ -215,7 +215,7 @@ class BudgetMeter implements Meter {
     let bytes = this.#bytes.get(start)
     if (!bytes) {
       if (this.#bytes.size === MOST_PERIODS)
-        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer one`)
+        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer period`)
       bytes = new Float64Array(this.#limits)
       this.#bytes.set(start, bytes)
     }
