@@ -1,18 +1,18 @@
-// The rows about throttles in the dashboard for Grafana.
+// The rows about throttles in the Grafana dashboard.
 import { BY, bounds, C, EACH, lines, quantile, rate } from './dashboard-panels.mjs'
 
 export const THROTTLE_ROWS = {
   Throttles: [
     lines(
       'Decisions',
-      'Events that passed, were excluded from the limit, or were discarded; fail_open: passed for want of room for their key.',
+      'Passed, excluded and discarded events. fail_open: passed uncounted because max_keys was reached or the server was away.',
       'eps',
       [[`sum by (component_id, decision) (${rate('sluice_throttle_events_total')})`, '{{component_id}} {{decision}}']],
       { stacked: true },
     ),
     lines(
       'Discarded, by reason',
-      'throttled: beyond a limit. throttled_backlog: of a source that was catching up. max_keys, late, no_backend: see the reference.',
+      'throttled: over a limit. throttled_backlog: over a limit while the source caught up. For the others, see the reference.',
       'eps',
       [
         [
@@ -24,7 +24,7 @@ export const THROTTLE_ROWS = {
     ),
     lines(
       'Share discarded',
-      'Of what reached a throttle. High: one noisy application, or a limit that is too low?',
+      'Discarded share of the events that reached a throttle. If it is high: is one app noisy, or is the limit too low?',
       'percentunit',
       [
         [
@@ -34,16 +34,21 @@ export const THROTTLE_ROWS = {
       ],
       { thresholds: bounds(0.5, 0.9) },
     ),
-    lines('Shadow and live', 'What throttles in shadow mode would discard, beside what the others discard.', 'eps', [
+    lines(
+      'Shadow and live',
+      'Events that throttles in shadow mode would discard, and events that others discard.',
+      'eps',
       [
-        `sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="would_discard"`)})`,
-        `${EACH} would discard`,
+        [
+          `sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="would_discard"`)})`,
+          `${EACH} would discard`,
+        ],
+        [`sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="discarded"`)})`, `${EACH} discards`],
       ],
-      [`sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="discarded"`)})`, `${EACH} discards`],
-    ]),
+    ),
     lines(
       'Heaviest keys',
-      'Discarded events of the keys that lose most, with per_key_metrics. __other__ is all others, __default__ events without a key.',
+      'Keys with the most discarded events (needs per_key_metrics). __other__: all other keys. __default__: events without a key.',
       'eps',
       [
         [
@@ -59,13 +64,13 @@ export const THROTTLE_ROWS = {
     ),
     lines(
       'Error of the keys',
-      'The most that the series of a key can miss of what was discarded before it began. The sum of all series is exact.',
+      'Maximum number of discarded events that the series of a key can miss. The sum of all series is exact.',
       'short',
       [[`max ${BY} (sluice_throttle_key_error_events{${C}})`, EACH]],
     ),
     lines(
       'Backlog discarded',
-      'Events of sources that were catching up. on_backlog or time_field keep them.',
+      'Discarded events of sources that were catching up. Set on_backlog or time_field to keep them.',
       'short',
       [
         [
@@ -75,37 +80,42 @@ export const THROTTLE_ROWS = {
       ],
       { thresholds: bounds(undefined, 1) },
     ),
-    lines('Buckets', 'Keys in memory, idle ones that were dropped, and events while none had the key.', 'short', [
-      [`sum ${BY} (sluice_throttle_buckets{${C}})`, EACH],
-      [`sum ${BY} (${rate('sluice_throttle_dropped_buckets_total')})`, `${EACH} dropped per second`],
-      [`sum ${BY} (sluice_throttle_keyless_events{${C}})`, `${EACH} without the key`],
-    ]),
+    lines(
+      'Buckets',
+      'Buckets in memory, idle buckets that were removed, and events as long as no event had the key.',
+      'short',
+      [
+        [`sum ${BY} (sluice_throttle_buckets{${C}})`, EACH],
+        [`sum ${BY} (${rate('sluice_throttle_dropped_buckets_total')})`, `${EACH} removed per second`],
+        [`sum ${BY} (sluice_throttle_keyless_events{${C}})`, `${EACH} without the key`],
+      ],
+    ),
     lines(
       'Room for keys',
-      'Share of max_keys that is in use. When all are, on_max_keys decides about further keys.',
+      'Used share of max_keys. When all are in use, on_max_keys decides about events with new keys.',
       'percentunit',
       [[`sum ${BY} (sluice_throttle_buckets{${C}}) / sum ${BY} (sluice_throttle_max_buckets{${C}})`, EACH]],
       { thresholds: bounds(0.8, 0.9) },
     ),
     lines(
       'Age of the limits file',
-      'How long ago the rules in use were read. The file is read again when it changes.',
+      'Time since the rules in use were read. Sluice reads the file again when it changes.',
       's',
       [[`time() - max ${BY} (sluice_throttle_limits_file_read_timestamp_seconds{${C}})`, EACH]],
     ),
-    lines('Limits file', 'Rules in use, and 1 while the file cannot be used and earlier rules are.', 'short', [
+    lines('Limits file', 'Rules in use, and 1 while the file is broken and earlier rules stay in use.', 'short', [
       [`sum ${BY} (sluice_throttle_limits_file_rules{${C}})`, `${EACH} rules`],
       [`max ${BY} (1 - sluice_throttle_limits_file_valid{${C}})`, `${EACH} cannot be used`],
     ]),
     lines(
       'Quota ahead of the clock',
-      'The clock was set back: how long a quota still counts in a later period. A restart of the daemon ends it.',
+      'After the clock was set back: time for which a quota still counts in a later period. A restart of the daemon ends it.',
       's',
       [[`clamp_min(sluice_throttle_quota_ahead_timestamp_seconds{${C}} - time(), 0)`, EACH]],
     ),
     lines(
-      'Waiting for room',
-      'Events that wait for room in their limit (on_backlog: pace, over_limit: wait), and sources that are not read meanwhile.',
+      'Waiting events',
+      'Events over the limit that wait (on_backlog: pace, over_limit: wait), and sources that are paused because of them.',
       'short',
       [
         [`sum ${BY} (sluice_component_waiting_events{${C}})`, `${EACH} events`],
@@ -113,8 +123,8 @@ export const THROTTLE_ROWS = {
       ],
     ),
     lines(
-      'In the time of events',
-      'Windows that are kept for late events, and those that were dropped too early for want of memory.',
+      'Event time',
+      'Windows kept for late events, and windows removed too early because memory was full.',
       'short',
       [
         [`sum ${BY} (sluice_throttle_kept_windows{${C}})`, `${EACH} windows`],
@@ -123,7 +133,7 @@ export const THROTTLE_ROWS = {
     ),
     lines(
       'Late, or without a time',
-      'Events that are too late for their window, or whose own time could not be used.',
+      'Events that are too late for their window, and events without a usable time.',
       'eps',
       [
         [`sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="late"`)})`, `${EACH} late`],
@@ -133,16 +143,16 @@ export const THROTTLE_ROWS = {
         ],
       ],
     ),
-    lines('Saved buckets', 'With persist: true: how long ago they were saved, and 1 while they cannot be.', 's', [
+    lines('Saved buckets', 'With persist: true: time since buckets were saved, and 1 while saving fails.', 's', [
       [`max ${BY} (sluice_throttle_state_age_seconds{${C}})`, EACH],
       [`max ${BY} (sluice_throttle_state_unsaved{${C}})`, `${EACH} cannot be saved`],
     ]),
-    lines('Size of saved buckets', 'With persist: true, in data_dir.', 'bytes', [
+    lines('Size of saved buckets', 'With persist: true: size of the saved buckets in data_dir.', 'bytes', [
       [`sum ${BY} (sluice_throttle_state_bytes{${C}})`, EACH],
     ]),
     lines(
       'Not named in summaries',
-      'Discarded events that summaries report as __other__, because more buckets than max_per_interval had some.',
+      'Discarded events that summaries report as __other__, because more than max_per_interval buckets had discards.',
       'eps',
       [[`sum ${BY} (${rate('sluice_throttle_summarized_other_events_total')})`, EACH]],
     ),
@@ -154,30 +164,30 @@ export const THROTTLE_ROWS = {
       'short',
       [[`min ${BY} (sluice_throttle_backend_up{${C}})`, EACH]],
     ),
-    lines('Decided without the server', 'Events that were decided by on_backend_failure.', 'eps', [
+    lines('Decided without the server', 'Events that on_backend_failure decided.', 'eps', [
       [`sum ${BY} (${rate('sluice_throttle_alone_events_total')})`, EACH],
     ]),
-    lines('Failures of the server', 'Of the server or of the way to it, by reason; the log tells more.', 'short', [
+    lines(
+      'Failures of the server',
+      'Failures of the server or the connection, by reason. The log has details.',
+      'short',
       [
-        `sum by (component_id, reason) (increase(sluice_throttle_backend_failures_total{${C}}[$__rate_interval]))`,
-        '{{component_id}}: {{reason}}',
+        [
+          `sum by (component_id, reason) (increase(sluice_throttle_backend_failures_total{${C}}[$__rate_interval]))`,
+          '{{component_id}}: {{reason}}',
+        ],
       ],
-    ]),
-    lines('Time of a reply', 'From a question to the reply of the server.', 's', [
+    ),
+    lines('Response time', 'Time from a request to the reply of the server.', 's', [
       quantile(0.5, 'sluice_throttle_backend_duration_seconds'),
       quantile(0.99, 'sluice_throttle_backend_duration_seconds'),
     ]),
-    lines('Questions to the server', 'Round trips; leases save most of them.', 'reqps', [
+    lines('Requests to the server', 'Round trips to the server. Leases avoid most of them.', 'reqps', [
       [`sum ${BY} (${rate('sluice_throttle_backend_requests_total')})`, EACH],
     ]),
-    lines(
-      'Leases, and what waits',
-      'Buckets of which a part of the limit was taken ahead, and batches that wait for a reply.',
-      'short',
-      [
-        [`sum ${BY} (sluice_throttle_leased_buckets{${C}})`, `${EACH} leases`],
-        [`sum ${BY} (sluice_throttle_backend_waiting_batches{${C}})`, `${EACH} waiting batches`],
-      ],
-    ),
+    lines('Leases and waiting batches', 'Buckets with units taken ahead, and batches that wait for a reply.', 'short', [
+      [`sum ${BY} (sluice_throttle_leased_buckets{${C}})`, `${EACH} leases`],
+      [`sum ${BY} (sluice_throttle_backend_waiting_batches{${C}})`, `${EACH} waiting batches`],
+    ]),
   ],
 }

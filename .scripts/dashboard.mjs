@@ -128,7 +128,8 @@ function variable(name, label, query) {
 const dashboard = {
   title: 'Sluice',
   uid: 'sluice',
-  description: 'What Sluice reads, throttles and delivers, and what is wrong. With the rules of config/prometheus.',
+  description:
+    'What Sluice reads, throttles and delivers, and its problems. Alerts need the rules in config/prometheus.',
   tags: ['sluice', 'logs'],
   schemaVersion: 37,
   version: 1,
@@ -152,7 +153,7 @@ const dashboard = {
         datasource: DATASOURCE,
         enable: true,
         expr: `changes(sluice_config_last_reload_success_timestamp_seconds{${S}}[$__rate_interval]) > 0`,
-        titleFormat: 'another configuration on {{instance}}',
+        titleFormat: 'configuration reloaded on {{instance}}',
         iconColor: 'blue',
       },
     ],

@@ -35,7 +35,7 @@ export interface ThrottleSurroundings {
   readonly highWaterMark?: number
 }
 
-/** What became of the events so far: received = passed + excluded + discarded + fail_open + late. */
+/** Counts of the events so far: received = passed + excluded + discarded + fail_open + late. */
 export interface ThrottleStats {
   readonly received: number
   readonly passed: number
@@ -62,8 +62,8 @@ export interface Throttle extends Transform {
 
 /**
  * A throttle as a stream. An event is an object, or a line: a string or Buffer, whose fields are read when it holds a
- * JSON object, and which has the field `message` otherwise. What passes is the very chunk that was written. Throws
- * OptionsError.
+ * JSON object, and which has the field `message` otherwise. Passed chunks are the chunks that were written, not copies.
+ * Throws OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)

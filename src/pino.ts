@@ -53,13 +53,13 @@ const schema = z.strictObject({
     ),
 })
 
-/** The options of the target; what may stand in `throttle` and `http` is what may stand in a configuration. */
+/** The options of the target. `throttle` and `http` take the same options as in a configuration. */
 export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'throttle' | 'http'> {
   throttle?: z.input<typeof throttle.options>
   http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
 }
 
-/** What pino adds to the options of its targets. */
+/** Options that pino adds to the options of its targets. */
 const PINO_OWN = ['$context', 'pinoWillSendConfig']
 
 /**
@@ -111,7 +111,7 @@ function read(given: PinoTransportOptions): Options {
   return parsed.value
 }
 
-/** The configuration that the options mean: made as a document, so that all of its rules hold. */
+/** The configuration for these options. It is parsed as a document, which checks all rules. */
 function configOf({ throttle, http, data_dir }: Options): Config {
   const document = {
     data_dir: data_dir ?? '.',
@@ -193,7 +193,7 @@ class Shipper extends Writable {
     lines.on('close', go)
   }
 
-  /** What of the chunk is not discarded; only whole lines are. */
+  /** Returns the part of the chunk that is not discarded; only whole lines are discarded. */
   #keep(chunk: Buffer): Buffer {
     const isFull = this.#parts.lines.writableNeedDrain
     let from = 0

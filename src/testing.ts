@@ -1,6 +1,6 @@
 /**
- * Holds components to the contract that the engine relies on, in any test runner: each function resolves with what does
- * not hold, as sentences, and with an empty list for a component that conforms. docs/plugins.md shows how.
+ * Holds components to the contract that the engine relies on, in any test runner: each function resolves with the
+ * violations, as sentences; the list is empty for a component that conforms. docs/plugins.md shows how.
  */
 
 import { fileURLToPath } from 'node:url'

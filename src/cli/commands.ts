@@ -256,7 +256,7 @@ export const commands: readonly Command[] = [
     summary: 'Shows how Sluice works, with generated events.',
     text: [
       'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each and discards the rest. It delivers to a service that it starts at 127.0.0.1 with a new account. It also delivers a log of this machine, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
-      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
+      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces them. The command uses free ports, and prints their addresses.',
       'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
     ],
     options: {

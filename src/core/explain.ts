@@ -54,7 +54,7 @@ export interface Explanation {
 /** Explains what a destination does with a batch of one event. */
 export type Explain = (batch: EventBatch) => Explanation
 
-/** Gives the reasons for what a processor does with a batch of one event. */
+/** Returns the reasons for a processor's decision about a batch of one event. */
 export type FindingsOf = (batch: EventBatch) => readonly Finding[]
 
 const LONGEST_VALUE = 100

@@ -268,7 +268,7 @@ t.test('status, top and explain tell how many events wait, since when, for which
     live,
     /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h 0m at most\)/,
   )
-  t.match(live, /on_backlog: while its source catches up, those over the limit wait for room, for 1h 0m at most/)
+  t.match(live, /on_backlog: while its source catches up, events over the limit wait for room, for at most 1h 0m/)
   t.notMatch(await run('explain', '--live', '{"app":"other"}'), /now: \d+ of its events wait/)
   await daemon.stop(t)
 })

@@ -153,7 +153,11 @@ destinations: { out: { type: blackhole, inputs: [it] } }
     'none.yaml': config('it: { type: filter, inputs: [in], condition: if (.a exists) }'),
   })
   for (const [args, code, message] of [
-    [['--compare', join(dir, 'else.yaml')], 2, '--compare: it there has no source in, but a, b'],
+    [
+      ['--compare', join(dir, 'else.yaml')],
+      2,
+      '--compare: in that configuration, it does not read the source in, but a, b',
+    ],
     [['--compare', join(dir, 'none.yaml')], 2, '--component: it is a processor of type filter, not a throttle'],
     [['--compare', join(dir, 'here.yaml'), '--limit=1,2'], 2, '--compare is for one throttle'],
     [['--compare', join(dir, 'here.yaml'), '--time=.x'], 1, 'no event has a time in .x'],

@@ -204,7 +204,7 @@ destinations:
   t.equal(explained.code, 1, 'it reaches no destination, since its bucket is full')
   t.match(explained.stdout, /^→ lim \(throttle\): discarded \(throttled\)$/m)
   t.match(explained.stdout, /^ +→ out \(file\): not reached, it reads lim$/m)
-  t.match(explained.stdout, /^ +now: its bucket has passed 3 of 3 in 1h 0m; the window is open since \S+ until \S+$/m)
+  t.match(explained.stdout, /^ +now: its bucket has passed 3 of 3 in 1h 0m; the window is open from \S+ to \S+$/m)
   t.match(
     explained.stdout,
     /^ +now: [1-9]\d* of its events were discarded in the last hour; discarded events are only c/m,

@@ -12,7 +12,7 @@ import { formatDuration } from '../../lib/units.js'
 /** How long one component may take. */
 const LIMIT_MS = 10_000
 
-/** What was found at one component: a line for people. */
+/** Result of checking one component, as a line of text. */
 export interface OnlineFinding {
   readonly isProblem: boolean
   readonly line: string

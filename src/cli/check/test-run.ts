@@ -119,7 +119,7 @@ export async function runTest(
   return left
 }
 
-/** Number of events that wait for the time to go on. */
+/** Number of events that wait for a later time. */
 function waitingIn({ components }: Metrics): number {
   let events = 0
   for (const one of components.values()) events += one.waiting()

@@ -87,7 +87,7 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
 interface Decided {
   readonly passed: Buffer[]
   readonly discarded: Buffer[]
-  /** What is wrong with the options, told once. */
+  /** Problems of the options, reported once. */
   readonly warning: string | undefined
 }
 
@@ -118,7 +118,7 @@ class ThrottlePipe {
     this.#keys = new TrialTally({ ids: this.#ids, slots, windowMs, aligned, trials: 1 })
   }
 
-  /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
+  /** The bytes to write for the lines of a frame; the bytes of discarded lines only if they are wanted. */
   decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const { decisions } = this.#decider.decide(batch)

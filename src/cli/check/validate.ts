@@ -27,10 +27,10 @@ import { completed } from '../screen/local-part.js'
 
 /**
  * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
- * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and data_dir is
- * searched for data that would belong to no component. Every error and warning is a line on stderr, every valid
- * configuration a line on stdout. The last line has the numbers of errors and warnings.
- * With `online`, it also connects to what the components of valid configurations connect to.
+ * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and
+ * data_dir is searched for data that would belong to no component. Every error and warning is a line on stderr, every
+ * valid configuration a line on stdout. The last line has the numbers of errors and warnings. With `online`, also
+ * connects to the servers of the components in valid configurations.
  */
 export async function validate(
   paths: readonly string[],
@@ -96,7 +96,7 @@ export async function validate(
   return failures > 0 ? EXIT.failed : EXIT.done
 }
 
-/** The configuration, or what is wrong with it. */
+/** The configuration, or its problems. */
 function tried(load: () => Config): Config | ConfigError {
   try {
     return load()
@@ -146,7 +146,7 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
   }
 }
 
-/** What to know of the keys that are written in a file. */
+/** Warnings about keys that are written in a file. */
 function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
   const document = documentIn(file)
   const { token } = (document.status_page || {}) as { readonly token?: unknown }
@@ -166,7 +166,7 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
 
 const isReadByAll = (file: string): boolean => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
 
-/** What to know of the page of the daemon. */
+/** Warnings about the daemon's page. */
 function pageWarnings(page: Config['statusPage']): string[] {
   if (!page) return []
   const { listen, token_file } = page
@@ -182,7 +182,7 @@ function pageWarnings(page: Config['statusPage']): string[] {
 const UNENCRYPTED =
   'status_page.listen: the page is not encrypted, so the token and events can be read on the way: listen on 127.0.0.1, and use ssh -L or a proxy with TLS'
 
-/** What a file of a valid configuration has, as it is written there; nothing if it is empty. */
+/** Contents of a file of a valid configuration, as written; empty if the file is. */
 function documentIn(file: string): Record<string, unknown> {
   try {
     return loadDocument(file)
@@ -195,12 +195,12 @@ function documentIn(file: string): Record<string, unknown> {
 const REACHABLE =
   'metrics.listen: everybody who can reach this machine can read the metrics, with the names of hosts, files and keys in them: listen on 127.0.0.1 or on an address of a private network'
 
-/** Whether an address is of all networks, also public ones. */
+/** Whether an address listens on all networks, including public ones. */
 function isReachable(listen: ListenAddress | undefined): boolean {
   return listen !== undefined && 'host' in listen && (listen.host === '0.0.0.0' || listen.host === '::')
 }
 
-/** What to know of a data_dir that is there, and cannot be used by this user. */
+/** Warnings about an existing data_dir that this user cannot use. */
 function refusedDataDir(dataDir: string): string | undefined {
   try {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
@@ -212,7 +212,7 @@ function refusedDataDir(dataDir: string): string | undefined {
   }
 }
 
-/** What to know of folders of data that other users can change. Root checks for the user of the daemon, who owns them. */
+/** Warnings about data folders that other users can change. Root checks for the user of the daemon, who owns them. */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()
   const folders = {

@@ -8,7 +8,11 @@ const DAEMON_OPTIONS = {
     operand: true,
     text: 'The configuration of the daemon, which has its data_dir.',
   },
-  socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon instead: sluice.sock in its data_dir.' },
+  socket: {
+    value: 'PATH',
+    takes: 'file',
+    text: 'Instead of --config: the socket of the daemon, sluice.sock in its data_dir.',
+  },
 } as const satisfies OptionSpecs
 
 const FOUND =

@@ -13,15 +13,15 @@ import { statusAt } from './daemon-view.js'
 /** A running daemon. */
 export interface Daemon {
   readonly socket: string
-  /** What is wrong now with the configuration that it was found by. */
+  /** Problems of the configuration that led to the daemon. */
   readonly mistakes: readonly Problem[]
-  /** Those that could have been meant as well. */
+  /** Other daemons that could have been meant. */
   readonly others?: OtherDaemons | undefined
 }
 
 /**
  * Finds the selected daemon. A configuration that has become wrong still leads to the daemon that runs with it. Throws
- * ConfigError if none does.
+ * ConfigError if it does not lead to a daemon.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options

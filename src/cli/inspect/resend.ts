@@ -87,7 +87,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-/** The given configuration, or that of this machine's daemon with the data_dir of that daemon. */
+/** The given configuration, or the configuration of this machine's daemon with its data_dir. */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)
@@ -141,7 +141,7 @@ function reportResult({ sent, refused, left }: Resent, file: string, id: string,
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]
   if (again > 0) parts.push(`${again} rejected again${list(refused)}, and back in ${file}`)
-  if (left > 0) parts.push(`${left} not sent, to be sent by the next call`)
+  if (left > 0) parts.push(`${left} not sent: run the command again`)
   io.stdout.write(`${id}: ${parts.join('; ')}\n`)
   return again === 0 && left === 0
 }

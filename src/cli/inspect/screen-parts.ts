@@ -7,7 +7,7 @@ import { parseDuration, short } from '../../lib/units.js'
 import type { OtherDaemons } from './daemon-socket.js'
 import { type DaemonView, table } from './daemon-view.js'
 
-/** What the screens of `sluice status` and `sluice top` have in common. */
+/** Shared parts of the screens of `sluice status` and `sluice top`. */
 
 /** The pipeline and revision that a managed daemon runs, and when the service last responded. */
 export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wall'>): string | undefined {

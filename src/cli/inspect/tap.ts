@@ -75,7 +75,7 @@ async function running(socket: string): Promise<readonly Named[]> {
   return components
 }
 
-/** The components of a configuration; those of the daemon that runs with it if it has become wrong. */
+/** The components of a configuration. If it has become invalid, the components of the daemon that runs with it. */
 async function configured(path: string, io: Io): Promise<readonly Named[]> {
   try {
     return componentsOf(await loadDaemonConfig(path, io.env))

@@ -44,7 +44,7 @@ async function keysOfOne(
   return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
 }
 
-/** A table of the busiest keys for each throttle that had events, with what is known of their buckets. */
+/** A table of the busiest keys for each throttle that had events, with the state of their buckets. */
 export function keyLines(throttles: readonly ThrottleKeys[], width: number): string[] {
   return throttles.flatMap(({ id, seconds, exact, keys, discarded_to: readers }) => {
     if (keys.length === 0) return []

@@ -96,7 +96,7 @@ async function link(folder: string, io: Pick<Io, 'stdout'>): Promise<boolean> {
     return true
   } catch (error) {
     io.stdout.write(
-      `node_modules/@sluice-logs/sluice cannot be a link to ${packageFolder}, which the test needs: ${errorText(error)}\n`,
+      `cannot link node_modules/@sluice-logs/sluice to ${packageFolder}, which the test needs: ${errorText(error)}\n`,
     )
     return false
   }

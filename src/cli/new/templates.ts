@@ -1,6 +1,6 @@
 import type { Kind } from '../../core/component.js'
 
-/** What `sluice new` can make. */
+/** The templates of `sluice new`. */
 export const WHAT = ['processor', 'source', 'destination', 'codec'] as const satisfies readonly (Kind | 'codec')[]
 export type What = (typeof WHAT)[number]
 

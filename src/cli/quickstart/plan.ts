@@ -41,7 +41,7 @@ export interface Receiver {
   /** Undefined: the key is in SLUICE_ACCESS_KEY. */
   readonly keyFile?: string
   readonly caFile?: string | undefined
-  /** Only of the service of the quickstart: the file with what it received, and the URL of its metrics. */
+  /** Only for the quickstart's own service: the file with the received events, and the URL of its metrics. */
   readonly received?: string
   readonly metrics?: string
 }
@@ -66,7 +66,7 @@ function readableSize(path: string): number {
   }
 }
 
-/** The configuration that runs, with its state in `dataDir`. `tokenFile` is that of its page. */
+/** The configuration that runs, with its state in `dataDir`. `tokenFile`: the token of its page. */
 export function planYaml(dataDir: string, log: Log | undefined, receiver: Receiver, tokenFile: string): string {
   const { url, pipeline, keyFile, caFile } = receiver
   const example = readFileSync(EXAMPLE, 'utf8')

@@ -14,7 +14,7 @@ import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const FOLDER = '.sluice-quickstart'
-/** What a run leaves there, also one of an earlier version. */
+/** Files that a run leaves there, including runs of earlier versions. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
 /** So long after a full second a line is printed: no event is made near it. */

@@ -15,19 +15,19 @@ interface Sum {
   readonly discarded: number
 }
 
-/** What was counted since the line before. */
+/** Counts since the previous line. */
 interface Advance {
   readonly by: ReadonlyMap<string, Sum>
   readonly read: number
 }
 
-/** What the lines are about. */
+/** Subject of the lines. */
 export interface Shown {
   /** The apps, one column each. */
   readonly apps: readonly string[]
   /** Events per second of each app. */
   readonly limit: number
-  /** The name of the log of the machine; undefined: none is read. */
+  /** The name of the machine's log; undefined: no log is read. */
   readonly log: string | undefined
 }
 
@@ -39,17 +39,17 @@ export interface Counts {
   read(): number
 }
 
-/** What became of all events, as the daemon and the receiver have counted them. */
+/** Fate of all events, as counted by the daemon and the receiver. */
 export interface Outcome {
   readonly ms: number
   readonly read: number
-  /** Events that the throttle has created: summaries of what it discarded. */
+  /** Events created by the throttle: summaries of discarded events. */
   readonly emitted: number
   readonly delivered: number
   readonly undelivered: number
   /** Where events went, in words. */
   readonly receiver: string
-  /** What the receiver has; undefined: it cannot be seen from here. */
+  /** Events at the receiver; undefined: they cannot be counted from here. */
   readonly received: { readonly lines: number; readonly file: string } | undefined
 }
 
@@ -73,7 +73,7 @@ export class LiveView {
     return this.#line(time, this.#advance())
   }
 
-  /** The same at the end, where nothing is said of nothing. */
+  /** The same at the end; empty if nothing was counted since the last call. */
   last(time: string): string {
     const counts = this.#advance()
     return counts.by.size === 0 && counts.read === 0 ? '' : this.#line(time, counts)

@@ -1,6 +1,9 @@
-/** Where discarded events go. `readers`: the components that read them; null: a throttle in shadow discards none. */
+/**
+ * Where discarded events go. `readers`: the components that read them; null: a throttle in shadow mode does not
+ * discard.
+ */
 export function discardedText(readers: readonly string[] | null): string {
   if (readers === null) return 'mode: shadow: these events pass, and are only counted as discarded'
-  if (readers.length === 0) return 'discarded events are only counted: nobody reads them'
+  if (readers.length === 0) return 'discarded events are only counted: no component reads them'
   return `discarded events go to ${readers.join(', ')}`
 }

@@ -44,7 +44,7 @@ export async function withClient(
   }
 }
 
-/** What to know of a revision that nothing runs yet: the service cannot, and no daemon has reported. */
+/** Warning about a revision that does not run yet: the service cannot run it, and no daemon has reported. */
 export async function noteOnRun(
   client: Client,
   { id, service_bounds }: PublishedPipelineDocument,
@@ -54,7 +54,7 @@ export async function noteOnRun(
   try {
     for await (const { pipeline_id } of everything(page => client.fleet(page))) if (pipeline_id === id) return undefined
   } catch (error) {
-    // The key may publish and not read: daemons may run it.
+    // The key may lack the right to read: then it is unknown whether daemons run the pipeline.
     if (error instanceof ServiceError) return undefined
     throw error
   }
@@ -107,7 +107,10 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in a file, or those of Node.js. Without TLS, the one of Node.js. */
+/**
+ * A fetch that trusts the authorities in a file, or by default the authorities of Node.js. Without TLS, the one of
+ * Node.js.
+ */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()

@@ -19,7 +19,7 @@ const LINE_ROOM = 128
 export class BulkRequest {
   /** The beginning of the line before a document. */
   readonly #action: string
-  /** Without its own pipeline, an event uses that of its index. */
+  /** Without its own pipeline, an event uses the pipeline of its index. */
   readonly #values: TemplateMembers
   readonly #time: EventTime
   readonly #ownTime: FieldReader

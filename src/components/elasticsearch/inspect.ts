@@ -11,7 +11,10 @@ const resolved = z.object({ indices: names, aliases: names, data_streams: names 
 const TEMPLATE =
   'its first event creates it if an index template with "data_stream" matches its name, otherwise an index'
 
-/** Asks for the version, and whether `index` is what `mode` says. Both need rights that a key for events may lack. */
+/**
+ * Asks for the version, and whether `index` is of the kind that `mode` names. A key for events may lack the rights for
+ * both.
+ */
 export async function inspect(
   { url, index, mode }: ElasticsearchOptions,
   get: (url: string) => Promise<unknown>,

@@ -46,7 +46,7 @@ export const http = defineHttpDestination({
     order: 'As read, with `max_in_flight: 1`. Otherwise retried requests come after later ones.',
     duplicates: 'A retried request has the same `idempotency-key`; after a kill, keys differ.',
     limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
-    tested: "Sluice's own service, and a receiver that answers by script.",
+    tested: "Sluice's own service, and a scripted receiver.",
   },
   options,
   examples: [

@@ -21,7 +21,7 @@ export const options = z
       .min(1)
       .optional()
       .describe(
-        'Only entries logged by these units, and those of systemd about them. A name without a suffix is a service.',
+        'Only entries logged by these units, and entries of systemd about them. A name without a suffix is a service.',
       ),
     priority: z
       .enum(SEVERITIES as [string, ...string[]])
@@ -53,7 +53,7 @@ export const options = z
       ),
     directory: filePath()
       .optional()
-      .describe('Reads the journal files in this folder and its subfolders instead of those of this machine.'),
+      .describe('Reads the journal files in this folder and its subfolders instead of the journal of this machine.'),
     files: z
       .array(filePath())
       .min(1)

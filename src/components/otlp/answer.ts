@@ -81,7 +81,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly
   { says: /too (old|far behind)/i, advice: 'the receiver does not accept events that old' },
 ]
 
-/** Statuses that the protocol allows to be sent again. All others are final, also those of a server error. */
+/** Statuses that the protocol allows to be sent again. All others are final, including server errors. */
 const RETRIED = new Set([429, 502, 503, 504])
 
 export function readRefusal(status: number, text: string): Refused | undefined {

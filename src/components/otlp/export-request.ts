@@ -24,7 +24,7 @@ export class ExportRequest {
   readonly records: Records
   readonly #record: LogRecords
   readonly #names: readonly string[]
-  /** The values of the resource, then that of the scope. */
+  /** The values of the resource, then the value of the scope. */
   readonly #values: readonly CompiledTemplate[]
   readonly #text = new GrowingBytes()
   /** The values of the last event, and its group in this request. */

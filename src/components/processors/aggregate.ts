@@ -66,15 +66,16 @@ export type AggregateOptions = z.output<typeof options>
 
 export const aggregate = defineProcessor({
   type: 'aggregate',
-  summary: 'Makes counters, sums and histograms of events: an event for each key and interval, and Prometheus series.',
+  summary:
+    'Counts events, sums fields and builds histograms: an event for each key and interval, and Prometheus series.',
   notes:
-    'The events themselves do not pass: they are consumed, and acknowledged when the event of their interval is delivered. To keep them as well, let another component read the same input. ' +
-    'An event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`, where `key` is the value of `key_field`, the JSON array of the values of several, or null without one; each number of `buckets` has the values up to its bound, as in Prometheus. ' +
-    'The interval that is open at the end of the run, or when a reload changes the options, is shorter. ' +
-    'On `/metrics` the same are `sluice_aggregate_<counter>_total` and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
-    'A counter of Prometheus never falls: negative numbers are part of the sums in events, and not of the series; `sluice_negative_values_total` counts them. ' +
-    'A key that had no event in an interval makes room for others, when there are more than `max_keys`; what it had counted is then in `__other__`, so that sums are exact.\n\n' +
-    'A reload that does not change the options keeps what was counted. After a kill, sources that can read again do so from the events of the open interval on; its series begin at 0, as all do.',
+    'The events themselves do not pass. They are consumed, and acknowledged when the event of their interval is delivered. To keep them, let another component read the same input. ' +
+    'The event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`. `key` is the value of `key_field`, the JSON array of several values, or null without a value; each number in `buckets` counts the values up to its bound, as in Prometheus. ' +
+    'At the end of the run, or when a reload changes the options, the open interval ends early. ' +
+    '`/metrics` shows the same numbers as `sluice_aggregate_<counter>_total`, and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
+    'Prometheus counters must not fall, so negative numbers are in the sums of events, but not in the series; `sluice_negative_values_total` counts them. ' +
+    'Beyond `max_keys`, a key without an event in the interval makes room for a new one. Its count moves to `__other__`, so sums stay exact.\n\n' +
+    'A reload that does not change the options keeps the counts. After a kill, sources that can read again start at the events of the open interval; all series start at 0.',
   options,
   plan: ({ every }) => ({ every, keeps: true }),
   fields: ({ counters, histograms, time_field }) => ({

@@ -41,11 +41,11 @@ export const dedupe = defineProcessor({
   type: 'dedupe',
   summary: 'Passes the first of several events with the same values, and discards the others for a while.',
   notes:
-    'The first event passes and begins a window; the same values in it are duplicates, whatever else they have. The first one after it passes and begins another. ' +
-    'Events without any of the fields pass. Times are those of arrival, so events that a source reads when it catches up count as simultaneous.\n\n' +
-    'Beyond `max_keys` exactly the event that passed longest ago is forgotten; `sluice_dedupe_forgotten_keys_total` counts those whose window was open, and `sluice_dedupe_keys` says how many are remembered. ' +
+    'The first event passes and begins a window. Later events in the window with the same values in `fields` are duplicates, even if other fields differ. The next one after the window passes and begins another window. ' +
+    'Events without any of the fields pass. Events count when they arrive, so all events that a source reads while it catches up count as simultaneous.\n\n' +
+    'Beyond `max_keys`, the processor forgets the event that passed longest ago. `sluice_dedupe_forgotten_keys_total` counts forgotten events with an open window, `sluice_dedupe_keys` the remembered events. ' +
     'Remembered events survive a reload that does not change the options, but not a restart.\n\n' +
-    'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long one is cut, and ends with its digest. `first` is when the event passed. At a reload, summaries come early. If there are more than `max_keys` summaries at once, `"key":"__other__"` has the sum of the rest.',
+    'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long key is shortened and ends with its digest. `first` is the time when the event passed. A reload emits summaries early. If more than `max_keys` summaries are due at once, the summary with `"key":"__other__"` adds up the rest.',
   options,
   plan: ({ report, window }) => ({
     reasons: ['duplicate'],

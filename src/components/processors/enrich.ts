@@ -13,7 +13,7 @@ const options = z
     table: filePath()
       .optional()
       .describe(
-        'File of rows: CSV with a header, JSON (`.json`: a list of objects, or an object of objects by key) or MaxMind (`.mmdb`). CSV and JSON: at most 64 MiB. Changes are read; a broken file keeps the previous rows.',
+        'File of rows: CSV with a header, JSON (`.json`: a list of objects, or an object of objects by key) or MaxMind (`.mmdb`). CSV and JSON: at most 64 MiB. Sluice reads changes; with a broken file, the previous rows stay in use.',
       ),
     key_field: fieldPath().optional().describe('Field whose text is looked up in the table.'),
     match: z

@@ -123,7 +123,7 @@ export const parse = defineProcessor({
       output: ['{"level":"info","took_ms":12}', '{"level":"warn","disk":"/dev/sda1"}'],
     },
     {
-      title: 'The time of an access log, in the place of what was there',
+      title: 'The time of an access log replaces the text in its field',
       yaml: "field: .time\ncodec: timestamp\nformat: '%d/%b/%Y:%H:%M:%S %z'\ntarget: .time\n",
       input: ['{"time":"31/Jan/2026:12:00:00 +0100"}'],
       output: ['{"time":"2026-01-31T11:00:00.000Z"}'],

@@ -7,14 +7,17 @@ export const redis = defineSource({
   type: 'redis',
   summary: 'Reads a stream of Redis or Valkey as a member of a consumer group.',
   notes:
-    'An entry is acknowledged (`XACK`) when its event was delivered, or permanently rejected by its destination and accounted for, or is safe in a disk buffer. After a kill, and when events could not be delivered, the entries that were not acknowledged are read again first; those of a consumer that has gone for good are taken over after `claim_after`. A server that fails may forget acknowledgements that it has not written yet: these entries come twice.\n\nSluice trims no stream. Entries that were trimmed before they were read are lost; `sluice_redis_lag_entries` shows how many wait, and `sluice_redis_trimmed_entries_total` counts those that were trimmed while they were held. Entries are read by several daemons of a group in any order.\n\nThe server has to be Redis 6.2 or newer, or Valkey. An ACL user needs `~STREAM +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`.',
+    'Sluice acknowledges an entry (`XACK`) when its event is delivered, discarded and counted, or safe on disk. After a kill or a failed delivery, it first reads entries that are not acknowledged again. After `claim_after`, it takes over the entries of a consumer that no longer exists. A server that fails may forget acknowledgements that it has not written yet: these entries arrive twice.\n\nSluice does not trim streams. Entries that are trimmed before Sluice reads them are lost; `sluice_redis_lag_entries` shows how many entries wait, and `sluice_redis_trimmed_entries_total` counts entries that were trimmed after a consumer got them. Several daemons of a group read entries in any order.\n\nThe server must be Redis 6.2 or newer, or Valkey. An ACL user needs `~STREAM +xreadgroup +xack +xgroup +xclaim +xautoclaim +xinfo`.',
   options,
   examples: [
     {
       title: 'JSON entries, shared by the daemons of a group',
       yaml: 'url: rediss://redis.example.com:6379\nusername: sluice\npassword_file: /etc/sluice/redis-password\nstream: logs\ndecode: json\n',
     },
-    { title: 'Only what is added from now on', yaml: 'url: redis://127.0.0.1:6379\nstream: logs\nread_from: end\n' },
+    {
+      title: 'Only entries that are added from now on',
+      yaml: 'url: redis://127.0.0.1:6379\nstream: logs\nread_from: end\n',
+    },
   ],
   warnings: dividedWarnings,
   fields: ({ decode }) => fieldsOfLines(decode),

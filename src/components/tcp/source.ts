@@ -7,7 +7,7 @@ export const tcp = defineSource({
   type: 'tcp',
   summary: 'Receives lines and syslog messages over TCP, with or without TLS.',
   notes:
-    'TCP has no response that confirms the delivery of a message. Messages that were read and not delivered are lost if the process is killed, and so are messages in transit when a connection breaks. If that matters, use the http source or a file. Messages are read only as fast as they are passed on, so senders wait while a destination does. At the end of the run, connections are half-closed to notify senders. Messages in transit are still read, and so is what senders continue with for up to two seconds; all of it is delivered.\n\nEvents have `.peer`, the address of the sender, unless they are JSON objects. A counted message may have several lines: under `encoding: raw` it is written as it came.\n\nA message that is not finished when its connection ends is delivered as it is.',
+    'TCP does not confirm that a message was delivered. A kill loses messages that were read and not delivered; a broken connection loses messages in transit. To prevent this, use the http source or a file. While a destination waits, the source does not read, so senders wait, too. At the end of the run, the source half-closes its connections to notify senders. It still reads and delivers messages in transit, and everything that senders send for up to two seconds.\n\nEvents have `.peer`, the address of the sender, unless they are JSON objects. A message with a length prefix may have several lines; `encoding: raw` writes them unchanged.\n\nIf a connection ends within a message, the received part is delivered.',
   options,
   examples: [
     {

@@ -120,9 +120,9 @@ export const cri = defineCodec({
   name: 'cri',
   summary: 'Each line is in the format of container runtimes such as containerd and CRI-O, as in `/var/log/pods`.',
   notes:
-    'Events have `.message`, `.timestamp` and `.stream`. A line of the container that the runtime divided (`P`, after 16 KiB) is joined again by the sources `file` and `stdin`: ' +
-    'the lines up to the one with `F` are one event, with the time of the first. Lines of the other stream in between end it. A line without its end has `.partial` `first`, as the beginning of a line that is too long; ' +
-    'the rest waits for at most a second and is then an event of its own. `parse` and other sources see one line, and mark it.',
+    'Events have `.message`, `.timestamp` and `.stream`. The runtime divides lines of the container after 16 KiB (`P`). The sources `file` and `stdin` join them: ' +
+    'the lines up to the one with `F` are one event, with the time of the first. A line of the other stream ends the event early. An event without its end has `.partial` `first`, like the beginning of a line that is too long; ' +
+    'the rest waits for at most a second, and is then a separate event. `parse` and other sources do not join lines, but mark them.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of a container runtime',

@@ -239,9 +239,9 @@ export const dockerJson = defineCodec({
   summary: 'Each line is in the format of the logging driver `json-file` of Docker.',
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
-    'A line of the container that Docker divided, after 16 KiB, is joined again by the sources `file` and `stdin`: up to the one that has a line end they are one event, with the time of the first. ' +
-    'Lines of the other stream in between end it. A line without its end has `.partial` `first`, as the beginning of a line that is too long; the rest waits for at most a second and is then an event of its own. ' +
-    '`parse` and other sources see one line, and mark it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
+    'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join them: the lines up to the one with a line end are one event, with the time of the first. ' +
+    'A line of the other stream ends the event early. An event without its end has `.partial` `first`, like the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
+    '`parse` and other sources do not join lines, but mark them. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of Docker',

@@ -241,12 +241,12 @@ export const gelf = defineCodec({
   name: 'gelf',
   summary: 'Each line is a message in the Graylog Extended Log Format (GELF 1.1), a JSON object.',
   notes:
-    'Events have `.message` (`short_message`), `.host`, `.timestamp` (ISO 8601), `.level` (0 to 7), `.full_message` and the additional fields without their underscore, ' +
-    'which one keeps where the message has a field of that name anyway: of `level` and `_level`, the latter is `._level`. A message ends with a line end or, at the source `tcp`, with a null byte. ' +
-    'Messages that are compressed or in chunks, as over UDP, are not read.\n\n' +
-    'As an encoding: `.message` becomes `short_message`, and is `-` if it is empty; `.host` is `unknown` if there is none. `.timestamp` becomes seconds if it is an ISO 8601 time, with microseconds, ' +
-    'and `.level` a number if it is one from 0 to 7 or a name such as `error`. All other fields become additional fields: numbers and text as they are, ' +
-    'all else as JSON text. Characters in names besides letters, digits, `_`, `.` and `-` become `_`; `id`, which GELF does not allow, becomes `__id`.',
+    'Events have `.message` (`short_message`), `.host`, `.timestamp` (ISO 8601), `.level` (0 to 7), `.full_message`, and the additional fields without their underscore. ' +
+    'If a standard field has the same name, the additional field keeps its underscore: with `level` and `_level`, the latter is `._level`. A message ends with a line end or, in the source `tcp`, with a null byte. ' +
+    'The codec does not read compressed or chunked messages, which are usual over UDP.\n\n' +
+    'As an encoding: `.message` becomes `short_message`, or `-` if it is empty. A missing `.host` becomes `unknown`. A `.timestamp` in ISO 8601 becomes seconds, with microseconds. ' +
+    '`.level` becomes a number if it is one from 0 to 7, or a name such as `error`. All other fields become additional fields: numbers and text unchanged, ' +
+    'other values as JSON text. In names, characters other than letters, digits, `_`, `.` and `-` become `_`; `id`, which GELF does not allow, becomes `__id`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a GELF message',

@@ -56,9 +56,10 @@ class Expansion {
   }
 
   expand(pattern: string, depth = 0): string {
-    if (depth > DEEPEST) throw new Error('the patterns refer to one another in a circle')
+    if (depth > DEEPEST) throw new Error('the patterns refer to each other in a cycle')
     this.#length += pattern.length
-    if (this.#length > LONGEST) throw new Error(`becomes longer than ${LONGEST} characters with all that it refers to`)
+    if (this.#length > LONGEST)
+      throw new Error(`is longer than ${LONGEST} characters with the patterns that it refers to`)
     return pattern.replace(PART, (whole, name?: string, field?: string, type?: string, group?: string) => {
       if (group !== undefined) return this.#group(group)
       if (name === undefined) return whole === '(?>' ? '(?:' : whole
@@ -121,11 +122,11 @@ export const grok = defineCodec({
   name: 'grok',
   summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for usual parts.',
   notes:
-    '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of the text that it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. A pattern that matches ' +
-    'nothing or an empty text does not make a field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends, and a dot also for a line end within it. As for regex, matching takes time ' +
+    '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, `%{NAME:field:int}` or `:float` a number; `(?<field>…)` also makes a field. A part that matches ' +
+    'an empty text does not make a field; if a field occurs twice, the first value that is not empty counts. The pattern may match anywhere in the line: `^` and `$` match at its ends, and a dot also matches a line end within it. As for regex, matching takes time ' +
     'proportional to the length of the line. Patterns and fields are the same as in Logstash without ECS; the sets of Bacula and of ECS are not included. ' +
-    'It differs from Logstash in this: `^` and `$` do not stand for the ends of lines within an event; atomic groups count as groups; escapes are those of JavaScript, and where it does not know one, or a brace stands for itself, `[:alpha:]` and other classes are ASCII; ' +
-    'a number may begin anywhere, and a time have no seconds; in the sets of programs an address is what consists of its characters; the `querytype` of BIND9 has no flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH. ' +
+    'Differences from Logstash: `^` and `$` do not match at line ends within an event; atomic groups are ordinary groups; escapes are those of JavaScript, and in a pattern with other escapes or with literal braces, `[:alpha:]` and other classes are ASCII; ' +
+    'a number may begin anywhere, and a time may lack seconds; in the sets of programs, an address is any text of address characters; the `querytype` of BIND9 does not have flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH. ' +
     `The names: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
   options,
   form: 'fields',

@@ -165,8 +165,7 @@ export class ChangedTexts {
   }
 
   /**
-   * Writes text `i` and those that follow it in the arena, each with its line feed. Returns the index of the next
-   * event.
+   * Writes text `i` and the texts after it in the arena, each with its line feed. Returns the index of the next event.
    */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!

@@ -96,7 +96,7 @@ export class EventEditor {
     return new EventMerger(this.#wanted)
   }
 
-  /** Creates a merger of lines of a format into their events. Call it in `create` only. */
+  /** Creates a merger that adds the fields of lines in a format to their events. Call it in `create` only. */
   lineMerger(format: LineFormat, keepsMessage: boolean): LineMerger {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }

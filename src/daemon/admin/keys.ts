@@ -4,7 +4,7 @@ import type { Links } from '../../engine/run/links.js'
 import { sleep } from '../../lib/time.js'
 import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 
-/** What is seen of components that work by key. */
+/** The visible state of components that work by key. */
 export type Keyed = Pick<Links, 'watchKeys' | 'bucket' | 'waitState' | 'readers'>
 
 /** How long keys are counted at most. */
@@ -31,7 +31,7 @@ export async function answerKeys(query: URLSearchParams, keyed: Keyed, response:
   sendReply(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
 }
 
-/** Responds with the state of one bucket. Without a `key` it is the default one; an empty `rule` is none. */
+/** Responds with the state of one bucket. Without a `key` it is the default bucket; an empty `rule` means no rule. */
 export function answerBucket(query: URLSearchParams, keyed: Keyed, response: ServerResponse): void {
   const component = query.get('component') ?? ''
   const key = query.get('key')

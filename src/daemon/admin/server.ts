@@ -21,7 +21,7 @@ export interface Served extends Reports {
 
 /** The page of the daemon, as far as the socket needs it. */
 export interface Page {
-  /** Answers a request of the owner. Resolves with false if it is for none of the paths of the page. */
+  /** Answers a request of the owner. Resolves with false if the page does not have the path. */
   answerOwner(request: IncomingMessage, response: ServerResponse): Promise<boolean>
 }
 
@@ -55,7 +55,7 @@ export async function serveAdmin(
   return server
 }
 
-/** What the daemon is doing now. */
+/** The daemon's current activity. */
 export async function statusNow(reports: Served, { taps }: Tappable): Promise<Status> {
   return statusOf(reports, await reports.metrics.samples(), component => taps.waitState(component))
 }
@@ -116,7 +116,9 @@ async function answer(
   }
 }
 
-/** What scrapers send that read OpenMetrics: they name it before text, which they read as well. */
+/**
+ * Matches the Accept header of scrapers that read OpenMetrics: they list it before plain text, which they also read.
+ */
 const OPEN_METRICS = /^(?:(?!text\/plain).)*application\/openmetrics-text(?! *; *version=0)/i
 
 async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Served): Promise<void> {

@@ -5,7 +5,7 @@ import { shortPath } from '../../lib/network/short-path.js'
 
 /**
  * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
- * may act as the owner may connect. Paths may be of any length, although the system limits those of sockets.
+ * may act as the owner may connect. Paths may have any length, although the system limits the paths of sockets.
  */
 
 /** The socket on which a daemon can be inspected. */
@@ -37,7 +37,7 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
     release()
     throw error
   }
-  // Closing the server removes the socket by the short name, so that name must stay valid until then.
+  // Closing the server removes the socket by the short name, which must stay valid until then.
   server.once('close', release)
   server.on('error', () => {})
   chmodSync(path, 0o600)

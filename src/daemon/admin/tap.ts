@@ -14,7 +14,7 @@ import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
 
-/** What is seen of the events of a pipeline. */
+/** The view of a pipeline's events. */
 export type Taps = Keyed & Pick<Links, 'tap' | 'outputs'>
 
 /** A pipeline, whose taps are others after a reload. */
@@ -24,7 +24,7 @@ export interface Tappable {
 
 export interface TapQuery {
   readonly component: string
-  /** Ends after so many events; Infinity: when the client disconnects. */
+  /** Number of events after which it ends; Infinity: when the client disconnects. */
   readonly limit: number
   /** A condition; undefined selects all events. */
   readonly where: string | undefined
@@ -32,7 +32,7 @@ export interface TapQuery {
   readonly rate?: number | undefined
   /** Most events shown per second; default: all that match. */
   readonly most?: number | undefined
-  /** Ends after so many milliseconds. */
+  /** Milliseconds after which it ends. */
   readonly forMs?: number | undefined
 }
 

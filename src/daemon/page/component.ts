@@ -42,7 +42,7 @@ function configOf({ id, kind, definition }: ComponentConfig, { root }: Config): 
   const section = root?.entries.get(SECTIONS[kind])?.value
   const entry = section?.kind === 'map' ? section.entries.get(id)?.value : undefined
   if (entry?.kind !== 'map') return ''
-  // A comment could have a key that was in use once, so none is shown.
+  // A comment could contain a former key, so comments are not shown.
   const document = { [SECTIONS[kind]]: { [id]: writtenValue(entry) } }
   const hidden = hideLiterals(document, [definition])[SECTIONS[kind]]!
   const like = { ...entry, flow: false, entries: new Map([[id, { key: entry, value: entry }]]) }

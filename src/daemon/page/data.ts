@@ -16,7 +16,7 @@ import { Live } from './live.js'
 import { Seconds, sumOf } from './second.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
-/** What the page is made of. */
+/** The data of the page. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly pipeline: Tappable & Followed
@@ -36,7 +36,7 @@ const TIMES_A_LOOK = 400
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 
-/** What is kept while there is a page, and what it shows. */
+/** The data that is kept while there is a page. */
 export class PageData {
   readonly history: History
   readonly watch: PageWatch
@@ -45,11 +45,12 @@ export class PageData {
   readonly #seconds: Seconds
   readonly #stop: () => void
   #memory: number
-  /** What of the last status was no number, and when it was sent and looked at. */
+  /** The last status without its changing numbers and times, to detect news. */
   #news = ''
-  /** What most news shows in, and what costs little to look at. */
+  /** A cheap signal of most news. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
+  /** When the status is to be compared again. */
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
   #taps = 0
@@ -68,7 +69,7 @@ export class PageData {
     this.watch.stop()
   }
 
-  /** Changes the limit of what is kept. */
+  /** Changes the memory limit of the kept data. */
   limit(memory: number): void {
     this.#memory = memory
     this.history.limit(memory * HISTORY_SHARE)
@@ -183,7 +184,7 @@ export class PageData {
   }
 }
 
-/** What of a status does not change all the time: no numbers, and no times. */
+/** The parts of a status that do not change all the time, without numbers and times. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]

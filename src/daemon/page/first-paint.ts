@@ -3,8 +3,8 @@ import { short } from '../../lib/units.js'
 import type { ComponentStatus, Status } from '../status/status.js'
 
 /**
- * The page as HTML: what a browser shows before its script has run, and what there is without one. All values are
- * escaped, since ids, reasons and addresses may have any character.
+ * The page as HTML, for browsers before the script has run, and without scripts. All values are escaped, since ids,
+ * reasons and addresses may have any character.
  */
 
 /** The names of the files that it loads; undefined: there is none. */
@@ -15,7 +15,7 @@ export interface Links {
 
 const count = (value: number): string => value.toLocaleString('en-US')
 
-/** What the daemon does now. */
+/** The daemon's current state. */
 export function statusHtml(status: Status, links: Links): string {
   const { host, version_of_sluice, started_at, at, ready, stopping, problems, notices, components } = status
   const since = started_at === undefined ? '' : `, since ${timeHtml(started_at)}`
@@ -90,7 +90,8 @@ function booksHtml({ books }: Status): string {
   const { received, emitted, passed, discarded, consumed, in_flight } = books
   const left = `${part('received', received)}${rare('emitted', emitted)}`
   const rest = `${part('discarded', sum(discarded))}${rare('consumed', consumed)} + ${part('in flight', in_flight)}`
-  // Without `passed`, an event has several ways, and what is on them does not add up to what was received.
+  // Without `passed`, an event can take several paths, and the counts of the paths do not add up to the received
+  // events.
   const right = passed === undefined ? `: ${rest}` : ` = ${part('passed', passed)} + ${rest}`
   return `<p class="books">${left}${right}</p>`
 }

@@ -2,8 +2,8 @@ import type { ComponentCounters } from '../../engine/flow/counters.js'
 import type { Clock } from '../../lib/time.js'
 
 /**
- * What each component counted in every step of the last hour: a ring of numbers a component, in which a step of the
- * monotonic clock has its place. More components than there is memory for make the steps longer.
+ * The counts of each component in each step of the last hour: a ring of numbers per component, indexed by the step of
+ * the monotonic clock. Steps become longer if the components need more memory than there is.
  */
 
 const SPAN_MS = 3_600_000
@@ -16,7 +16,7 @@ const LEVEL = NAMES.length - 1
 /** Stands for: nobody counted then. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A process that did nothing for longer was stopped: what it counts next is of the last step alone. */
+/** A process that did nothing for longer was suspended: its next counts belong to the last step only. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
@@ -179,11 +179,11 @@ export class History {
     return { from: this.#timeOf(from), step_ms: this.#stepMs, names: NAMES, values: Object.fromEntries(values) }
   }
 
-  /** What is known of all components, in at most `points` points. */
+  /** The history of all components, in at most `points` points. */
   all(points: number): AllHistory {
     const [oldest, to] = [this.#oldest(), this.#newest()]
     const width = Math.max(1, Math.ceil((to - oldest + 1) / points))
-    // Whole points, which stay where they are as time goes on.
+    // Whole points, which keep their places over time.
     const from = oldest - (oldest % width)
     const components = [...this.#rings].map(([id, ring]) => [
       id,

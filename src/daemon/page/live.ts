@@ -4,7 +4,7 @@ import { onReplyOver } from '../../net/http/server/respond.js'
 
 /** Each has a connection, and gets a message a second. */
 const MOST_READERS = 32
-/** A reader that has left so much unread is slow: it misses seconds. */
+/** A reader with more unread bytes is slow: it misses seconds. */
 const BEHIND_BYTES = 256 * 1024
 /** Bytes left unread that end the connection. */
 const UNREAD_BYTES = 1024 * 1024

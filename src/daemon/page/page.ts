@@ -30,7 +30,7 @@ const SESSION = `${API}session`
 /** Of the socket, as the documentation has it for curl. */
 const SOCKET_HOST = 'sluice'
 
-/** What a request may see. */
+/** The data that a request may see. */
 interface Door {
   readonly access: Access | undefined
   /** Names under which the page is served; undefined: any. */
@@ -92,7 +92,7 @@ export class StatusPage implements Page {
     }
   }
 
-  /** `first`: what is seen until `use`. */
+  /** `first`: shown until `use`. */
   async #listen({ listen }: StatusPageOptions, first: Door): Promise<Server> {
     const server = boundedServer(
       async (request, response) => {

@@ -9,7 +9,7 @@ import type { PageData } from './data.js'
 export interface Call {
   readonly page: PageData
   readonly query: URLSearchParams
-  /** What follows the name of the path, as in `components/ID`. */
+  /** The rest of the path after its name, as in `components/ID`. */
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -22,7 +22,7 @@ export interface Route {
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
   /** Whether the answer lasts until the client disconnects. */
   readonly isStream?: true
-  /** May throw a Refusal. What it returns is sent as JSON; undefined: it has answered itself. */
+  /** May throw a Refusal. The result is sent as JSON; undefined: the handler has answered. */
   answer(call: Call): unknown
 }
 
@@ -95,7 +95,7 @@ export function routeOf(path: string): { readonly route: Route; readonly id: str
   }
 }
 
-/** Answers with the result of `make`, or with what it throws. */
+/** Answers with the result of `make`, or with its error. */
 export async function reply(response: ServerResponse, make: () => unknown): Promise<void> {
   try {
     const body = await make()

@@ -52,7 +52,7 @@ export class Seconds {
     }
   }
 
-  /** Of the attempts of the last 10 to 20 seconds; nothing if there are none. */
+  /** Of the attempts of the last 10 to 20 seconds; empty without attempts. */
   #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
     const { buckets, counts } = histogram
     const now = this.#clock.now()
@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The value below which `rank` observations are, as if those of a bucket were spread evenly. */
+/** The value that `rank` observations are below, assuming that observations are spread evenly within a bucket. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {

@@ -36,7 +36,7 @@ export class StaticFiles {
     }
   }
 
-  /** The name of a file as a link, with what makes it another one when the file changes; undefined without the file. */
+  /** The link to a file, with a part that changes when the file changes; undefined without the file. */
   link(name: string): string | undefined {
     const file = this.#files.get(name)
     return file && `${name}?v=${file.etag.slice(1, 9)}`

@@ -68,7 +68,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
-  /** What to do instead of giving more operands than it takes; `line` is the command line without these. */
+  /** Advice for too many operands; `line` is the command line without the operands. */
   readonly instead?: (more: readonly string[], line: string) => string
   readonly examples: readonly { readonly title: string; readonly line: string }[]
   /** Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is not, as with `| head`. */
@@ -115,7 +115,7 @@ export function commandsBelow(word: string | undefined, commands: readonly Comma
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
-/** What services of a system have, by the words that people try. */
+/** Advice for the subcommands of other services, by name. */
 const OF_SYSTEMD: Readonly<Record<string, string>> = {
   start: 'sluice run starts the daemon, or systemctl start sluice',
   stop: 'systemctl stop sluice stops the daemon, and so does SIGTERM',

@@ -1,4 +1,4 @@
-/** What is done about an error that nobody has caught; undefined: the process ends. */
+/** The handler of uncaught errors; undefined: the process ends. */
 type Tolerates = (error: unknown) => boolean
 
 let tolerates: Tolerates | undefined

@@ -82,7 +82,7 @@ export function logMetrics(metrics: Metrics): void {
   metrics.daemonTotal('sluice_log_lines_lost_total', help, lostLines)
 }
 
-/** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is no secret. */
+/** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is not a secret. */
 const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
 
 function isCounts(value: unknown): boolean {

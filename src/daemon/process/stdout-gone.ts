@@ -8,7 +8,7 @@ const POLL_MS = 50
 
 /**
  * When the reader of standard output has exited (`| head`), ends the run as a signal does, but waits only for the other
- * destinations: what is still meant for standard output can never be written.
+ * destinations: events for standard output can no longer be written.
  */
 export function onStdoutGone(
   stdout: NodeJS.WritableStream,

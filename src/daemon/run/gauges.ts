@@ -71,7 +71,7 @@ export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => vo
   })
 }
 
-/** What /readyz of a managed daemon shows about its pipeline and its service. */
+/** The part of /readyz about a managed daemon's pipeline and service. */
 export interface ManagedReport extends ManagedStatus {
   readonly pipeline: string
   readonly service: string

@@ -51,12 +51,12 @@ export interface RunOptions {
   readonly log?: LogOptions
 }
 
-/** What can be observed of a run. */
+/** The observable state of a run. */
 export interface Running {
   readonly pipeline: Supervisor
   readonly metrics: Metrics
   readonly totals: () => Totals
-  /** What is wrong, worst first; not what concerns the service. */
+  /** The problems, worst first, without problems of the service. */
   readonly problems: () => Promise<string[]>
   /** Undefined if metrics are not served. */
   readonly metricsUrl: string | undefined

@@ -12,7 +12,7 @@ import type { PageSources } from '../page/data.js'
 import type { StatusPage } from '../page/page.js'
 import type { PageState } from '../status/status.js'
 
-/** What a configuration says about the servers. */
+/** The servers' part of a configuration. */
 type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
 /** A change that has been prepared. */
@@ -53,7 +53,7 @@ export class Servers {
     return this.#page?.state
   }
 
-  /** Throws if the metrics address, or that of the page, cannot be used. */
+  /** Throws if the address of the metrics or the page cannot be used. */
   async open(config: Config, tappable: Tappable): Promise<void> {
     const prepared = await this.prepare(config)
     prepared.use()

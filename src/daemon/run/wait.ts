@@ -19,7 +19,7 @@ import { Servers } from './servers.js'
 
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
-/** Stands in for the pipeline in inspections while none runs. */
+/** Stands in for the pipeline in inspections while no pipeline runs. */
 const NOTHING = {
   taps: {
     tap: () => undefined,

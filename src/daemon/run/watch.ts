@@ -15,7 +15,7 @@ export interface WatchedFiles {
   readonly path: string
   /** The digest of its files when it was read first. */
   readonly digest: string
-  /** Other files that it was read with last, such as those of plugins. */
+  /** Other files that the last reading used, such as plugins. */
   readonly others?: () => readonly string[]
 }
 

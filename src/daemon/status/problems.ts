@@ -13,7 +13,7 @@ import type { Series } from './series.js'
 
 /** A problem, and what to do about it. */
 export interface Problem {
-  /** The component that it is about; missing if it is about none, or one that is not configured any more. */
+  /** The affected component; missing if no component is affected, or if it is no longer configured. */
   readonly component?: string
   readonly what: string
   /** Since when, how often and similar facts. */
@@ -32,7 +32,7 @@ export interface Named {
   readonly inputs?: readonly string[]
 }
 
-/** What problems are found in. */
+/** The data in which problems are found. */
 export interface Observed {
   /** Wall clock in milliseconds. */
   readonly wall: number
@@ -76,7 +76,7 @@ export function problemsOf(seen: Observed): Problem[] {
   ]
 }
 
-/** Data whose removal costs no events: that of sources and throttles that may have been removed on purpose. */
+/** Data whose removal costs no events: of sources and throttles that may have been removed on purpose. */
 export function noticesOf(seen: Observed): Problem[] {
   return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
 }
@@ -257,7 +257,7 @@ function processorProblems({ processors, wall }: Observed): Problem[] {
         component: id,
         what: `${id} is stuck: ${reason}`,
         detail: `Since ${clockTime(since, wall)}. Meanwhile ${meanwhile}.`,
-        todo: 'Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
+        todo: 'Correct the plugin: each call of process must end. Then reload, or restart the daemon.',
       }
     const next = next_attempt === undefined ? 'trying now' : `next attempt at ${clockTime(next_attempt, wall)}`
     return {
@@ -336,7 +336,7 @@ function unprocessedProblems({ series }: Observed): Problem[] {
     .all('sluice_component_errors_total', { component_kind: 'processor', kind: 'processing' })
     .flatMap(({ labels: { component_id = '' }, value }) => {
       const events = series.sum('sluice_component_received_events_total', { component_id })
-      // Where they are discarded or kept as dead letters, that is said.
+      // If the events are discarded or in the dead-letter queue, other problems report them.
       if (value === 0 || value * 2 < events || series.sum(DISCARDED, { component_id, reason }) > 0) return []
       return {
         component: component_id,
@@ -394,7 +394,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** What to say about reasons that leave no rejected event. Others of a processor are what it is there for. */
+/** Advice for reasons that do not leave a rejected event. Others of a processor are what it is there for. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:

@@ -39,7 +39,7 @@ export class Series {
     return found
   }
 
-  /** All metrics whose names match, with what the first group of the pattern is there. */
+  /** All metrics whose names match, with the text of the pattern's first group. */
   *matching(pattern: RegExp): Generator<[string, readonly Sample[]]> {
     for (const [name, samples] of Object.entries(this.#samples)) {
       const [, part] = pattern.exec(name) ?? []

@@ -12,7 +12,7 @@ import { type Samples, Series } from './series.js'
 /** Of the document. It grows when a member changes its meaning or goes, not when one is added. */
 const VERSION = 1
 
-/** What a daemon is doing and what is wrong with it, as JSON. docs/status-api.md describes the members. */
+/** The state and the problems of a daemon, as JSON. docs/status-api.md describes the members. */
 export interface Status {
   readonly version: number
   /** When it was made. Times are in ISO 8601. */
@@ -32,9 +32,9 @@ export interface Status {
   /** What costs no events. */
   readonly notices: readonly Problem[]
   readonly managed?: ManagedReport
-  /** What happened to the events since the start: received + emitted = passed + discarded + consumed + in flight. */
+  /** Counts of events since the start: received + emitted = passed + discarded + consumed + in flight. */
   readonly books?: Books
-  /** What the page of the daemon keeps, while there is one. */
+  /** The data that the daemon's page keeps, while there is a page. */
   readonly status_page?: PageState
   /** The busiest component that works, if one is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
@@ -44,7 +44,7 @@ export interface Status {
   /** Components in which events wait, and what for. */
   readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
-  /** What /metrics shows but histograms. */
+  /** The metrics of /metrics, without histograms. */
   readonly series: Samples
 }
 
@@ -56,7 +56,7 @@ export interface Books extends Totals {
 export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
 
 export interface PageState {
-  /** Bytes: the limit of what is kept, and what is kept now. */
+  /** In bytes: the limit of the kept data, and its present size. */
   readonly memory: number
   readonly used: number
   /** How far back the numbers of components go, and how far they are apart. */
@@ -93,7 +93,7 @@ export interface ComponentStatus extends Named {
   readonly per_second?: Rate | undefined
 }
 
-/** What a daemon says about itself. */
+/** The daemon's description of itself. */
 export interface Reports {
   /** The components that run, in the order of the configuration. Metrics also have those that a reload removed. */
   components?(): readonly Named[]
@@ -105,7 +105,7 @@ export interface Reports {
   outages?(): Observed['processors']
   /** Whether a signal ends the daemon, which still delivers what it has read. */
   isStopping?(): boolean
-  /** When the reload that is under way began, wall clock in milliseconds; undefined: none is. */
+  /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined
   /** State of a managed daemon and of its connection to the service. */
   managed?(): ManagedReport
@@ -119,7 +119,7 @@ export interface Reports {
   page?(): PageState | undefined
 }
 
-/** What is ready and what is not, without numbers. */
+/** Readiness of all parts, without numbers. */
 export function readiness(reports: Reports) {
   const destinations = reports.destinations()
   const sources = reports.failures?.() ?? []
@@ -140,7 +140,7 @@ export function readiness(reports: Reports) {
 /** Below this share, no component counts as a bottleneck. */
 const LEAST_SHARE = 0.5
 
-/** `waits`: what events wait for in a component; undefined if none waits. */
+/** `waits`: the reason why events wait in a component; undefined if no event waits. */
 export function statusOf(
   reports: Reports,
   samples: Samples,
@@ -183,7 +183,9 @@ export function statusOf(
   }
 }
 
-/** Components that wait for somebody or something else. They are no bottleneck, since more of them would not help. */
+/**
+ * Components that wait for somebody or something else. They are not a bottleneck, since more of them would not help.
+ */
 function blockedIn({ destinations, processors }: Pick<Observed, 'destinations' | 'processors'>): ReadonlySet<string> {
   const waiting = destinations.filter(({ state }) => state !== 'ready' && state !== 'refusing')
   return new Set([...waiting, ...processors].map(({ id }) => id))

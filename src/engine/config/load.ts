@@ -89,7 +89,7 @@ export interface LoadOptions {
   readonly localPart?: boolean
   /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
   readonly onThisMachine?: boolean
-  /** Whether metrics are served on the socket alone unless the configuration has an address for them. */
+  /** Without an address in the configuration, metrics are served only on the socket. */
   readonly metricsOnSocket?: boolean | undefined
   /** Checks the files that the configuration names. Optional, because not all callers load its code. */
   readonly fileCheck?: FileCheck | undefined

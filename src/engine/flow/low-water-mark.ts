@@ -42,7 +42,7 @@ export class LowWaterMark<P> {
     }
   }
 
-  /** Settled ranges after the mark: at most `most`, each from the position before it to its last one. */
+  /** At most `most` settled ranges after the mark. `before`: the position before a range; `last`: its last position. */
   ahead(most: number): [before: P, last: P][] {
     const ranges: [P, P][] = []
     let range: [P, P] | undefined

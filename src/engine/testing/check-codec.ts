@@ -29,8 +29,8 @@ const CHECKS: Readonly<Record<string, (subject: Subject) => void>> = {
 }
 
 /**
- * Holds a codec to its contract, with the options of each of its examples: that `scan`, `fields` and `encode` agree, for
- * any bytes, in linear time. Resolves with what does not hold; nothing: it conforms.
+ * Holds a codec to its contract, with the options of each of its examples: that `scan`, `fields` and `encode` agree,
+ * for any bytes, in linear time. Resolves with the violations; an empty list means that it conforms.
  */
 export async function checkCodec(definition: CodecDefinition): Promise<string[]> {
   const all: string[] = []
@@ -101,7 +101,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
-    // An event has fields of its origin, too, where its line has none.
+    // An event also has fields of its origin, if its line does not have them.
     const all = codec.form === 'fields' ? codec.fields(chunk, start, end, FROM.receivedAt) : batch.fields(0)
     const names = Object.keys(event).filter(name => name in all)
     found.same(

@@ -30,7 +30,7 @@ export interface DestinationOutput {
   readonly stdout?: NodeJS.WritableStream
   /** All that has arrived so far, as text. It may come some time after its delivery. Missing if it is nowhere. */
   arrived?(): string | Promise<string>
-  /** Has the next `attempts` fail, so that they are to be tried again. Without it, failures are not checked. */
+  /** Makes the next `attempts` fail, to be retried. Without it, failures are not checked. */
   fail?(attempts: number): void
   close?(): unknown
 }
@@ -48,8 +48,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /**
  * Holds a destination to its contract: acknowledgements, order, retries, an end in the middle and a reload. Its events
- * have `.message` with `event-N.`: the number ends there, whatever follows. Resolves with what does not hold; nothing:
- * it conforms.
+ * have `.message` with `event-N.`: the number ends there, whatever follows. Resolves with the violations; an empty list
+ * means that it conforms.
  */
 export async function checkDestination(definition: DestinationDefinition, open: Open): Promise<string[]> {
   const all: string[] = []
@@ -156,7 +156,7 @@ class Opened {
     return missing(await this.#arrived())
   }
 
-  /** Waits a while: what a destination has delivered may be seen at its receiver a little later. */
+  /** Waits a while: delivered events may arrive at the receiver a little later. */
   async #until(test: (arrived: readonly number[]) => boolean): Promise<void> {
     for (let waited = 0; waited < LATE_MS && !test(await this.#arrived()); waited += 20) await sleep(20)
   }
@@ -209,7 +209,7 @@ async function endsInTheMiddle(opened: Opened, found: Findings): Promise<void> {
   found.ok(!said.includes('rejected'), 'events were rejected')
   const delivered = said.filter(status => status === 'delivered').length
   found.same(left.events, 50 - 10 * delivered, 'undelivered events')
-  // What is in a spool is sent by the next run.
+  // The next run sends the contents of a spool.
   const missing = delivery.spooled ? [] : await opened.missing(numbers(0, 10 * delivered))
   found.same(missing, [], 'events that were acknowledged and did not arrive')
 }

@@ -14,7 +14,7 @@ import { type Findings, findingsOf, optionsOf } from './findings.js'
 import { settle } from './manual-time.js'
 import { loadedStageOf } from './stage.js'
 
-/** Values that users have in fields, and lines that are no objects. */
+/** Field values as users have them, and lines that are not objects. */
 export const LINES: readonly string[] = [
   '{"app":"a","host":"edge-1","level":"error","ts":"2021-06-01T12:00:00.000Z","took_ms":5,"path":"/health"}',
   '{"app":"b","level":"info","ts":1622548800500,"took_ms":"12"}',
@@ -31,7 +31,7 @@ const MANY = 20_000
 type Processor = AnyDefinition<'processor'>
 type Check = (definition: Processor, example: Example, found: Findings) => Promise<void>
 
-/** What the checks are called, in findings. */
+/** Names of the checks in findings. */
 const CHECKS: Readonly<Record<string, Check>> = {
   'its example': givesItsOutput,
   'every event leaves once, in order, and is acknowledged once': keepsAll,
@@ -42,7 +42,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /**
  * Holds a processor to its contract, with the options of each of its examples: their output, acknowledgements, order,
- * back-pressure, stop and reload. Resolves with what does not hold; nothing: it conforms.
+ * back-pressure, stop and reload. Resolves with the violations; an empty list means that it conforms.
  */
 export async function checkProcessor(definition: Processor): Promise<string[]> {
   const all: string[] = []
@@ -70,7 +70,7 @@ async function withFiles(example: Example, check: (placed: Example) => Promise<v
   }
 }
 
-/** Takes batches a turn of the event loop later, so that there is no room in between. */
+/** Takes batches a turn of the event loop later: until then, there is no room. */
 function collect(into: EventBatch[]): Writable {
   return new Writable({
     objectMode: true,

@@ -13,7 +13,7 @@ import { MemoryCheckpoints, Taker } from './taker.js'
 
 type SourceDefinition = AnyDefinition<'source'>
 
-/** What a source is to read, and how to write to it. Each check opens one of its own. */
+/** The input of a source, and how to write it. Each check opens one of its own. */
 export interface SourceInput {
   readonly options: object
   /** Standard input, for a source that reads it. */
@@ -39,7 +39,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 
 /**
  * Holds a source to its contract: order, back-pressure, acknowledgements, an end in the middle and what is given back.
- * `open` makes an empty input. Resolves with what does not hold; nothing: it conforms.
+ * `open` makes an empty input. Resolves with the violations; an empty list means that it conforms.
  */
 export async function checkSource(definition: SourceDefinition, open: Open): Promise<string[]> {
   const all: string[] = []

@@ -7,7 +7,7 @@ import { Members } from '../../lib/formats/members.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
 
-/** What `read` gives, as an object; undefined: the line cannot be decoded. */
+/** The fields that `read` yields, as an object; undefined: the line cannot be decoded. */
 export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
   const members = new Members()
   if (!codec.read(line, start, end, members, 1e12)) return undefined
@@ -26,7 +26,10 @@ export function readFields(codec: Codec, line: Buffer, start = 0, end = line.len
   return Object.fromEntries(entries)
 }
 
-/** What a reader finds is what the whole event has, and what `read` gives: before and after the batch has moved, in a copy, with bad bytes. */
+/**
+ * Checks that field readers find the values of the whole event and of `read`: before and after the batch was moved, in
+ * a copy, and with invalid bytes.
+ */
 export function agreesWithFields(
   t: { same(found: unknown, wanted: unknown, what: string): unknown },
   decode: NonNullable<BatchOptions['decode']>,

@@ -4,7 +4,7 @@ import { readYaml } from '../config/yaml/load-yaml.js'
 import { toValue } from '../config/yaml/node.js'
 import { Problems } from '../config/yaml/problems.js'
 
-/** How long a component may take for what takes no time. */
+/** Time limit for operations that should finish at once. */
 const PATIENCE_MS = 30_000
 const LONGEST_SHOWN = 2000
 
@@ -30,7 +30,7 @@ export class Findings {
   }
 }
 
-/** What does not hold, each with `title`; also what `work` throws, and that it does not come to an end. */
+/** The violations, each with `title`. An exception of `work`, and a `work` that does not end, are violations, too. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()

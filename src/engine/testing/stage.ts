@@ -19,7 +19,7 @@ export interface StageOptions {
   readonly log?: ComponentContext['log'] | undefined
   readonly state?: ProcessorContext['state']
   readonly deadLetters?: StageContext['deadLetters']
-  /** What the processor handed over whose place it takes. */
+  /** State passed on by the predecessor. */
   readonly inherited?: unknown
   readonly readsAgain?: (source: string) => boolean
 }

@@ -20,7 +20,7 @@ export class Taker implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // The memory, and that of what is found in it, is used again when the batch is settled.
+    // The batch's memory, and the memory of its readers, is reused when the batch is settled.
     batch.move(Buffer.from(batch.chunk), batch.starts.slice(), batch.ends.slice())
     batch.scan()
     this.batches.push(batch)
@@ -48,7 +48,7 @@ export class Taker implements Output {
   }
 }
 
-/** A document in memory: what is saved stays for the next run, the rest is lost as in a kill. */
+/** A document in memory. Saved data stays for the next run; the rest is lost, as in a kill. */
 export class MemoryCheckpoints implements Checkpoints {
   document: unknown
   changes = 0

@@ -36,7 +36,7 @@ export interface ExplainOptions {
   readonly ask?: AskDaemon | undefined
 }
 
-/** What one component does with the event. Without an explanation, the event does not reach it. */
+/** Explanation of what one component does with the event. Without an explanation, the event does not reach it. */
 interface Step extends Partial<Explanation> {
   readonly id: string
   readonly kind: string
@@ -49,7 +49,7 @@ interface Step extends Partial<Explanation> {
   readonly isChanged?: boolean
   /** How it is delivered; destinations only. */
   readonly delivery?: string
-  /** What a running daemon says of the bucket that it counts in. */
+  /** State of the event's bucket in the running daemon. */
   readonly bucket?: LiveBucket
   /** Whether the destination has a problem in the running daemon. */
   readonly waits?: boolean
@@ -197,7 +197,7 @@ async function stepsFrom(
   return steps
 }
 
-/** What a throttle does with an event whose bucket is full. Without `over_limit` it is discarded, unless in shadow. */
+/** The fate of an event over the limit. Without `over_limit` it is discarded, unless in shadow. */
 function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
   const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
   if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst

@@ -18,12 +18,12 @@ export interface AskDaemon {
   problems(dataDir: string): Promise<ReadonlyMap<string, string>>
 }
 
-/** What a running daemon says of the bucket that an event counts in. */
+/** State of an event's bucket in the running daemon. */
 export interface Live {
-  /** Undefined: it says nothing. */
+  /** Undefined: the daemon does not report a state. */
   readonly bucket?: LiveBucket
   readonly findings: readonly Finding[]
-  /** Whether the bucket has no room, so that the event would be over the limit. */
+  /** Whether the bucket is full: the event would be over the limit. */
   readonly isFull: boolean
 }
 
@@ -31,7 +31,7 @@ const UNKNOWN: Finding = {
   text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
 }
 
-/** Asks for the bucket that the findings about an event name; undefined if they name none. */
+/** Asks for the bucket that the findings about an event name; undefined if they do not name a bucket. */
 export async function liveBucket(
   component: string,
   findings: readonly Finding[],
@@ -75,7 +75,7 @@ function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, un
   if (limit === undefined || used === undefined || windowMs === undefined) return []
   const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : String(value))
   const what = unit === 'cost' ? 'a cost of ' : ''
-  const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
+  const span = since === undefined ? 'no window is open' : `the window is open from ${since} to ${until}`
   const bucket = rule === undefined ? 'its bucket' : `its bucket under ${rule}`
   const text = `now: ${bucket} has passed ${what}${amount(used)} of ${amount(limit)} in ${formatDuration(windowMs)}; ${span}`
   return [{ text }]

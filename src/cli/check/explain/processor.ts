@@ -13,9 +13,9 @@ import { after } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { withOwnBuckets } from '../own-buckets.js'
 
-/** What a processor does with one event. */
+/** Explanation of what a processor does with one event. */
 export interface ProcessorStep extends Explanation {
-  /** What it becomes, by the name of the output; '' is the main one. */
+  /** The resulting events by output name; '' is the main output. */
   readonly left: ReadonlyMap<string, EventBatch>
 }
 

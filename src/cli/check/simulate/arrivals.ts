@@ -13,8 +13,8 @@ export interface Arrivals {
 }
 
 /**
- * How the events of a throttle come. They are backlog if it keeps backlog, so that it decides as the daemon does about
- * the same lines. `isChanged`: another throttle than that of the configuration is tried, on what came live.
+ * How the events of a throttle come. They are backlog if the throttle keeps backlog. So it decides about the same lines
+ * as the daemon does. `isChanged`: the tried throttle differs from the configured one, and its events are live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,
@@ -25,7 +25,7 @@ export function arrivalsOf(
   const isThere = inputs.every(({ source: { definition, options } }) => definition.catchesUp?.(options))
   if (!isThere || options.time_field) return { isBacklog: false, wantsOther: false }
   const keeps = keepsBacklog(options)
-  // What another throttle lets wait comes neither when it was written nor at once.
+  // Events that another throttle delays arrive neither when they were written nor all at once.
   const isPaced = processors.some(one => isThrottle(one) && everWaits(one.options as ThrottleOptions))
   return { isBacklog: keeps && !isChanged, wantsOther: !isPaced && !(keeps && isChanged) }
 }

@@ -21,7 +21,7 @@ import { createTrialDecider } from './trial.js'
 
 /** A stage whose outputs are collected. */
 class CollectingStage extends Stage {
-  /** What has left, and by which output: `id`, `id.name`. */
+  /** Events that have left, with their output: `id`, `id.name`. */
   left: [output: string, batch: EventBatch][] = []
   readonly #names = new Map<SideOutput | undefined, string>()
 
@@ -41,7 +41,7 @@ class CollectingStage extends Stage {
 
 /** One processor of a chain. */
 interface Link {
-  /** What becomes of the events, which it settles. */
+  /** Follows and settles the events. */
   run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
   stop(): Promise<void>
 }
@@ -50,9 +50,9 @@ interface Link {
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock has the
- * latest time that an event had so far, or for backlog always that of the first one. Throttles among them decide as the
- * simulated one: each event at its own time, or all as backlog.
+ * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock shows the
+ * latest time of an event so far, or, for backlog, always the time of the first event. Throttles among them decide like
+ * the simulated one: each event at its own time, or all as backlog.
  */
 export class Chain {
   readonly #route: Route
@@ -96,7 +96,7 @@ export class Chain {
     for (const link of this.#links.values()) await link.stop()
   }
 
-  /** Calls `arrive` with what becomes of an event, or of several, of an output on each way to the throttle. */
+  /** Calls `arrive` with the results of one or several events of an output, on each path to the throttle. */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
     for (const id of this.#route.readers.get(output) ?? []) {
       const link = this.#links.get(id)
@@ -159,7 +159,7 @@ export class Chain {
     const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
-    // What is due in the time of a wall clock, such as reading a table again, is not.
+    // Work that is due by the wall clock, such as reading a table again, is not done.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)

@@ -31,7 +31,7 @@ interface Side {
 }
 
 const MOST_KEYS = 250_000
-/** Numbers for each key: those of `Difference`. */
+/** The numbers of `Difference` for each key. */
 const WIDTH = 4
 const THIS = 0
 const OTHER = 2
@@ -94,7 +94,10 @@ export class Comparison extends Twice<Passes> {
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
     if (!source) {
       const ids = sources.map(({ id }) => id).join(', ')
-      throw new UsageError(`--compare: ${throttle} there has no source ${origin.source}, but ${ids}`, 'simulate')
+      throw new UsageError(
+        `--compare: in that configuration, ${throttle} does not read the source ${origin.source}, but ${ids}`,
+        'simulate',
+      )
     }
     this.one.enter(origin, receivedAt)
     this.other.enter({ ...origin, source: source.id }, receivedAt)
@@ -147,7 +150,7 @@ export class Comparison extends Twice<Passes> {
   }
 }
 
-/** What `--compare` prints as JSON. */
+/** The JSON output of `--compare`. */
 export interface ComparisonResult {
   readonly component: string
   readonly config: string

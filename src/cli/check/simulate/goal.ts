@@ -9,17 +9,17 @@ import { conditionOf } from '../../screen/condition-flag.js'
 import type { FieldContext } from './trials.js'
 import { number } from './words.js'
 
-/** What a limit has to achieve. */
+/** The goal that a limit must achieve. */
 export interface Goal {
   /** Whether all limits from a certain one on achieve it, rather than all up to a certain one. */
   readonly smallest: boolean
   /** In words, after `a limit that`. */
   readonly text: string
-  /** Counts for so many limits of throttles with this window. */
+  /** Counts for `limits` limits of throttles with this window. */
   meter(limits: number, windowMs: number, context: FieldContext): Meter
 }
 
-/** What a limit does for a goal. */
+/** The effect of a limit on a goal. */
 export interface Effect {
   /** In words, after `this`. */
   readonly text: string
@@ -215,7 +215,7 @@ class BudgetMeter implements Meter {
     let bytes = this.#bytes.get(start)
     if (!bytes) {
       if (this.#bytes.size === MOST_PERIODS)
-        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer one`)
+        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer period`)
       bytes = new Float64Array(this.#limits)
       this.#bytes.set(start, bytes)
     }

@@ -84,7 +84,7 @@ async function* replayedFrom(
     if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
     yield
   }
-  // A line that was cut because the signal ended the input is none.
+  // A line that the signal cut off does not count.
   if (signal.aborted) return
   await take(splitter.flush(), frames)
   yield
@@ -114,7 +114,7 @@ async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Bu
   return first
 }
 
-/** The lines that a source generates from its input, if these differ from what it reads. */
+/** The lines that a source generates from its input, if they differ from the input. */
 async function* madeLines(
   { definition, options }: ComponentConfig<'source'>,
   first: Buffer,

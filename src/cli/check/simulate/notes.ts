@@ -9,7 +9,7 @@ import type { Route } from './subject.js'
 import type { Trials } from './trials.js'
 import { count, keyText, number, timeText } from './words.js'
 
-/** What was replayed, for the notes about it. */
+/** The replayed input, for the notes. */
 export interface Replayed {
   /** The field with the time; undefined: events count when they were received. */
   readonly time: string | undefined
@@ -21,7 +21,7 @@ export interface Replayed {
   readonly other?: Replay<Trials> | undefined
 }
 
-/** What to know about the numbers. */
+/** Notes about the numbers. */
 export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
@@ -49,7 +49,7 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   if (costless > 0)
     add('cost', `${count(costless, 'event')} without a number of 0 or more at ${options.cost!.text}: counted as 1`)
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
-  if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
+  if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys were discarded`)
   if (waits.events > 0) {
     const longest = formatDuration(waits.longestMs)
     const text = isBacklog ? `later, the last one ${longest} after the start` : `after a wait of up to ${longest}`
@@ -78,7 +78,7 @@ function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} are discarded; as live events, in event time, ${number(live)} would be`
 }
 
-/** What to do where no event has a time. */
+/** Advice if no event has a time. */
 export function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
@@ -117,7 +117,7 @@ export function problems({ replay, time, route }: Replayed): string[] {
   return [...found, ...(lines ? [lines] : []), have]
 }
 
-/** What was applied before the throttle: decoding other than JSON, and processors. */
+/** Steps before the throttle: decoding other than JSON, and processors. */
 export function routeText({ sources, processors }: Route): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)

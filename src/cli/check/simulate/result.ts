@@ -8,8 +8,8 @@ import type { Variant } from './variants.js'
 import { describeThrottles, inputName, keyText } from './words.js'
 
 /**
- * The result of a simulation as plain data: what the summary and the report show, and what `--json` prints. Times are
- * in milliseconds since the epoch. In every trial, events = passed + discarded + excluded.
+ * The result of a simulation as plain data, for the summary, the report and `--json`. Times are in milliseconds since
+ * the epoch. In every trial, events = passed + discarded + excluded.
  */
 export interface SimulationResult {
   /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
@@ -41,7 +41,7 @@ export interface SimulationResult {
   readonly to: number | null
   /** Slots of equal length that all `over_time` refer to; null if no event has a time. */
   readonly slots: Slots | null
-  /** What to know about the numbers, such as events without a time. */
+  /** Notes about the numbers, such as events without a time. */
   readonly notes: readonly Fact[]
   /** One entry for each combination of key, window and limit, in this order. */
   readonly results: readonly TrialResult[]
@@ -62,7 +62,7 @@ export interface Slots {
   readonly count: number
 }
 
-/** What one throttle would have done. */
+/** The decisions of one throttle. */
 export interface TrialResult {
   /** The field whose value names the bucket; null: all events share one bucket. */
   readonly key_field: string | null
@@ -92,7 +92,7 @@ export interface TrialResult {
 export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
   /** Null: the bucket of the events without a key. */
   readonly key: string | null
-  /** Most events in one window, not counting excluded ones. With a limit this high, none is discarded. */
+  /** Most events in one window, not counting excluded ones. With a limit this high, no event is discarded. */
   readonly busiest: number
   /** When that window opened; null if there was none. */
   readonly busiest_at: number | null
@@ -108,7 +108,7 @@ export interface OtherKeys {
   discarded_bytes: number
 }
 
-/** Events in each slot of `slots`. Events before the first one with a time are in none. */
+/** Events in each slot of `slots`. Events before the first one with a time are not included. */
 export interface TimeResult {
   readonly passed: readonly number[]
   readonly discarded: readonly number[]
@@ -135,7 +135,7 @@ export interface SearchResult {
   readonly goal: string
   /** Whether it is the lowest limit or the highest one that achieves the goal. */
   readonly kind: 'lowest' | 'highest'
-  /** What the limit does for the goal, in words. */
+  /** The effect of the limit on the goal, in words. */
   readonly does: string
   /** For `--suggest` the `matching` and the `kept` events, for `--budget` the `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
@@ -157,7 +157,7 @@ export interface Simulation extends Replayed {
   readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]
-  /** The throttles for which none was found. */
+  /** The throttles without a result. */
   readonly unanswered?: readonly Unanswered[]
 }
 

@@ -136,7 +136,7 @@ export class SearchPass implements Visitor {
   }
 }
 
-/** What was found for one variant. */
+/** The result for one variant. */
 export interface Found {
   readonly variant: Variant
   readonly search: SearchResult
@@ -145,7 +145,7 @@ export interface Found {
 /** Replays the whole input. */
 type Pass = (createVisitor: (context: FieldContext) => SearchPass) => Promise<Replay<SearchPass>>
 
-/** What was found, and the variants for which there is nothing to be found. */
+/** The results, and the variants without one. */
 export interface Search {
   readonly found: readonly Found[]
   readonly unanswered: readonly Unanswered[]

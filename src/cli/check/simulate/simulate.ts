@@ -33,7 +33,7 @@ export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly compare: string | undefined
 }
 
-/** What is compared with another configuration. */
+/** The throttles to compare with another configuration. */
 interface Compared {
   readonly throttle: ThrottleOptions
   readonly subject: Subject
@@ -45,7 +45,10 @@ interface Compared {
 const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
-/** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
+/**
+ * Maximum characters of decisions that are kept until an event has the time and the key. If no event has them, nothing
+ * is written.
+ */
 const HELD_LENGTH = 64 * 1024 * 1024
 /** As a shell reports a program that SIGINT has ended. */
 const INTERRUPTED = 130
@@ -127,7 +130,7 @@ async function simulateLive(options: SimulateOptions, files: readonly string[], 
   })
 }
 
-/** Replays the input through a throttle and that of another configuration. */
+/** Replays the input through a throttle and through its counterpart in another configuration. */
 async function compare(
   { throttle, subject, path, inputs, signal }: Compared,
   { compare: other, component, json }: SimulateOptions,

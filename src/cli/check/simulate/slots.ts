@@ -1,4 +1,4 @@
-/** Number of slots. Their length adapts so that they cover the whole time range. */
+/** Number of slots. Their length grows until they cover the whole time range. */
 export const MOST_SLOTS = 240
 
 /** Numbers for each slot: cell `column` of slot `slot` is cells[slot * width + column]. */

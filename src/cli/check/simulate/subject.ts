@@ -8,7 +8,7 @@ import { NearestName } from '../../../lib/nearest.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
 import { AS_OBJECTS } from '../explain/event.js'
 
-/** What is simulated: a throttle of a configuration, or one that the command line describes. */
+/** The simulated throttle: from a configuration, or described by the command line. */
 export interface Subject {
   /** The id of the throttle. */
   readonly component: string

@@ -29,7 +29,7 @@ interface Tapping {
   readonly socket: string
   /** The outputs that the throttle reads. */
   readonly outputs: readonly string[]
-  /** Ends after so many milliseconds, or at the signal. */
+  /** Ends after `forMs` milliseconds, or at the signal. */
   readonly forMs: number
   readonly signal: AbortSignal
   /** Called when all taps have begun. */

@@ -15,7 +15,7 @@ import type { FieldContext } from './trials.js'
 /** The time is that of the events. */
 const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
-/** What becomes of an event. */
+/** The decision about an event. */
 export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
 
 /** Decides as the daemon does, on one event after the other, and counts what is remarkable. */
@@ -55,7 +55,7 @@ export class SharedKey extends BucketKey {
 
 /**
  * Creates the decider of a throttle with any options. `isBacklog`: the events are backlog, and come when the first of
- * them does. `key`: that of other throttles with the same fields.
+ * them does. `key`: the key of other throttles with the same fields.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
@@ -95,7 +95,7 @@ class Samples {
     if (typeof over === 'object' && 'pass_one_in' in over) this.#oneIn = new OneInN(over.pass_one_in, maxKeys, seed)
   }
 
-  /** What becomes of event `i`, which is over the limit. */
+  /** The decision about event `i`, which is over the limit. */
   outcome(batch: EventBatch, i: number, now: number): Outcome {
     if (!this.#oneIn) return DISCARD
     this.#key.load(batch, i)
@@ -194,8 +194,8 @@ const LATE_MS = 1
 
 /**
  * A throttle whose events over the limit wait for room. The events of a bucket find room in the order in which they
- * came, so an event is decided at once, at the time at which it will have found room. That nothing else is held up
- * meanwhile is an assumption: in a daemon, what waits may stop the reading of its source. For backlog that is simulated.
+ * came, so an event is decided at once, at the time at which it will have found room. This assumes that waiting events
+ * do not block others: in a daemon, they may pause their source. For backlog that is simulated.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number

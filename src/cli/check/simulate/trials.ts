@@ -32,7 +32,7 @@ export class Trials implements Visitor {
   readonly all: readonly Trial[]
   /** The decisions of the first trial as JSON lines, if they are wanted. */
   decisions = ''
-  /** Events whose cost is no number, or a negative one. */
+  /** Events whose cost is negative or not a number. */
   costless = 0
   readonly #cost: FieldReader | undefined
   /** The keys by which events are counted. Each is read once for all trials with it. */

@@ -54,7 +54,7 @@ export function explainThrottle(
     if (bucket.holds) {
       const full = FULL_TEXT[options.on_max_keys]
       findings.push({
-        text: `max_keys: while ${options.max_keys} other buckets are in use, an event of a new one ${full}`,
+        text: `max_keys: while ${options.max_keys} other buckets are in use, an event of a new bucket ${full}`,
       })
     }
     return findings
@@ -63,11 +63,11 @@ export function explainThrottle(
 
 /** What happens to events over the limit if they are not simply discarded. */
 function insteadText({ mode, over_limit: over }: ThrottleOptions): string | undefined {
-  if (mode === 'shadow') return 'mode: shadow, all events pass, and those over the limit are only counted as discarded'
-  if (over === 'mark') return 'over_limit: those over the limit pass, with the field .throttle'
+  if (mode === 'shadow') return 'mode: shadow, all events pass; events over the limit are only counted as discarded'
+  if (over === 'mark') return 'over_limit: events over the limit pass, with the field .throttle'
   if (typeof over !== 'object') return undefined
-  if ('wait' in over) return `over_limit: those over the limit wait for room, for ${formatDuration(over.wait)} at most`
-  return `over_limit: of those over the limit, one in ${over.pass_one_in} passes`
+  if ('wait' in over) return `over_limit: events over the limit wait for room, for at most ${formatDuration(over.wait)}`
+  return `over_limit: one in ${over.pass_one_in} events over the limit passes`
 }
 
 /** What happens to events over the limit while their source catches up, if it is something else. */
@@ -77,7 +77,7 @@ function backlogText(options: ThrottleOptions): string | undefined {
   if (on_backlog === 'pass') return 'on_backlog: while its source catches up, it passes without being counted'
   if (on_backlog !== 'pace') return undefined
   const longest = formatDuration(longestWaits(options).backlog)
-  return `on_backlog: while its source catches up, those over the limit wait for room, for ${longest} at most`
+  return `on_backlog: while its source catches up, events over the limit wait for room, for at most ${longest}`
 }
 
 /** The rule that holds for an event. */
@@ -126,7 +126,7 @@ function timeOf(
   const value = `${path.text} is ${shownValue(field)}`
   if (own) {
     const late = onLate === 'pass' ? 'passes' : 'is discarded'
-    const text = `time_field: it counts at its own time; more than ${formatDuration(latenessMs)} behind the newest event, one that cannot be counted ${late}`
+    const text = `time_field: it counts at its own time; an event that is too late to be counted (more than ${formatDuration(latenessMs)} behind the newest one) ${late}`
     return { text, holds: true, value }
   }
   const why = read ? 'its time cannot be read' : 'its time is ahead of the clock by more than allowed_lateness'
@@ -148,7 +148,7 @@ function windowText(of: Limit, start: string): string {
   const length = formatDuration(windowMs)
   switch (mode) {
     case 'sliding':
-      return `window: it passes while ${unit === 'events' ? 'fewer' : 'less'} than ${amount} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
+      return `window: it passes if ${unit === 'events' ? 'fewer' : 'less'} than ${amount} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
     case 'aligned':
       return `window: windows of ${length} begin at multiples of it since the epoch${start}; in each ${first}, later ones are discarded`
     case 'gcra': {

@@ -32,7 +32,7 @@ const quota = z.strictObject({
   limit_bytes: limitBytes().optional().describe('Size of the events.'),
   per: z
     .enum(['hour', 'day', 'week', 'month'])
-    .describe('The period. Weeks begin on Monday; a day with a change of clocks is one day.'),
+    .describe('The period. Weeks begin on Monday; a day of 23 or 25 hours is one day.'),
   time_zone: timeZone.default('UTC').describe('Time zone in which periods begin and end. Default: `UTC`.'),
 })
 
@@ -43,7 +43,7 @@ const limitOptions = {
   limit_bytes: limitBytes()
     .optional()
     .describe(
-      'Size of the events of one bucket that pass in one window, including line ends. An event larger than the rest is discarded; smaller ones may pass after it. With `limit`, both limits apply.',
+      'Size of the events of one bucket that pass in one window, including line ends. An event that does not fit is discarded; smaller ones may pass after it. With `limit`, both limits apply.',
     ),
   window: duration().optional().describe('Length of the window.'),
   window_mode: windowMode
@@ -253,7 +253,7 @@ const fields = z.strictObject({
   limits_file: filePath()
     .optional()
     .describe(
-      'File with more rules, which follow those of `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
+      'File with more rules, which apply after those in `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
     ),
 })
 

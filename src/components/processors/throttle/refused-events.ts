@@ -127,7 +127,7 @@ export class RefusedEvents {
     return { oneIn: this.#oneIn, keys: this.#keys, history: this.#history }
   }
 
-  /** Counts events of keys as events of others, since a successor does not follow. */
+  /** Ends the series of keys: their counts move to `__other__`, because no successor continues them. */
   end(): void {
     this.#drain()
     if (this.#keys) endKeys(this.#keys, this.#metrics)

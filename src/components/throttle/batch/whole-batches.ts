@@ -130,7 +130,7 @@ export class WholeBatches {
       decideAlone(i)
       from = i + 1
     }
-    // After buckets are dropped, others have their ids.
+    // Other buckets reuse the ids of dropped ones.
     if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
     else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
     counts[DISCARD]! += discarded

@@ -12,7 +12,7 @@ const LF = 0x0a
 /** Rejected events with the same reason. */
 export interface LetterReason {
   readonly reason: string
-  /** What the receiver said about the newest one. */
+  /** The receiver's message about the newest one. */
   readonly words: string
   count: number
   readonly newest_at: string

@@ -24,7 +24,7 @@ const WORDS: Readonly<Record<string, string>> = {
   [PROCESSING_FAILED]: 'The event could not be processed.',
 }
 
-/** What the page keeps of events: those that did not arrive first, and a sample of the others. */
+/** The events that the page keeps. Events that did not arrive take precedence over a sample of the others. */
 export class Evidence {
   readonly discarded: KeptEvents
   readonly rejected: KeptEvents
@@ -93,7 +93,7 @@ export class ComponentEvidence implements FateObserver {
     this.#deliveries = new PlaceSample(KEPT_PER_SECOND, clock)
   }
 
-  /** Goes on with the component that has the same id after a reload. */
+  /** Continues with the component of the same id after a reload. */
   follow(about: Omit<About, 'component'>): void {
     this.#about = { ...this.#about, ...about }
   }

@@ -25,7 +25,7 @@ const NO_PLACE = Buffer.alloc(PLACE_BYTES)
 /** An id, as people copy it. */
 const ID = /^[\w-]{24}$/
 
-/** What happened to an event in a component. `at`: ISO 8601. */
+/** The fate of an event in a component. `at`: ISO 8601. */
 export interface Step {
   readonly at: string
   readonly component: string
@@ -45,7 +45,7 @@ export interface FoundEvent {
   readonly steps: readonly Step[]
 }
 
-/** What is kept of one kind of events. */
+/** The kept events of one kind. */
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
@@ -61,7 +61,7 @@ export interface Finding {
   readonly more: boolean
 }
 
-/** Whether an event is meant. */
+/** Whether the event matches the query. */
 type Test = (event: Cursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
@@ -73,7 +73,7 @@ export const lookedAt = (evidence: Evidence, component?: string): LookedAt[] =>
     return { kind, from: from === undefined ? null : new Date(from).toISOString(), kept, one_in: oneIn, bytes }
   })
 
-/** Finds events by a text, a condition or an id, newest first, with what happened to each. Throws QuestionError. */
+/** Finds events by a text, a condition or an id, newest first, with the fate of each. Throws QuestionError. */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
@@ -166,7 +166,10 @@ class Events {
     found.steps.push({ ...step, text: NOTHING })
   }
 
-  /** Behind a disk buffer, events can have other places, or none. A line that comes often counts once in a component. */
+  /**
+   * Behind a disk buffer, events can have other places, or no place. A line that comes often counts once in a
+   * component.
+   */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))
     if (!found || found.steps.some(step => step.component === component)) return undefined

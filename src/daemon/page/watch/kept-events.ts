@@ -1,6 +1,6 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** What became of an event in a component, in the order of its way. */
+/** The fate of an event in each component, in the order of its path. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
@@ -20,9 +20,9 @@ export interface KeptEvent {
   readonly reason: string
   readonly words: string
   readonly rule: string
-  /** Undefined: it has none; null: the default one. */
+  /** Undefined: it has no bucket; null: the default bucket. */
   readonly bucket: string | null | undefined
-  /** Its JSON, at most LONGEST_TEXT of it; empty: it is that of another step. */
+  /** Its JSON, cut to LONGEST_TEXT; empty: the same as in another step. */
   readonly text: Buffer
   readonly isCut: boolean
 }
@@ -62,7 +62,7 @@ export const LONGEST_TEXT = 4096
 /** Longest of the other strings, in bytes. */
 const LONGEST_WORDS = 1024
 
-/** What is kept of a component. */
+/** The kept events of a component. */
 export interface KeptOf {
   /** When the oldest event was seen, wall clock in milliseconds; undefined: there is none. */
   readonly from: number | undefined
@@ -161,7 +161,7 @@ export class KeptEvents {
     }
   }
 
-  /** What is kept of a component; of all if there is none. */
+  /** The kept events of a component, or of all without a component. */
   about(component?: string): KeptOf {
     let [kept, seen, bytes] = [0, 0, 0]
     let from: number | undefined
@@ -199,7 +199,7 @@ export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> 
   }
 }
 
-/** A place among the events of a component. What is dropped meanwhile stays valid. */
+/** A place among the events of a component. Events that are dropped meanwhile stay valid. */
 export class Cursor {
   readonly component: string
   readonly #segments: Segment[]

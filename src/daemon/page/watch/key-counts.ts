@@ -39,13 +39,13 @@ export interface KeyCountsOptions {
   /** Maximum number of events inspected per second. */
   readonly looks: number
   readonly clock: Clock
-  /** Counts by these fields instead of those of the throttle. */
+  /** Counts by these fields instead of the throttle's fields. */
   readonly key?: readonly FieldReader[]
   /** Leaves these events out, instead of those that the throttle excludes. */
   readonly exclude?: EventTest
 }
 
-/** What is known of the counts. */
+/** The state of the counts. */
 export interface Counted {
   /** Wall clock, in milliseconds. */
   readonly from: number
@@ -86,7 +86,7 @@ export class KeyCounts {
   /** The hashes of candidates that get the place of another key when they come again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
-  /** What was counted since `#at`, by key, and the keys for which there is something. */
+  /** The counts since `#at` by key, and the keys that have counts. */
   #offered = new Float64Array(0)
   #passed = new Float64Array(0)
   readonly #touched: number[] = []
@@ -319,7 +319,7 @@ export class KeyCounts {
       this.#coarse = { until: this.#at, step: STEPS[this.#step]! }
     }
     if (this.#step > 0) this.#coarse.until = this.#at
-    // Some at a time: what is left begins with a whole step.
+    // Removes some at a time: the rest begins with a whole step.
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 

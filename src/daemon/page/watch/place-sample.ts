@@ -5,8 +5,8 @@ import type { Clock } from '../../../lib/time.js'
 const SAMPLE_PART = 4
 
 /**
- * Chooses a bounded number of events per second. Events are chosen by their place in what was read: one is chosen if its
- * line covers a multiple of a number of bytes, a power of two. So the same events are chosen in all components that they
+ * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
+ * multiple of a number of bytes, which is a power of two. So the same events are chosen in all components that they
  * pass, as far as their rates allow, and most of a batch is not looked at. Long lines are chosen more often.
  */
 export class PlaceSample {
@@ -34,7 +34,7 @@ export class PlaceSample {
     this.#bytes += (batch.bytes / batch.length) * events
     if (this.#kept >= this.#most) return
     const { length } = batch
-    // Places that are made of names are in no order, and batches without places have none.
+    // Places made of names have no order, and some batches do not have places.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
     if (isOrdered && this.#multiple(batch, 0) >= batch.place(length - 1) + batch.size(length - 1)) return
     const column = to?.subarray(0, length)

@@ -20,7 +20,7 @@ export interface Asked {
 /** A question about a throttle with other options. */
 export interface Question {
   readonly limits: readonly Limit[]
-  /** Other fields of the key; undefined: those of the throttle. */
+  /** Other fields of the key; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
   /** The options that differ, as they stand in a configuration. */
@@ -53,7 +53,7 @@ export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   const { key_field } = keyed === undefined ? options : parse({ limit: 1, window: '1s', key_field: keyed })
   const { exclude } = asked.exclude === undefined ? options : parse({ limit: 1, window: '1s', exclude: asked.exclude })
   const [changed] = limitsOf(parsed)
-  // Other limits of events stay; those of bytes are not known here.
+  // Other limits of events stay; limits of bytes are not known here.
   const others = limitsOf(options).filter(one => !(own && isDeepStrictEqual(one, own)) && one.unit !== 'bytes')
   const isOther = keyed !== undefined && pathsText(key_field) !== pathsText(options.key_field)
   const isExcluded = asked.exclude !== undefined

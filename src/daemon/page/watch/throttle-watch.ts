@@ -27,7 +27,7 @@ const CALM_MS = 60_000
 const HISTORY_MS = 10_000
 const HISTORY = 60
 
-/** What was counted by the key of a throttle. Times are ISO 8601. */
+/** The counts by the throttle's key. Times are ISO 8601. */
 export interface CountedBy {
   readonly from: string
   readonly step_ms: number
@@ -82,7 +82,7 @@ export interface WhatIf {
   readonly since?: string
 }
 
-/** Counts by another key than that of the throttle. */
+/** Counts by a key other than the throttle's. */
 interface Trial {
   readonly counts: KeyCounts
   askedAt: number
@@ -91,7 +91,7 @@ interface Trial {
 
 const iso = (wall: number) => new Date(wall).toISOString()
 
-/** What the page knows of one throttle. It stays when a reload replaces the throttle. */
+/** The page's data about one throttle. It stays when a reload replaces the throttle. */
 export class ThrottleWatch {
   readonly #clock: Clock
   #bytes: number
@@ -133,7 +133,7 @@ export class ThrottleWatch {
     this.#stop = this.#processor.watchDecisions?.(this.#see)
   }
 
-  /** Goes on with the throttle that has the same id after a reload. */
+  /** Continues with the throttle of the same id after a reload. */
   follow(options: ThrottleOptions, processor: Processor, bytes: number): void {
     const isOther = whatIsCounted(options) !== whatIsCounted(this.#options)
     this.#options = options
@@ -231,7 +231,10 @@ export class ThrottleWatch {
     }))
   }
 
-  /** What would pass with other options. `isGone`: whether nobody waits for it any more. Throws QuestionError, or Gone. */
+  /**
+   * The events that would pass with other options. `isGone`: whether nobody waits for it any more. Throws
+   * QuestionError, or Gone.
+   */
   whatIf(asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
     return this.#turns.take('', async () => {
       if (isGone?.()) throw new Gone()

@@ -23,7 +23,7 @@ const MOST_EVENTS = 200
 /** Events that are looked at for them. */
 const MOST_LOOKS = 20_000
 
-/** What is watched: a pipeline, whose engine is another one after a reload. */
+/** The watched pipeline; a reload replaces its engine. */
 export interface Followed {
   follow(follower: Follower): () => void
 }
@@ -48,8 +48,8 @@ export interface EvidenceQuery {
 }
 
 /**
- * What a daemon remembers while its page is on: counts of throttles by key, and events. Half of the memory is for counts,
- * equal shares of all throttles, and a quarter for events.
+ * The data that a daemon keeps while its page is on: counts of throttles by key, and events. Half of the memory is for
+ * counts, equal shares of all throttles, and a quarter for events.
  */
 export class PageWatch {
   #memory: number
@@ -66,7 +66,7 @@ export class PageWatch {
   readonly #searches = new Turns()
   readonly #budget: Budget
 
-  /** `memory`: that of the whole page, in bytes. */
+  /** `memory`: the memory of the whole page, in bytes. */
   constructor(pipeline: Followed, memory: number, clock: Clock) {
     this.#memory = memory
     this.#clock = clock
@@ -162,7 +162,7 @@ export class PageWatch {
     return this.#throttles.get(id)?.view(most)
   }
 
-  /** What would pass a throttle with other options. Throws QuestionError, or Gone. */
+  /** The events that would pass a throttle with other options. Throws QuestionError, or Gone. */
   async whatIf(id: string, asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
     const throttle = this.#throttles.get(id)
     if (!throttle) throw new QuestionError(this.#noThrottle(id))
@@ -210,7 +210,7 @@ export class PageWatch {
     }
   }
 
-  /** The newest dead letters of a component. Throws QuestionError. */
+  /** The newest rejected events of a component. Throws QuestionError. */
   letters(component: string, hasTexts: boolean): Promise<Letters> {
     this.#known(component)
     return newestLetters(pathOf(this.#config!.dataDir, 'dead_letters', component), hasTexts)

@@ -19,7 +19,7 @@ export interface KeyOutcome {
   readonly would: number
 }
 
-/** What passed, and what would have passed with other limits. */
+/** The events that passed, and that would have passed with other limits. */
 export interface Outcome {
   /** Wall clock, in milliseconds. */
   readonly from: number

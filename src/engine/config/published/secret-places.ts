@@ -223,7 +223,7 @@ function partsOfUrl(url: string): readonly Part[] {
   ]
 }
 
-/** The texts at a path in `value`, which is at `base`. */
+/** The texts at a path below `value`. `base`: the path of `value` itself. */
 function textsAt(value: unknown, [step, ...rest]: Path, base: Path): Text[] {
   if (step === undefined) return typeof value === 'string' ? [{ path: base, value }] : []
   const members = step === '*' ? membersOf(value) : [[step, memberOf(value, step)] as const]

@@ -10,7 +10,8 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
       '`sluice validate --online FILE`, which connects to the receivers and sends no event.',
       '',
       'Whole configurations: [the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
-      '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml). Every option is in',
+      '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml),',
+      '[all JSON to S3, a limited stream to Loki](../config/examples/app-json-to-s3-and-loki.yaml). Every option is in',
       '[the reference](../config/reference.md#destinations). `npm run docs` generates this page.',
     ].join('\n'),
     ...components.flatMap(({ kind, type, summary, promises }) => {

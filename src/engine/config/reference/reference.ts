@@ -35,7 +35,7 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     optionTable(settings),
     '`sources`, `processors` and `destinations` are mappings from the id of a component to its options. An id consists of a-z, 0-9 and _, begins with a letter, and must be unique.',
     '## Inputs',
-    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; they may be connected in any way that has no cycle, as long as one event is not copied more than 1000 times (or four times for each connection, where that is more).`,
+    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have inputs. Any connections without a cycle are possible, if they copy one event at most 1000 times (or four times the number of connections, if that is more).`,
     ...sections,
     '## Codecs',
     ...codecsText(),
@@ -284,7 +284,7 @@ export function conditionReference(): string[] {
   const functions = [...FUNCTIONS].map(([name, { text }]) => `| \`${name}(…)\` | ${text} |`)
   const withFields = [...PAIR_TESTS.keys()].map(name => `\`${name}\``).join(', ')
   return [
-    "A condition is `if (<field> <operator> '<value>')`, as in `if (.host equal 'web-07')`. Inside the parentheses, comparisons are combined with `AND`, `OR` and `NOT`, in any case, and nested parentheses: `if (.level equal 'error' AND NOT (.app starts_with 'test-' OR .path exists))`. `NOT` binds strongest, then `AND`, then `OR`. [Conditions](../docs/conditions.md) has the grammar, and what each operator does with each kind of value.",
+    "A condition is `if (<field> <operator> '<value>')`, as in `if (.host equal 'web-07')`. Inside the parentheses, comparisons are combined with `AND`, `OR` and `NOT`, in any case, and nested parentheses: `if (.level equal 'error' AND NOT (.app starts_with 'test-' OR .path exists))`. `NOT` has the highest precedence, then `AND`, then `OR`. [Conditions](../docs/conditions.md) has the grammar, and what each operator does with each kind of value.",
     'A value is enclosed in single or double quotes; `\\\'`, `\\"` and `\\\\` in it escape the character; any other backslash is literal. Numbers, `true` and `false` need no quotes. A list of values is in parentheses: `if (.status in (502, 503, 504))`.',
     ['| Operator | Holds for |', '| --- | --- |', ...rows].join('\n'),
     `Instead of a value, these take a field: ${withFields}. So \`if (.took_ms greater .limit_ms)\` compares two fields of the event.`,

@@ -243,7 +243,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
   BAD_PROP_ORDER: 'an anchor or tag stands in the wrong place',
   BAD_SCALAR_START: 'a value that begins with this character must be in quotes',
   BLOCK_AS_IMPLICIT_KEY: 'a mapping cannot begin here; quote a value that holds ": ", and check the indentation below',
-  BLOCK_IN_FLOW: 'inside of brackets everything must be in brackets',
+  BLOCK_IN_FLOW: 'within [ ] or { }, lists and mappings must be in brackets, too',
   KEY_OVER_1024_CHARS: 'a key must be shorter than 1024 characters',
   MISSING_CHAR: 'a closing quote, a comma, a ":" or a space is missing here',
   MULTILINE_IMPLICIT_KEY: 'a key must be in one line and followed by ": "',

@@ -268,12 +268,11 @@ interface Open {
 
 /**
  * The records of a buffer: appended to the newest segment, and taken in order. A reader that has caught up gets them
- * from memory, otherwise from disk. Invariants:
- * - When `append` resolves, the records and the names of their files are synced. If it rejects, they do not count, and
- *   are cut off if possible. After any failure a new segment is started, because the state of the old one after its
- *   last sync is unknown.
- * - Records in memory directly follow the last one taken, without a gap, and are safe on disk.
- * - A record is taken once. Records that an earlier run settled are taken as one empty record for each range of them.
+ * from memory, otherwise from disk. Invariants: - When `append` resolves, the records and the names of their files are
+ * synced. If it rejects, they do not count, and are cut off if possible. After any failure a new segment is started,
+ * because the state of the old one after its last sync is unknown. - Records in memory directly follow the last one
+ * taken, without a gap, and are safe on disk. - A record is taken once. Each range of records that an earlier run
+ * settled is read as one empty record.
  */
 export class RecordLog {
   readonly segments: Segments

@@ -218,7 +218,7 @@ export class ObjectFile {
   }
 
   /**
-   * Creates the object for a file of an earlier run. Its damaged events count as its own until `finish` reports them.
+   * Creates the object for a file of an earlier run. The object counts its damaged events until `finish` reports them.
    */
   static found(
     folder: BufferFolder,

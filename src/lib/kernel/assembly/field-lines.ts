@@ -18,7 +18,7 @@ const DOCKER_JSON: u32 = 3
 const OPEN_OBJECT: u32 = 0x7b
 /** Bytes for names of fields and for copies beyond ends, besides those of a line and of the parts around its fields. */
 const MARGIN: usize = 1024
-/** The output has the line twice at most, and a byte takes up to six. */
+/** The output contains the line at most twice, and each byte of it takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
 
 /** The parts of events besides fields: see `setFrame`. */

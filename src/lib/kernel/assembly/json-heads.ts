@@ -126,8 +126,8 @@ function controlsOf16(p: usize): u32 {
 }
 
 /**
- * Remembers the head at `p`, in an object, of the value at `value`, and that it followed `before`. Returns its entry,
- * or OUTSIDE.
+ * Remembers the head at `p` of the member whose value is at `value`, and that it followed the head `before`. Returns
+ * its entry, or OUTSIDE.
  */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
   const byte = byteAt(value)

@@ -38,9 +38,9 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Replaces that by 0 if the value has no text, or an
- * unwanted one. `same`: 1 if this text is wanted, 0 if any other is. `isString`: whether only a string can have the
- * text. Returns how many became UNKNOWN.
+ * Compares the values with a text, for lines with a 1 in `among`. Replaces the 1 by 0 if the value does not have a
+ * text, or has an unwanted one. `same`: 1 if this text is wanted, 0 if any other is. `isString`: whether only a string
+ * can have the text. Returns how many became UNKNOWN.
  */
 export function narrowStrings(
   length: u32,

@@ -18,11 +18,11 @@ import { defineHttpDestination as httpDestination } from '../../../net/http/clie
 import type { ClientOptions } from '../../../net/http/client/options.js'
 
 /**
- * What plugins are made of: the contract of the components that come with the program, which are made of the same.
- * docs/plugins.md shows each kind. A plugin names the version of the contract that it was written for.
+ * The contract of plugins, which the built-in components use, too. docs/plugins.md shows each kind. A plugin names the
+ * version of the contract that it was written for.
  *
- * The folder is that deep on purpose: in declarations, the compiler names a type by the shortest path that exports it,
- * and those of other files shall not lead through here.
+ * The folder is this deep on purpose: in declarations, the compiler names a type by the shortest path that exports it,
+ * and declarations of other files must not name this path.
  */
 
 type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }
@@ -51,8 +51,8 @@ export const defineCodec = <S extends z.ZodObject>(
 ) => codec<S>(definition)
 
 /**
- * A batch of new events, for a source: at least one. `origin` is that of `context.origin(JSON_OBJECTS)`; `receivedAt` is
- * the wall clock in milliseconds. Throws if an event is no object that can be written as JSON.
+ * A batch of new events, for a source: at least one. `origin` comes from `context.origin(JSON_OBJECTS)`; `receivedAt`
+ * is the wall clock in milliseconds. Throws if an event is not an object, or cannot be written as JSON.
  */
 export function batchOfEvents(events: readonly Fields[], origin: Origin, receivedAt: number, ack: Ack): EventBatch {
   return lineBatch(Buffer.from(events.map(madeLine).join('')), origin, receivedAt, ack)

@@ -77,7 +77,7 @@ t.test('every component in order, with every decision', async t => {
         no   .host equal 'web-07'  (.host is missing)
       yes  key_field: it counts in the bucket of its value  (.app is "cart")
       window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
-      max_keys: while 100000 other buckets are in use, an event of a new one passes without being counted
+      max_keys: while 100000 other buckets are in use, an event of a new bucket passes without being counted
     → upstream (http): would be delivered
         POST http://127.0.0.1:9/v3
         40 bytes: {"app":"cart","level":"warn","ms":1200}
@@ -282,10 +282,13 @@ destinations: { out: { type: blackhole, inputs: [limit] } }
     })
     return (await run(t, 'one')).stdout
   }
-  t.match(await explained('mode: shadow'), 'mode: shadow, all events pass, and those over the limit are only counted')
-  t.match(await explained('over_limit: mark'), 'over_limit: those over the limit pass, with the field .throttle')
-  t.match(await explained('over_limit: { pass_one_in: 7 }'), 'over_limit: of those over the limit, one in 7 passes')
-  t.match(await explained('over_limit: { wait: 5s }'), 'over_limit: those over the limit wait for room, for 5s at most')
+  t.match(await explained('mode: shadow'), 'mode: shadow, all events pass; events over the limit are only counted')
+  t.match(await explained('over_limit: mark'), 'over_limit: events over the limit pass, with the field .throttle')
+  t.match(await explained('over_limit: { pass_one_in: 7 }'), 'over_limit: one in 7 events over the limit passes')
+  t.match(
+    await explained('over_limit: { wait: 5s }'),
+    'over_limit: events over the limit wait for room, for at most 5s',
+  )
   t.notMatch(await explained('annotate: false'), 'over_limit')
 })
 

@@ -30,7 +30,7 @@ t.test('what cannot be a pattern is an error', t => {
   )
   t.same(grok(hosts, 'x y 192.0.2.1', { IPORHOST: '[\\w.:-]+' }), { a: 'x', b: 'y', c: '192.0.2.1' })
   t.throws(() => createCodec('grok', { pattern: '%{INT:n:integer}' }), /must be int, float or string/)
-  t.throws(() => createCodec('grok', { pattern: '%{A:a}', patterns: { A: '%{A}' } }), /in a circle/)
+  t.throws(() => createCodec('grok', { pattern: '%{A:a}', patterns: { A: '%{A}' } }), /in a cycle/)
   const doubling = Object.fromEntries(Array.from({ length: 25 }, (_, n) => [`A${n}`, `%{A${n + 1}}%{A${n + 1}}`]))
   t.throws(() => createCodec('grok', { pattern: '%{A0:a}', patterns: { ...doubling, A25: 'x' } }), /longer than/)
   t.end()

@@ -145,10 +145,10 @@ function bottomAxis(ticks: readonly Tick[]): string[] {
 
 /** Of the width of a slot; the rest is a gap. */
 const BAR = 0.86
-/** Pictures of more slots would be larger than what anybody can see. */
+/** More slots would make the pictures larger without visible detail. */
 const MOST_BARS = 120
 const MOST_IN_TOOLTIP = 3
-/** Keys that have a colour of their own; what is discarded of all others is one series more. */
+/** Keys with their own colour; one more series has the discards of all others. */
 const KEY_SERIES = 7
 
 interface Series {
@@ -165,7 +165,7 @@ interface Bars {
   readonly series: readonly Series[]
 }
 
-/** All events by what becomes of them. */
+/** All events by their fate. */
 export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): string {
   const outcomes = ['passed', 'discarded', 'excluded'] as const
   const series = outcomes
@@ -268,7 +268,7 @@ function barTable({ id, title, slots, series }: Bars, sums: readonly number[]): 
 
 /** Of the axis, in percent. */
 const LEAST_STEP = 0.001
-/** Around the origin, so that a curve can be told by its marks alone. Curves beyond these are in the table only. */
+/** Centred on the origin; the marks alone distinguish the curves. Curves beyond these are in the table only. */
 export const MARKS = [
   'M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0',
   'M-4-4h8v8h-8z',
@@ -368,17 +368,16 @@ interface LossPoint {
   readonly loss: number
 }
 
-/** How far below the chord a knee has to be, as a part of the height of the curve. Less is no bend that one could see. */
+/** How far below the chord a knee has to be, as a part of the height of the curve. A smaller bend is not visible. */
 const LEAST_BEND = 0.05
 
 /**
  * The knee of a curve of loss against limit: the limit beyond which a higher one saves little more.
  *
- * The curve is taken as it is drawn: over the logarithm of the limit, and scaled so that it leads from (0, 1) at the
- * lowest limit to (1, 0) at the highest. The knee is the point farthest below the straight line between these two. That
- * point lies on the lower convex hull, so points that noise lifts above their neighbours do not matter. Returns its
- * index; undefined if there are fewer than three limits, if the loss does not fall, or if the curve does not bend
- * towards the origin.
+ * Uses the curve as drawn: over the logarithm of the limit, and scaled to lead from (0, 1) at the lowest limit to (1,
+ * 0) at the highest. The knee is the point farthest below the straight line between these two. That point lies on the
+ * lower convex hull, so points that noise lifts above their neighbours do not matter. Returns its index; undefined if
+ * there are fewer than three limits, if the loss does not fall, or if the curve does not bend towards the origin.
  *
  * `points` are in the order of their limits, and no two limits are equal.
  */

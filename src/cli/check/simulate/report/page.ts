@@ -98,7 +98,7 @@ function subtitle({ inputs, from, to, complete }: SimulationResult): string {
   return escaped(`Events of ${named.join(', ')}${more}${span}${rest}.`)
 }
 
-/** What is lost at which limit; `link` gives the address of what the page has about a result, if it has more. */
+/** The losses by limit. `link` returns the address of the page's section about a result, if there is one. */
 function lossSection(curves: readonly Curve[], excluded: number, link: (result: TrialResult) => string | undefined) {
   return `<section aria-labelledby="loss">
 <h2 id="loss">Loss against limit</h2>
@@ -120,8 +120,8 @@ function knees(curves: readonly Curve[]): string {
     return `<li>${escaped(name)}: ${text}</li>`
   })
   return `<ul class="knees">${items.join('')}</ul>
-<p class="note">At the knee, the curve is farthest below the straight line between its ends: below that limit the loss
-rises fast, above it a higher limit saves little.</p>`
+<p class="note">At the knee, the curve is farthest below the straight line between its ends. Below that limit, the loss
+rises fast; above it, a higher limit saves little.</p>`
 }
 
 const RESULT_COLUMNS: readonly Column[] = [
@@ -172,7 +172,7 @@ interface Shown {
   readonly keys: number
 }
 
-/** What the page has about one result: its totals, what happens over time, and its keys. */
+/** The page's section about one result: totals, course over time and keys. */
 function trialSection(simulation: SimulationResult, trial: TrialResult, shown: Shown): string {
   const { slots } = simulation
   const { id } = shown
