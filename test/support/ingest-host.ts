@@ -113,7 +113,6 @@ function linksWithin(
 
 interface Options {
   readonly permitted?: Permissions
-  readonly maxPipelines?: number
   readonly maxProcesses?: number
   readonly deadlineMs?: number
   readonly maxMemory?: number
@@ -135,7 +134,6 @@ export async function startIngestHost(
   t: Test,
   {
     permitted = ALL,
-    maxPipelines = 10,
     maxProcesses = 10,
     deadlineMs = 10_000,
     maxMemory = 1e12,
@@ -178,7 +176,6 @@ export async function startIngestHost(
     maxBody: 100_000,
     maxUnsettled: maxUnsettled ?? 1_000_000,
     maxUnsettledOfAll: 2_000_000,
-    maxPipelines,
     maxDiskPerAccount,
     revisionBytes: () => revisionBytes,
     maxRequests: 10_000,

@@ -83,7 +83,6 @@ export class ServedIngest implements Ingest {
       maxBody: ingest.max_body,
       maxUnsettled: ingest.max_unsettled,
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
-      maxPipelines: ingest.max_pipelines,
       maxDiskPerAccount: ingest.max_disk_per_account,
       revisionBytes: account => service.pipelines.sizes.of(account),
       maxRequests: Math.min(MOST_REQUESTS, max_connections),

@@ -18,12 +18,14 @@ import type { ProcessBounds } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
 import type { StartLink } from './process/link.js'
 import type { Answer, Look } from './process/messages.js'
+import { NO_ROOM, ProcessSlots } from './process-slots.js'
 import type { Published } from './published.js'
 import { type ReadingOptions, Readings, Refusals } from './readings.js'
-import { NO_ROOM, Room, type RoomBounds } from './room.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
-interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
+interface IngestHostOptions extends ProcessBounds, ReadingOptions {
+  /** Accounts whose pipelines run at the same time, each in a process. */
+  readonly maxProcesses: number
   readonly clock: Clock
   readonly metrics: Metrics
   /** Lines of a scrape of one account, and of all. */
@@ -48,34 +50,36 @@ interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
+/** How long an account with events in disk buffers has its process before another one that waits gets its turn. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** A request waits no longer for its pipeline to start, which goes on for the next try. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
+/** Where an account takes more than half of its memory, its pipelines end that nobody has used for so long. */
+const IDLE_MS = 5 * 60_000
+/** An idle pipeline has so much time to end, for what its processors still keep. */
+const LAST_EVENTS_MS = 10_000
 /** The end of a service does not wait longer for a process that does not end. */
 const KILL_MS = 1000
 
 /**
  * Runs published pipelines for the events that are sent to them, in a process for each account: from the first request
- * on, or from the start where one has events in a disk buffer. When there are too many, one makes room (room.ts), so that
- * every account gets its share. Those that ended with events in disk buffers run again as soon as there is room, in turn.
+ * on, or from the start where one has events in a disk buffer. When there are too many accounts, one gives its process up
+ * (process-slots.ts). Accounts with events in disk buffers have a process again as soon as there is room, in turn.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
   readonly #quotas: AccountQuotas
   readonly #metrics: IngestMetrics
-  /** Least recently used first. */
   readonly #running = new Map<string, RunningPipeline>()
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
-  readonly #room: Room
-  /** Those with events in disk buffers that wait for room, the longest waiting first. */
-  readonly #parked = new Map<string, Published>()
-  readonly #latest = new Map<string, Published>()
-  readonly #stopResuming: () => void
+  readonly #slots: ProcessSlots
+  /** Pipelines with events in disk buffers whose account waits for a process, the longest waiting first. */
+  readonly #waitingForProcess = new Map<string, Published>()
+  readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
-  /** Starts that wait for room. */
+  /** Starts for a request or a publish that wait for a process. */
   readonly #asking = new Set<Published>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
@@ -92,7 +96,7 @@ export class IngestHost {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
     const { maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
-    this.#room = new Room(options)
+    this.#slots = new ProcessSlots(options.maxProcesses)
     this.#refusals = new Refusals(clock)
     this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock })
     this.#processes = new AccountProcesses({
@@ -111,11 +115,14 @@ export class IngestHost {
     this.#last = new LastRevisions({ folder, log, revision, read: one => this.#readings.config(one.id, one.config) })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
-      parked: () => this.#parked.size,
-      waiting: () => this.#room.lackingProcess([...this.#asking, ...this.#parked.values()]),
+      parked: () => this.#waitingForProcess.size,
+      waiting: () => this.#accountsWithoutProcess().length,
       quotas: this.#quotas,
     })
-    this.#stopResuming = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => this.#resume())
+    this.#stopTicking = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => {
+      this.#endUnused()
+      this.#resume()
+    })
   }
 
   /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
@@ -127,8 +134,8 @@ export class IngestHost {
       const started = this.#hosted(published)
       const hosted =
         running && !running.hasEnded ? await started : await within(this.#options.waitMs ?? WAIT_MS, started)
-      if (!hosted) throw this.#asking.has(published) ? this.#room.refusal(published.account_id) : stillStarting()
-      this.#latest.set(published.id, published)
+      if (!hosted) throw this.#asking.has(published) ? this.#slots.refusal() : stillStarting()
+      hosted.usedAt = this.#options.clock.now()
       if (!hosted.runs(published)) await this.#update(hosted, published)
       return await hosted.take(request, confirm)
     } catch (error) {
@@ -140,22 +147,16 @@ export class IngestHost {
   /** Runs what is published at once, where it runs already, or has events to deliver. */
   async publish(published: Published): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
-    if (running && !running.hasEnded) {
-      this.#latest.set(published.id, published)
-      return this.#update(running, published)
-    }
+    if (running && !running.hasEnded) return this.#update(running, published)
     if (!running) await this.#measure(published)
-    if (!this.#hasBuffer(published.id)) return
-    await this.#runOrPark(published)
-    const now = this.#running.get(published.id)
-    if (now && !now.runs(published)) await this.#update(now, published)
+    if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
   }
 
   /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
   async remove(id: string): Promise<void> {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
-    this.#parked.delete(id)
+    this.#waitingForProcess.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
@@ -195,7 +196,7 @@ export class IngestHost {
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
-    this.#stopResuming()
+    this.#stopTicking()
     let cancel = () => {}
     const kill = () => {
       cancel = after(KILL_MS, () => this.#processes.kill())
@@ -216,11 +217,7 @@ export class IngestHost {
     if (running?.hasEnded && !running.runs(published)) {
       // That one could not start: another may.
       await this.#end(running, AbortSignal.abort())
-    } else if (running) {
-      this.#running.delete(id)
-      this.#running.set(id, running)
-      return running
-    }
+    } else if (running) return running
     let starting = this.#starting.get(id)
     if (!starting) {
       starting = this.#start(published).finally(() => this.#starting.delete(id))
@@ -235,24 +232,24 @@ export class IngestHost {
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
     this.#processes.check(published.account_id)
-    await this.#takeRoom(published)
+    await this.#takeSlot(published)
     if (this.#removed.has(id)) {
       void this.#leave(published)
       throw new Refusal(404, 'not_found', 'the pipeline does not exist')
     }
-    this.#latest.set(id, published)
     const began = clock.now()
     try {
       const process = await this.#processes.of(published.account_id)
-      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, startedAt: began }
+      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, usedAt: began }
       const start = (one: Published) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
       this.#disks.of(published.account_id).leaveToProcess(join(this.#options.folder, id))
+      if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
       // From when it counts as running, it could be ended as idle before the request comes to it.
-      this.#parked.delete(id)
+      this.#waitingForProcess.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
@@ -279,22 +276,20 @@ export class IngestHost {
     return this.#disks.of(account_id).measure(join(this.#options.folder, id))
   }
 
-  /** Throws a Refusal when nothing can make room for another pipeline of the account. */
-  async #takeRoom(published: Published): Promise<void> {
+  /** Throws a Refusal when all processes belong to other accounts, and none of these gives its process up. */
+  async #takeSlot(published: Published): Promise<void> {
     const { id, account_id: account } = published
-    const giveUp = this.#options.clock.now() + (this.#options.waitMs ?? WAIT_MS)
+    const { clock, waitMs = WAIT_MS } = this.#options
+    const giveUp = clock.now() + waitMs
     this.#asking.add(published)
     try {
-      while (!this.#room.hasRoomFor(account)) {
+      while (!this.#slots.hasRoomFor(account)) {
         // What makes room may have been taken by others each time.
-        if (this.#options.clock.now() > giveUp) throw this.#room.refusal(account)
-        await this.#processes.lookAll()
-        if (this.#room.hasRoomFor(account)) break
-        const ends = this.#room.toEnd(account, this.#running.values())
-        if (ends.length > 0) await this.#endFor(account, ends)
-        else if (!(await this.#someStarted())) throw this.#room.refusal(account)
+        if (clock.now() > giveUp) throw this.#slots.refusal()
+        const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
+        if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
       }
-      this.#room.take(id, account)
+      this.#slots.take(account, id)
     } finally {
       this.#asking.delete(published)
     }
@@ -302,33 +297,45 @@ export class IngestHost {
 
   /** Waits for the pipelines that start or end: one of them may make room then. False: there is none. */
   async #someStarted(): Promise<boolean> {
-    const starting = this.#room
-      .idsOf()
-      .flatMap(id => (this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)]))
+    const starting = this.#slots.pipelines.flatMap(id =>
+      this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
+    )
     await Promise.allSettled(starting)
     return starting.length > 0
   }
 
-  /** Ends pipelines to make room for one of `account`. What is in their disk buffers waits for its next turn. */
-  async #endFor(account: string, ends: readonly RunningPipeline[]): Promise<void> {
-    await Promise.all(ends.map(hosted => this.#endOne(account, hosted)))
+  /**
+   * Ends all pipelines of an account, where all of one may end, and so its process. What is in their disk buffers waits for
+   * its next turn. False: there is no such account.
+   */
+  async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
+    await this.#processes.lookAll()
+    const ends = this.#slots.toEnd(this.#running.values(), mayEnd)
+    await Promise.all(ends.map(hosted => this.#makeRoom(hosted)))
+    return ends.length > 0
   }
 
-  async #endOne(account: string, hosted: RunningPipeline): Promise<void> {
-    const { id, accountId, attendance } = hosted
-    const published = this.#latest.get(id)
-    this.#metrics.ended(attendance)
-    this.#options.log.info(
-      { pipeline: id, account: accountId, attendance },
-      'ended a pipeline to make room for another',
-    )
-    const [deadline, why] =
-      attendance === 'idle' ? [AbortSignal.timeout(10_000)] : [AbortSignal.abort(), this.#room.endedFor(account)]
-    await this.#end(hosted, deadline, why)
-    if (published && hosted.undelivered > 0 && this.#hasBuffer(id)) this.#parked.set(id, published)
+  async #makeRoom(hosted: RunningPipeline): Promise<void> {
+    const { id, accountId: account, demand, published } = hosted
+    this.#metrics.ended(demand)
+    this.#options.log.info({ pipeline: id, account, demand }, 'ended a pipeline to make room for another')
+    await this.#end(hosted, demand === 'idle' ? AbortSignal.timeout(LAST_EVENTS_MS) : AbortSignal.abort())
+    if (hosted.undelivered > 0) this.#waitForProcess(published)
   }
 
-  /** Runs pipelines again that ended with events in their disk buffers, as far as there is room. */
+  #endUnused(): void {
+    const { clock, maxMemory } = this.#options
+    for (const hosted of this.#running.values())
+      if (hosted.process.memory > maxMemory / 2 && hosted.demand === 'idle' && clock.now() - hosted.usedAt > IDLE_MS)
+        void this.#makeRoom(hosted)
+  }
+
+  #accountsWithoutProcess(): string[] {
+    const waiting = [...this.#asking, ...this.#waitingForProcess.values()].map(({ account_id }) => account_id)
+    return [...new Set(waiting)].filter(account => !this.#slots.hasRoomFor(account))
+  }
+
+  /** Runs pipelines again that ended with events in their disk buffers, as far as there are processes. */
   #resume(): void {
     this.#resuming ??= this.#resumeAll().finally(() => {
       this.#resuming = undefined
@@ -336,30 +343,26 @@ export class IngestHost {
   }
 
   async #resumeAll(): Promise<void> {
-    for (const published of [...this.#parked.values()]) {
-      // What a request asks for goes first: else the room that was made for it would be taken here.
+    const { clock, turnMs = TURN_MS } = this.#options
+    const hadTurn = ({ demand, process }: RunningPipeline) =>
+      demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
+    for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
+      // What a request asks for goes first: else the process that was ended for it would be taken here.
       if (this.#stopping || this.#asking.size > 0) return
-      if (!this.#parked.has(published.id)) continue
-      const { account_id: account } = published
       if (this.#processes.isHeldBack(account)) continue
-      if (!this.#room.hasRoomFor(account)) {
-        await this.#processes.lookAll()
-        const { clock, turnMs = TURN_MS } = this.#options
-        const ends = this.#room.toPause(this.#running.values(), clock.now() - turnMs)
-        if (ends.length === 0) return
-        await this.#endFor(account, ends)
-      }
-      this.#parked.delete(published.id)
-      await this.#runOrPark(published)
+      if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
+      for (const published of [...this.#waitingForProcess.values()])
+        if (published.account_id === account && this.#waitingForProcess.delete(published.id))
+          await this.#runOrWait(published)
     }
   }
 
   /** Runs a pipeline that has events in its disk buffers. */
-  async #runOrPark(published: Published): Promise<void> {
+  async #runOrWait(published: Published): Promise<void> {
     try {
       await this.#hosted(published)
     } catch (error) {
-      if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#parked.set(published.id, published)
+      if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#waitForProcess(published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
         this.#options.log.warn(fields, 'cannot run a pipeline that has events in its disk buffers')
@@ -367,16 +370,21 @@ export class IngestHost {
     }
   }
 
+  #waitForProcess(published: Published): void {
+    const { id } = published
+    if (this.#hasBuffer(id) && !this.#removed.has(id)) this.#waitingForProcess.set(id, published)
+  }
+
   #hasBuffer(id: string): boolean {
     return ['buffer', 'spool'].some(kind => existsSync(join(this.#options.folder, id, 'state', kind)))
   }
 
-  #end(hosted: RunningPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {
+  #end(hosted: RunningPipeline, deadline: AbortSignal): Promise<void> {
     const { id } = hosted
     let ending = this.#ending.get(id)
     if (!ending) {
       this.#running.delete(id)
-      ending = hosted.stop(deadline, why).then(() => this.#ended(hosted))
+      ending = hosted.stop(deadline).then(() => this.#ended(hosted))
       this.#ending.set(id, ending)
     }
     return ending
@@ -388,13 +396,11 @@ export class IngestHost {
     await this.#disks.of(account).measure(join(folder, id))
     await this.#leave({ id, account_id: account })
     this.#ending.delete(id)
-    if (this.#parked.size > 0) this.#resume()
+    if (this.#waitingForProcess.size > 0) this.#resume()
   }
 
   #leave({ id, account_id: account }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
-    this.#room.leave(id)
-    this.#latest.delete(id)
-    return this.#room.countOf(account) === 0 ? this.#processes.end(account) : Promise.resolve()
+    return this.#slots.leave(account, id) ? this.#processes.end(account) : Promise.resolve()
   }
 
   #looked(account: string, { undelivered, disk }: Look): void {
@@ -408,19 +414,17 @@ export class IngestHost {
   /** What has events in disk buffers runs again as soon as there is a process for it. */
   #died(account: string): { pipelines: string[]; attended: string[] } {
     const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
-    const attended = died.filter(({ attendance }) => attendance === 'attended').map(({ id }) => id)
+    const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)
     // Somebody waits for those that start, too.
-    const starting = this.#room.idsOf(account).filter(id => this.#starting.has(id))
+    const starting = [...this.#slots.pipelinesOf(account)].filter(id => this.#starting.has(id))
     this.#disks.of(account).setLive([])
     for (const hosted of died) {
-      const { id } = hosted
-      const published = this.#latest.get(id)
+      const { id, published } = hosted
       this.#running.delete(id)
-      this.#room.leave(id)
-      this.#latest.delete(id)
+      this.#slots.leave(account, id)
       hosted.close(this.#processes.refusal(account))
-      void this.#measure({ id, account_id: account })
-      if (published && this.#hasBuffer(id)) this.#parked.set(id, published)
+      void this.#measure(published)
+      this.#waitForProcess(published)
     }
     return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }
   }

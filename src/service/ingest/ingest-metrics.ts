@@ -1,6 +1,6 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { AccountQuotas } from './account/account-quota.js'
-import type { Attendance } from './room.js'
+import type { Demand } from './process-slots.js'
 
 const REFUSED = ['sluice_ingest_refused_requests_total', 'Requests with events that were refused, by reason.'] as const
 const ENDED = [
@@ -46,14 +46,14 @@ export class IngestMetrics {
     )
     for (const reason of ['too_many_pipelines', 'account_share_exceeded', 'overloaded'])
       this.#counter(...REFUSED, { reason })
-    for (const state of ['idle', 'buffered', 'unattended', 'attended']) this.#counter(...ENDED, { state })
+    for (const state of ['idle', 'buffered', 'unattended']) this.#counter(...ENDED, { state })
   }
 
   refused(reason: string): void {
     this.#counter(...REFUSED, { reason }).value++
   }
 
-  ended(state: Attendance): void {
+  ended(state: Demand): void {
     this.#counter(...ENDED, { state }).value++
   }
 

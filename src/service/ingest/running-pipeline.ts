@@ -12,9 +12,8 @@ import type { Confirm } from '../api/http/ingest.js'
 import type { AccountQuotas } from './account/account-quota.js'
 import type { AccountProcess } from './process/account-process.js'
 import type { Answer, PipelineState } from './process/messages.js'
-import { dataOfRefusal } from './process/refusal-data.js'
+import type { Demand } from './process-slots.js'
 import { dataOf, type Published, versionName } from './published.js'
-import type { Attendance } from './room.js'
 
 /** A client that sends the same key again need not be kept waiting for longer. */
 const PATIENCE_MS = 20_000
@@ -30,14 +29,17 @@ export interface RunningOptions {
   /** The same of all pipelines, and of each account. */
   readonly quotas: AccountQuotas
   /** By the monotonic clock. */
-  readonly startedAt: number
+  readonly usedAt: number
 }
 
 /** A published pipeline that runs in the process of its account: reads the bodies of its requests, and hands them over. */
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  readonly startedAt: number
+  /** The newest that is known. It may wait for the events of the revision that runs. */
+  published: Published
+  /** When a request came last, by the monotonic clock. */
+  usedAt: number
   /** Events that were taken and are not delivered, when the process was looked at last. */
   undelivered = 0
   readonly #options: RunningOptions
@@ -66,7 +68,8 @@ export class RunningPipeline {
   private constructor(published: Published, options: RunningOptions) {
     this.id = published.id
     this.accountId = published.account_id
-    this.startedAt = options.startedAt
+    this.published = published
+    this.usedAt = options.usedAt
     this.#options = options
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
     const { revision, secrets } = published
@@ -84,6 +87,10 @@ export class RunningPipeline {
     return this.#state.revision
   }
 
+  get process(): AccountProcess {
+    return this.#options.process
+  }
+
   get hasDiskBuffers(): boolean {
     return this.#state.hasDiskBuffers
   }
@@ -97,7 +104,7 @@ export class RunningPipeline {
     return this.#state.secrets.includes(name)
   }
 
-  get attendance(): Attendance {
+  get demand(): Demand {
     if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
     // What was acknowledged and is not delivered is in disk buffers.
     return this.undelivered > 0 ? 'buffered' : 'idle'
@@ -105,6 +112,7 @@ export class RunningPipeline {
 
   /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
   async update(published: Published): Promise<void> {
+    this.published = published
     await this.#options.process.call('update', dataOf(published))
   }
 
@@ -176,19 +184,15 @@ export class RunningPipeline {
     return leave
   }
 
-  /**
-   * Takes nothing more; what was taken is delivered, at most until `deadline` aborts. `why`: what clients that wait then
-   * hear. It is over as well when the process ends.
-   */
-  async stop(deadline: AbortSignal, why?: Refusal): Promise<void> {
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts or the process ends. */
+  async stop(deadline: AbortSignal): Promise<void> {
     const { process } = this.#options
     const { id: pipeline } = this
     this.close(stopping())
     const hurry = () => void process.call('abort', { pipeline }).catch(() => {})
     deadline.addEventListener('abort', hurry)
     try {
-      const of = { pipeline, now: deadline.aborted, why: why && dataOfRefusal(why) }
-      const look = await process.call('stop', of)
+      const look = await process.call('stop', { pipeline, now: deadline.aborted })
       this.undelivered = new Map(look.undelivered).get(pipeline) ?? 0
     } catch (error) {
       if (!(error instanceof Refusal)) throw error

@@ -30,6 +30,8 @@ export interface ProcessBounds {
 
 export interface ProcessOptions extends ProcessBounds {
   readonly account: string
+  /** By the monotonic clock. */
+  readonly startedAt: number
   readonly log: Logger
   readonly facts: () => Facts
   readonly looked: (look: Look) => void
@@ -82,6 +84,10 @@ export class AccountProcess {
 
   get isGone(): boolean {
     return this.#isGone
+  }
+
+  get startedAt(): number {
+    return this.#options.startedAt
   }
 
   /** What those hear who wait when it dies. */

@@ -110,12 +110,13 @@ export class AccountProcesses {
   }
 
   #start(account: string): AccountProcess {
-    const { start, log, facts, deadlineMs, maxMemory } = this.#options
+    const { start, log, clock, facts, deadlineMs, maxMemory } = this.#options
     const running: Running = {
       share: NO_FIGURES,
       pipelines: new Set(),
       process: new AccountProcess(start, {
         account,
+        startedAt: clock.now(),
         log,
         deadlineMs,
         maxMemory,

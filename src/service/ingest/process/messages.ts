@@ -80,8 +80,8 @@ export interface Calls {
   update: { of: PublishedData; gets: Look }
   /** The bytes come beside it. */
   take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
-  /** Gets how many events were not delivered before. `now`: nothing is waited for. `why`: what those hear whose events are not delivered. */
-  stop: { of: { pipeline: string; now: boolean; why?: RefusalData | undefined }; gets: Look }
+  /** Gets how many events were not delivered before. `now`: nothing is waited for. */
+  stop: { of: { pipeline: string; now: boolean }; gets: Look }
   /** A pipeline that stops has to hurry. */
   abort: { of: { pipeline: string }; gets: undefined }
   /** A pipeline is gone for good. */

@@ -10,7 +10,7 @@ import { AccountDisk } from '../account/account-disk.js'
 import { whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
 import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
-import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
+import { dataOfRefusal } from '../process/refusal-data.js'
 import { AccountShare } from './account-share.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
@@ -129,13 +129,13 @@ export class PipelineWorker {
     return await hosted.take({ ...body, ...bytes }, key)
   }
 
-  async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {
+  async #stop({ pipeline, now }: Calls['stop']['of']): Promise<Look> {
     const hosted = this.#pipelines.get(pipeline)
     const hurry = new AbortController()
     if (now) hurry.abort()
     const left = hosted?.undelivered ?? 0
     this.#stopping.set(pipeline, hurry)
-    await hosted?.stop(hurry.signal, why && refusalOf(why))
+    await hosted?.stop(hurry.signal)
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
     this.#counters.end(`${pipeline}/`)

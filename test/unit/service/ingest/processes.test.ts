@@ -16,7 +16,7 @@ import {
   shortLine,
 } from '../../../../src/service/ingest/process/from-process.js'
 import type { Call } from '../../../../src/service/ingest/process/messages.js'
-import { Room } from '../../../../src/service/ingest/room.js'
+import { type Demand, ProcessSlots } from '../../../../src/service/ingest/process-slots.js'
 import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from '../../../support/folder.js'
 import { ALL, BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
@@ -102,7 +102,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
     new Promise(resolve => {
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
-        ...{ account: 'a', log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
+        ...{ account: 'a', startedAt: 0, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
         facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
         looked: () => {},
         counted: () => {},
@@ -215,18 +215,31 @@ t.test(
   },
 )
 
-t.test('an account with a pipeline that a client waits for keeps its process', async t => {
-  const room = new Room({ maxPipelines: 10, maxProcesses: 2 })
-  const one = (id: string, accountId: string, attendance: 'idle' | 'buffered' | 'unattended' | 'attended') => {
-    room.take(id, accountId)
-    return { id, accountId, attendance, startedAt: 0 }
+t.test('the account that needs its process least gives it up, as a whole', async t => {
+  const slots = new ProcessSlots(2)
+  const one = (id: string, accountId: string, demand: Demand) => {
+    slots.take(accountId, id)
+    return { accountId, demand }
   }
   const all = [one('a1', 'a', 'idle'), one('a2', 'a', 'attended'), one('b1', 'b', 'buffered'), one('b2', 'b', 'idle')]
-  t.ok(room.hasRoomFor('a') && !room.hasRoomFor('c'))
-  t.same(room.toEnd('c', all), all.slice(2), 'all pipelines of the other one end')
-  t.same(room.toPause(all, 0), all.slice(2))
-  t.same(room.toPause(all, -1), [], 'not before it has had its turn')
-  t.same(room.toEnd('c', all.slice(0, 3)), [], 'nor while one of them starts')
+  t.ok(slots.hasRoomFor('a') && !slots.hasRoomFor('c'))
+  t.same(
+    slots.toEnd(all, () => true),
+    all.slice(2),
+  )
+  t.same(
+    slots.toEnd(all, ({ demand }) => demand === 'idle'),
+    [],
+    'not while one of its pipelines may not end',
+  )
+  t.same(
+    slots.toEnd(all.slice(2, 3), () => true),
+    [],
+    'nor while one of them starts',
+  )
+  t.notOk(slots.leave('b', 'b1'))
+  t.ok(slots.leave('b', 'b2'))
+  t.ok(slots.hasRoomFor('c'))
 })
 
 t.test('a process that dies again and again is held back for longer and longer', async t => {
