@@ -95,22 +95,22 @@ export class IngestHost {
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
+    const { folder, maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
     this.#slots = new ProcessSlots(options.maxProcesses)
     this.#refusals = new Refusals(clock)
-    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock })
+    this.#disks = new AccountDisks({ folder, max, revisionBytes, metrics })
     this.#processes = new AccountProcesses({
       ...options,
       start: startProcess,
       facts: account => ({
         revisions: revisionBytes(account),
-        resting: this.#disks.of(account).own(),
+        pipelines: [...this.#disks.of(account).pipelines],
         ownPorts: ownPorts(),
       }),
       looked: (account, look) => this.#looked(account, look),
       died: account => this.#died(account),
     })
-    const { folder, revision } = options
+    const { revision } = options
     this.#readings = new Readings(options)
     this.#last = new LastRevisions({ folder, log, revision, read: one => this.#readings.config(one.id, one.config) })
     this.#metrics = new IngestMetrics(metrics, {
@@ -148,7 +148,7 @@ export class IngestHost {
   async publish(published: Published): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
-    if (!running) await this.#measure(published)
+    if (!running) await this.#disks.measure(published.account_id, published.id)
     if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
   }
 
@@ -161,13 +161,11 @@ export class IngestHost {
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
     } else await this.#ending.get(id)
-    await this.#processes.forget(id)
+    await this.#processes.forget(id, await this.#disks.forget(id))
     this.#last.forget(id)
     const folder = join(this.#options.folder, id)
     if (!existsSync(folder)) return
     await rm(folder, { recursive: true })
-    this.#disks.forget(folder)
-    void this.#processes.lookAll()
     this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
   }
 
@@ -190,7 +188,7 @@ export class IngestHost {
 
   /** Whether the account may save `bytes` more of revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
-    return this.#disks.of(account).hasRoomForRevisions(bytes)
+    return this.#disks.hasRoomForRevisions(account, bytes)
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
@@ -240,11 +238,11 @@ export class IngestHost {
     const began = clock.now()
     try {
       const process = await this.#processes.of(published.account_id)
+      this.#disks.of(published.account_id).pipelines.add(id)
       const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, usedAt: began }
       const start = (one: Published) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
-      this.#disks.of(published.account_id).leaveToProcess(join(this.#options.folder, id))
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
@@ -270,10 +268,6 @@ export class IngestHost {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
-  }
-
-  #measure({ id, account_id }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
-    return this.#disks.of(account_id).measure(join(this.#options.folder, id))
   }
 
   /** Throws a Refusal when all processes belong to other accounts, and none of these gives its process up. */
@@ -392,8 +386,6 @@ export class IngestHost {
 
   /** Its files are released. The process of its account ends if this was the last pipeline. */
   async #ended({ id, accountId: account }: RunningPipeline): Promise<void> {
-    const { folder } = this.#options
-    await this.#disks.of(account).measure(join(folder, id))
     await this.#leave({ id, account_id: account })
     this.#ending.delete(id)
     if (this.#waitingForProcess.size > 0) this.#resume()
@@ -404,7 +396,7 @@ export class IngestHost {
   }
 
   #looked(account: string, { undelivered, disk }: Look): void {
-    this.#disks.of(account).setLive(disk)
+    this.#disks.of(account).files = disk
     for (const [id, events] of undelivered) {
       const hosted = this.#running.get(id)
       if (hosted) hosted.undelivered = events
@@ -417,13 +409,11 @@ export class IngestHost {
     const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)
     // Somebody waits for those that start, too.
     const starting = [...this.#slots.pipelinesOf(account)].filter(id => this.#starting.has(id))
-    this.#disks.of(account).setLive([])
     for (const hosted of died) {
       const { id, published } = hosted
       this.#running.delete(id)
       this.#slots.leave(account, id)
       hosted.close(this.#processes.refusal(account))
-      void this.#measure(published)
       this.#waitForProcess(published)
     }
     return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }

@@ -19,7 +19,7 @@ const START_MS = 30_000
 /** An end that was asked for takes no longer. */
 const END_MS = 3000
 /** Calls that are answered with what the process looks like then. */
-const LOOKS: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'look'])
+const LOOKS: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'look'])
 
 export interface ProcessBounds {
   /** A process that answers nothing for so long is ended. */

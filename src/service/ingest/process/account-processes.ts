@@ -93,9 +93,10 @@ export class AccountProcesses {
   }
 
   /** The pipeline is gone, and so is what it counted. */
-  async forget(pipeline: string): Promise<void> {
-    for (const { process, pipelines } of this.#running.values())
-      if (pipelines.delete(pipeline)) await process.call('forget', { pipeline }).catch(() => {})
+  async forget(pipeline: string, account = ''): Promise<void> {
+    const running = this.#running.get(account)
+    running?.pipelines.delete(pipeline)
+    await running?.process.call('forget', { pipeline }).catch(() => {})
     this.#counters.forget(id => pipelineOf(id) === pipeline)
     this.#options.metrics.forget(`${pipeline}/`)
   }

@@ -69,7 +69,7 @@ const counters = shape({
 })
 const look = shape({
   undelivered: named(text, number),
-  disk: named(text, number),
+  disk: number,
   share: shape({ keys: number, forgottenKeys: number, requestBytes: number, waiting: number }),
 })
 const status: Check = value => Number.isInteger(value) && (value as number) >= 200 && (value as number) <= 599
@@ -95,7 +95,7 @@ const REPLIES: Readonly<Record<CallName, Check>> = {
   take: shape({ status, headers: optional(headers), body: shape({ received: number }) }),
   stop: look,
   abort: anything,
-  forget: anything,
+  forget: look,
   look,
 }
 

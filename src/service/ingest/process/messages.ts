@@ -23,14 +23,12 @@ export interface PublishedData {
   }
 }
 
-/** A path and the bytes that it takes on the disk. */
-export type Taken = readonly [path: string, bytes: number]
-
 /** What the process cannot know by itself. Comes with each call but `take`. */
 export interface Facts {
-  /** Bytes that the account takes beside what its process writes: saved revisions, and paths of pipelines that do not run. */
+  /** Bytes that the saved revisions of the account take. */
   readonly revisions: number
-  readonly resting: readonly Taken[]
+  /** Whose folders count, also while they do not run. */
+  readonly pipelines: readonly string[]
   /** Where the service listens. */
   readonly ownPorts: readonly number[]
 }
@@ -50,8 +48,8 @@ export interface PipelineState {
 export interface Look {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
-  /** Of what runs. */
-  readonly disk: readonly Taken[]
+  /** Bytes of all folders of the account. */
+  readonly disk: number
   readonly share: ShareFigures
 }
 
@@ -84,8 +82,8 @@ export interface Calls {
   stop: { of: { pipeline: string; now: boolean }; gets: Look }
   /** A pipeline that stops has to hurry. */
   abort: { of: { pipeline: string }; gets: undefined }
-  /** A pipeline is gone for good. */
-  forget: { of: { pipeline: string }; gets: undefined }
+  /** A pipeline is gone for good, and its folder will be. */
+  forget: { of: { pipeline: string }; gets: Look }
   /** `fresh`: with what has to be looked up on the disk. */
   look: { of: { fresh: boolean }; gets: Look }
 }

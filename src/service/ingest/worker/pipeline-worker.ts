@@ -49,6 +49,8 @@ export class PipelineWorker {
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
   #revisions = 0
+  /** What rests on the disk counts before anything may be written. */
+  #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
   readonly #calls: {
     readonly [N in CallName]: (of: Calls[N]['of'], body?: BodyBytes) => Promise<Calls[N]['gets']> | Calls[N]['gets']
@@ -81,10 +83,12 @@ export class PipelineWorker {
     if (facts) {
       this.#revisions = facts.revisions
       this.#ownPorts = facts.ownPorts
-      this.#disk.setResting(facts.resting)
+      const folders = facts.pipelines.map(pipeline => this.#folderOf(pipeline))
+      this.#measuring = this.#measuring.then(() => this.#disk.measureOnce(folders))
     }
     const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
-    Promise.resolve()
+    const ready = facts ? this.#measuring : Promise.resolve()
+    ready
       .then(() => call(of, body))
       .then(
         value => tell({ type: 'reply', id, value }),
@@ -99,9 +103,9 @@ export class PipelineWorker {
 
   async #start(published: PublishedData): Promise<Look> {
     const { id } = published
-    const { log, folder, runtime, components, permitted, tell } = this.#options
+    const { log, runtime, components, permitted, tell } = this.#options
     const options: HostedOptions = {
-      folder: join(folder, id),
+      folder: this.#folderOf(id),
       log: log.child({ pipeline: id }),
       runtime,
       disk: this.#disk,
@@ -119,7 +123,7 @@ export class PipelineWorker {
 
   async #update(published: PublishedData): Promise<Look> {
     await this.#pipelines.get(published.id)?.update(published)
-    await this.#disk.measure(join(this.#options.folder, published.id))
+    await this.#disk.measure(this.#folderOf(published.id))
     return this.#look()
   }
 
@@ -139,14 +143,14 @@ export class PipelineWorker {
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
     this.#counters.end(`${pipeline}/`)
-    // From now on the service counts it.
-    this.#disk.forget(join(this.#options.folder, pipeline))
     const look = this.#look()
     return { ...look, undelivered: [...look.undelivered, [pipeline, left]] }
   }
 
-  #forget(pipeline: string): undefined {
+  #forget(pipeline: string): Look {
     this.#counters.forget(`${pipeline}/`)
+    this.#disk.forget(this.#folderOf(pipeline))
+    return this.#look()
   }
 
   #abort(pipeline: string): undefined {
@@ -162,9 +166,13 @@ export class PipelineWorker {
     if (isDue) this.#tellCounters()
     return {
       undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
-      disk: this.#disk.own(),
+      disk: this.#disk.files,
       share: this.#share.figures(),
     }
+  }
+
+  #folderOf(pipeline: string): string {
+    return join(this.#options.folder, pipeline)
   }
 
   /** What has counted something since it was told last. The more series that is, the longer nothing is told. */

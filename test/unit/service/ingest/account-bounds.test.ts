@@ -129,6 +129,30 @@ t.test('revisions are a part of the disk space, and events always leave some to 
   t.match(await waits, { status: 202 })
 })
 
+t.test('what a pipeline left in a process that has ended counts in the next one', async t => {
+  const folder = testFolder(t, { idle: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(5000) } } } })
+  const options = { folder, maxDiskPerAccount: 32_000, maxProcesses: 1 }
+  const { publish, post, host, metrics } = await startIngestHost(t, options)
+  const used = async () => Number(/^sluice_ingest_disk_bytes (\d+)/m.exec(String(await metrics.render()))?.[1])
+  await publish(PIPELINE, 'idle')
+  t.equal(await used(), 5000)
+  await host.remove('idle')
+  t.equal(await used(), 0, 'without a process, too')
+  await publish({ destinations: { out: { ...OUT, refuses: true } } }, 'refusing')
+  await publish(BUFFERED, 'buffered')
+  await publish(PIPELINE, 'other', { account: 'another' })
+  t.match(await post(`"${'x'.repeat(20_000)}"`, {}, 'refusing'), { status: 202 }, 'a dead letter')
+  t.match(await post('{}', {}, 'other'), { status: 202 }, 'and the process goes to another account')
+  const left = await used()
+  t.ok(left > 20_000, `${left} bytes`)
+  t.notOk(host.hasRoomForRevisions('account', 12_000))
+  const waits = post(`"${'y'.repeat(12_000)}"`, {}, 'buffered')
+  const full = /errors_total\{component_id="buffered\/out".*kind="account_disk_full"\} [1-9]/
+  await until(async () => full.test(String(await metrics.render())))
+  await host.remove('refusing')
+  t.match(await waits, { status: 202 })
+})
+
 t.test('the pipelines of an account share the requests to their receivers', async t => {
   const SIX = { ...OUT, max_in_flight: 64, batch: { max_events: 1 } }
   const { publish, post } = await startIngestHost(t, { maxUnsettled: 1e6 })

@@ -89,7 +89,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
   const folder = testFolder(t, {
     'null.mjs': `${head}frame('null')`,
     'line.mjs': `${head}frame('{"type":"log","line":"no JSON"}')`,
-    'reply.mjs': `${head}frame('{"type":"reply","id":1,"value":{"disk":[]}}')`,
+    'reply.mjs': `${head}frame('{"type":"reply","id":1,"value":{"disk":0}}')`,
     'unasked.mjs': `${head}frame('{"type":"reply","id":7}')`,
     'garbage.mjs': `${head}frame('garbage')`,
     'size.mjs': `${head}frame('', 2 ** 31)`,
@@ -103,7 +103,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
         ...{ account: 'a', startedAt: 0, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
-        facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
+        facts: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
         looked: () => {},
         counted: () => {},
         ended: (death, text) => resolve([death, text]),
@@ -131,9 +131,9 @@ t.test('what a process says is checked as input', async t => {
     histograms: [['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [null] }]],
   }
   const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
-  const look = { undelivered: [['p', 1]], disk: [['/x', 1]], share }
+  const look = { undelivered: [['p', 1]], disk: 1, share }
   t.doesNotThrow(() => checkReply('look', look))
-  for (const wrong of [{ undelivered: [['p']] }, { disk: {} }, { share: { ...share, keys: '1' } }])
+  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { share: { ...share, keys: '1' } }])
     t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent an invalid answer to look$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
