@@ -14,9 +14,8 @@ import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { LastRevisions } from './last-revision.js'
-import type { ProcessBounds } from './process/account-process.js'
+import type { ProcessBounds, StartLink } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
-import type { StartLink } from './process/link.js'
 import type { Answer, Look } from './process/messages.js'
 import { NO_ROOM, ProcessSlots } from './process-slots.js'
 import type { Published } from './published.js'
@@ -118,6 +117,7 @@ export class IngestHost {
       parked: () => this.#waitingForProcess.size,
       waiting: () => this.#accountsWithoutProcess().length,
       quotas: this.#quotas,
+      processes: this.#processes,
     })
     this.#stopTicking = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => {
       this.#endUnused()

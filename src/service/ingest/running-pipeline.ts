@@ -46,7 +46,6 @@ export class RunningPipeline {
   readonly #quota: Quota
   /** Bodies that come in, and how each is refused. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
-  #state: PipelineState
   #requests = 0
   /** Clients that wait for an answer. */
   #waiting = 0
@@ -55,12 +54,7 @@ export class RunningPipeline {
   /** Throws NotHosted where it cannot run, and a Refusal when the process ends. */
   static async start(published: Published, options: RunningOptions): Promise<RunningPipeline> {
     const pipeline = new RunningPipeline(published, options)
-    const data = dataOf(published)
-    const { process } = options
-    process.onState(published.id, state => {
-      pipeline.#state = state
-    })
-    const look = await process.call('start', data)
+    const look = await options.process.call('start', dataOf(published))
     pipeline.undelivered = new Map(look.undelivered).get(published.id) ?? 0
     return pipeline
   }
@@ -74,7 +68,13 @@ export class RunningPipeline {
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
     const { revision, secrets } = published
     const version = versionName(published)
-    this.#state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+    const state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+    options.process.states.set(this.id, state)
+  }
+
+  /** As its process has told it, before it answered the call that changed it. */
+  get #state(): PipelineState {
+    return this.#options.process.states.get(this.id)!
   }
 
   /** It could not start, or was stopped. */

@@ -117,7 +117,10 @@ export function checkReply(call: CallName | undefined, value: unknown): void {
 }
 
 /** Throws if these are not of such pipelines: the ids of their components begin with their own. */
-export function checkPipelines(counters: readonly CounterSnapshot[], pipelines: ReadonlySet<string>): void {
+export function checkPipelines(
+  counters: readonly CounterSnapshot[],
+  pipelines: Pick<ReadonlySet<string>, 'has'>,
+): void {
   demand(
     counters.every(({ id }) => pipelines.has(pipelineOf(id))),
     'counters of another pipeline',

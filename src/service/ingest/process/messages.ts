@@ -1,6 +1,6 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Body } from '../../../net/http/events/send-body.js'
-import type { Refusal } from '../../../net/http/server/refusal.js'
+import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
@@ -64,13 +64,24 @@ export interface ShareFigures {
   readonly waiting: number
 }
 
+export const NO_FIGURES: ShareFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+
 export interface Answer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body: unknown
 }
 
+/** A refusal on its way from one process to the other. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
+
+export function dataOfRefusal({ status, code, message, headers, close }: Refusal): RefusalData {
+  return { status, code, message, headers, close }
+}
+
+export function refusalOf({ status, code, message, headers, close }: RefusalData): Refusal {
+  return new Refusal(status, code, message, headers, close)
+}
 
 /** What the service asks for, and what it gets. */
 export interface Calls {

@@ -9,8 +9,17 @@ import { Refusal, stopping } from '../../../net/http/server/refusal.js'
 import { AccountDisk } from '../account/account-disk.js'
 import { whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
-import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
-import { dataOfRefusal } from '../process/refusal-data.js'
+import {
+  type Answer,
+  type Call,
+  type CallName,
+  type Calls,
+  dataOfRefusal,
+  type Failure,
+  type FromProcess,
+  type Look,
+  type PublishedData,
+} from '../process/messages.js'
 import { AccountShare } from './account-share.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 

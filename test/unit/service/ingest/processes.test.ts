@@ -4,9 +4,8 @@ import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
-import { forkProcesses } from '../../../../src/daemon/serve/pipeline-processes.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
-import { AccountProcess } from '../../../../src/service/ingest/process/account-process.js'
+import { AccountProcess, forkProcesses } from '../../../../src/service/ingest/process/account-process.js'
 import { Restarts } from '../../../../src/service/ingest/process/account-processes.js'
 import {
   checkedLine,
@@ -20,7 +19,7 @@ import { type Demand, ProcessSlots } from '../../../../src/service/ingest/proces
 import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from '../../../support/folder.js'
 import { ALL, BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
-import { ManualTime } from '../../../support/manual-time.js'
+import { ManualTime, STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
 
 t.beforeEach(resetStage)
@@ -62,6 +61,9 @@ t.test('a process that takes too much memory is ended while it answers nothing',
   t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
 })
 
+/** The program of the service. */
+const entry = new URL('../../../../src/daemon/serve/pipeline-process.js', import.meta.url)
+
 const SETUP = {
   maxDisk: 1,
   maxSeries: 100,
@@ -74,7 +76,12 @@ const SETUP = {
 }
 
 t.test('a process that is asked to end ends by itself, when it has nothing more to do', async t => {
-  const start = forkProcesses({ setup: { ...SETUP, folder: testFolder(t) }, maxMemory: 300 * 1024 * 1024, env: {} })
+  const start = forkProcesses({
+    setup: { ...SETUP, folder: testFolder(t) },
+    maxMemory: 300 * 1024 * 1024,
+    env: {},
+    entry,
+  })
   const ended = await new Promise(resolve => {
     const link = start('a', { ended: resolve, message: () => link.end() })
     link.send({ id: 1, name: 'look', of: { fresh: false }, facts: undefined })
@@ -102,7 +109,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
     new Promise(resolve => {
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
-        ...{ account: 'a', startedAt: 0, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
+        ...{ account: 'a', clock: STOPPED_CLOCK, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
         facts: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
         looked: () => {},
         counted: () => {},
