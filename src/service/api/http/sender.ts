@@ -61,7 +61,7 @@ export class Sender {
     if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
     else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
     else if (raw !== undefined) text = JSON.stringify(raw)
-    if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text.length)
+    if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text)
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
@@ -98,7 +98,7 @@ export class Sender {
     if (more) reply.headers(more)
     if (text !== undefined) reply.header('content-type', JSON_TYPE)
     if (this.#closing) reply.header('connection', 'close')
-    if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text.length, reply.raw)
+    if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text, reply.raw)
     try {
       // The client may have disconnected.
       if (!reply.raw.destroyed) reply.send(text)

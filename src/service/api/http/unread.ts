@@ -19,8 +19,9 @@ export class Unread {
     this.#most = most
   }
 
-  /** Throws ApiError 503 if there is no room for a response of this size. */
-  check(account: string, bytes: number): void {
+  /** Throws ApiError 503 if there is no room for a response with this text. */
+  check(account: string, text: string): void {
+    const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return
     const left = this.#most - this.#bytes - bytes
     if ((this.#byAccount.get(account) ?? 0) + bytes <= TIMES_WHAT_IS_LEFT * left) return
@@ -29,7 +30,8 @@ export class Unread {
   }
 
   /** Counts a response until it is sent or its connection is closed. */
-  hold(account: string, bytes: number, response: ServerResponse): void {
+  hold(account: string, text: string, response: ServerResponse): void {
+    const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return
     this.#add(account, bytes)
     onReplyOver(response, () => this.#add(account, -bytes))

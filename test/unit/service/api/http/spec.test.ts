@@ -501,6 +501,8 @@ t.test('large lists come in small pages', async t => {
 
 t.test('answers that nobody reads take a bounded part of the memory', async t => {
   const unread = new Unread(1_000_000)
+  // Each character takes two bytes.
+  const text = (bytes: number) => 'é'.repeat(bytes / 2)
   const socket = new EventEmitter()
   const answers = Array.from(
     { length: 8 },
@@ -508,19 +510,19 @@ t.test('answers that nobody reads take a bounded part of the memory', async t =>
   )
   const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
   for (const answer of answers.slice(0, 7)) {
-    unread.check('a', 100_000)
-    unread.hold('a', 100_000, answer)
+    unread.check('a', text(100_000))
+    unread.hold('a', text(100_000), answer)
   }
-  t.throws(() => unread.check('a', 100_000), full, 'an account leaves something for others')
-  t.doesNotThrow(() => unread.check('a', 1000), 'short answers go on')
-  t.doesNotThrow(() => unread.check('b', 100_000))
-  unread.hold('b', 100_000, answers[7]!)
-  t.throws(() => unread.check('b', 150_000), full)
+  t.throws(() => unread.check('a', text(100_000)), full, 'an account leaves something for others')
+  t.doesNotThrow(() => unread.check('a', text(1000)), 'short answers go on')
+  t.doesNotThrow(() => unread.check('b', text(100_000)))
+  unread.hold('b', text(100_000), answers[7]!)
+  t.throws(() => unread.check('b', text(150_000)), full)
   answers[0]!.emit('close')
-  t.doesNotThrow(() => unread.check('b', 150_000), 'as soon as one is read there is room')
+  t.doesNotThrow(() => unread.check('b', text(150_000)), 'as soon as one is read there is room')
   socket.emit('close')
   t.doesNotThrow(
-    () => unread.check('b', 700_000),
+    () => unread.check('b', text(700_000)),
     'when a connection closes, so do replies that waited for earlier ones',
   )
 })
