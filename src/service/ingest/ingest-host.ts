@@ -12,17 +12,18 @@ import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
+import { HostedPreview, type PreviewOptions } from './hosted-preview.js'
+import type { HostedRevision } from './hosted-revision.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { LastRevisions } from './last-revision.js'
 import type { ProcessBounds, StartLink } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
-import type { Answer, Look } from './process/messages.js'
+import type { Answer, Snapshot } from './process/messages.js'
 import { NO_ROOM, ProcessSlots } from './process-slots.js'
-import type { Published } from './published.js'
-import { type ReadingOptions, Readings, Refusals } from './readings.js'
+import { RecentFailures } from './recent-failures.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
-interface IngestHostOptions extends ProcessBounds, ReadingOptions {
+interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   /** Accounts whose pipelines run at the same time, each in a process. */
   readonly maxProcesses: number
   readonly clock: Clock
@@ -42,7 +43,7 @@ interface IngestHostOptions extends ProcessBounds, ReadingOptions {
   /** Requests that are not answered, of all pipelines. */
   readonly maxRequests: number
   /** Another revision of what is published; undefined: it is gone. */
-  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
+  readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
   /** Usually left out. */
   readonly turnMs?: number
   readonly waitMs?: number
@@ -75,43 +76,57 @@ export class IngestHost {
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
   readonly #slots: ProcessSlots
   /** Pipelines with events in disk buffers whose account waits for a process, the longest waiting first. */
-  readonly #waitingForProcess = new Map<string, Published>()
+  readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
   /** Starts for a request or a publish that wait for a process. */
-  readonly #asking = new Set<Published>()
+  readonly #asking = new Set<HostedRevision>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
-  readonly #readings: Readings
-  readonly #refusals: Refusals
+  readonly #preview: HostedPreview
+  readonly #failures: RecentFailures
   readonly #last: LastRevisions
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { folder, maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
+    const {
+      folder,
+      maxDiskPerAccount: max,
+      revision,
+      revisionBytes,
+      log,
+      metrics,
+      clock,
+      ownPorts,
+      startProcess,
+    } = options
     this.#slots = new ProcessSlots(options.maxProcesses)
-    this.#refusals = new Refusals(clock)
+    this.#failures = new RecentFailures(clock)
     this.#disks = new AccountDisks({ folder, max, revisionBytes, metrics })
     this.#processes = new AccountProcesses({
       ...options,
       start: startProcess,
-      facts: account => ({
+      instructions: account => ({
         revisions: revisionBytes(account),
         pipelines: [...this.#disks.of(account).pipelines],
         ownPorts: ownPorts(),
       }),
-      looked: (account, look) => this.#looked(account, look),
+      onSnapshot: (account, snapshot) => this.#onSnapshot(account, snapshot),
       died: account => this.#died(account),
     })
-    const { revision } = options
-    this.#readings = new Readings(options)
-    this.#last = new LastRevisions({ folder, log, revision, read: one => this.#readings.config(one.id, one.config) })
+    this.#preview = new HostedPreview(options)
+    this.#last = new LastRevisions({
+      folder,
+      log,
+      revision,
+      read: one => this.#preview.read(one.id, one.config).config,
+    })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
       parked: () => this.#waitingForProcess.size,
@@ -126,9 +141,9 @@ export class IngestHost {
   }
 
   /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
-  async take(published: Published, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
+  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
     try {
-      const known = this.#refusals.of(published)
+      const known = this.#failures.of(published)
       if (known) throw known
       const running = this.#running.get(published.id)
       const started = this.#hosted(published)
@@ -145,7 +160,7 @@ export class IngestHost {
   }
 
   /** Runs what is published at once, where it runs already, or has events to deliver. */
-  async publish(published: Published): Promise<void> {
+  async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
     if (!running) await this.#disks.measure(published.account_id, published.id)
@@ -183,7 +198,7 @@ export class IngestHost {
 
   /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
-    return this.#readings.boundsOf(id, document)
+    return this.#preview.boundsOf(id, document)
   }
 
   /** Whether the account may save `bytes` more of revisions. */
@@ -209,7 +224,7 @@ export class IngestHost {
     cancel()
   }
 
-  async #hosted(published: Published): Promise<RunningPipeline> {
+  async #hosted(published: HostedRevision): Promise<RunningPipeline> {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
@@ -224,7 +239,7 @@ export class IngestHost {
     return starting
   }
 
-  async #start(published: Published): Promise<RunningPipeline> {
+  async #start(published: HostedRevision): Promise<RunningPipeline> {
     const { id, revision } = published
     const { log, clock, maxBody, maxUnsettled } = this.#options
     await this.#ending.get(id)
@@ -240,7 +255,7 @@ export class IngestHost {
       const process = await this.#processes.of(published.account_id)
       this.#disks.of(published.account_id).pipelines.add(id)
       const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, usedAt: began }
-      const start = (one: Published) => RunningPipeline.start(one, options)
+      const start = (one: HostedRevision) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
       if (!hosted.runs(published)) await hosted.update(published)
@@ -258,20 +273,20 @@ export class IngestHost {
       log.warn(fields, 'a published pipeline cannot run here')
       const message = `revision ${revision} of the pipeline cannot run here: ${why}`
       const refusal = new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
-      this.#refusals.add(published, refusal, clock.now() - began)
+      this.#failures.add(published, refusal, clock.now() - began)
       throw refusal
     }
   }
 
   /** A new revision may rename what the one before left, or remove it. */
-  async #update(hosted: RunningPipeline, published: Published): Promise<void> {
+  async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
   }
 
   /** Throws a Refusal when all processes belong to other accounts, and none of these gives its process up. */
-  async #takeSlot(published: Published): Promise<void> {
+  async #takeSlot(published: HostedRevision): Promise<void> {
     const { id, account_id: account } = published
     const { clock, waitMs = WAIT_MS } = this.#options
     const giveUp = clock.now() + waitMs
@@ -303,7 +318,7 @@ export class IngestHost {
    * its next turn. False: there is no such account.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
-    await this.#processes.lookAll()
+    await this.#processes.inspectAll()
     const ends = this.#slots.toEnd(this.#running.values(), mayEnd)
     await Promise.all(ends.map(hosted => this.#makeRoom(hosted)))
     return ends.length > 0
@@ -352,7 +367,7 @@ export class IngestHost {
   }
 
   /** Runs a pipeline that has events in its disk buffers. */
-  async #runOrWait(published: Published): Promise<void> {
+  async #runOrWait(published: HostedRevision): Promise<void> {
     try {
       await this.#hosted(published)
     } catch (error) {
@@ -364,7 +379,7 @@ export class IngestHost {
     }
   }
 
-  #waitForProcess(published: Published): void {
+  #waitForProcess(published: HostedRevision): void {
     const { id } = published
     if (this.#hasBuffer(id) && !this.#removed.has(id)) this.#waitingForProcess.set(id, published)
   }
@@ -391,11 +406,11 @@ export class IngestHost {
     if (this.#waitingForProcess.size > 0) this.#resume()
   }
 
-  #leave({ id, account_id: account }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
+  #leave({ id, account_id: account }: Pick<HostedRevision, 'id' | 'account_id'>): Promise<void> {
     return this.#slots.leave(account, id) ? this.#processes.end(account) : Promise.resolve()
   }
 
-  #looked(account: string, { undelivered, disk }: Look): void {
+  #onSnapshot(account: string, { undelivered, disk }: Snapshot): void {
     this.#disks.of(account).files = disk
     for (const [id, events] of undelivered) {
       const hosted = this.#running.get(id)

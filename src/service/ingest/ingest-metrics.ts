@@ -85,17 +85,17 @@ export class IngestMetrics {
     sum(
       'sluice_ingest_idempotency_keys',
       'Idempotency keys of the published pipelines that run, in memory.',
-      ({ share }) => share.keys,
+      ({ budget }) => budget.keys,
     )
     sum(
       'sluice_ingest_request_bytes',
       'Size of the requests in flight to receivers, for all published pipelines.',
-      ({ share }) => share.requestBytes,
+      ({ budget }) => budget.requestBytes,
     )
     sum(
       'sluice_ingest_waiting_destinations',
       'Destinations of published pipelines that wait because the requests of their account take too much memory.',
-      ({ share }) => share.waiting,
+      ({ budget }) => budget.waiting,
     )
     metrics.daemonTotal(
       'sluice_ingest_forgotten_idempotency_keys_total',

@@ -10,10 +10,10 @@ import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
 import type { Confirm } from '../api/http/ingest.js'
 import type { AccountQuotas } from './account/account-quota.js'
+import { dataOf, type HostedRevision, versionName } from './hosted-revision.js'
 import type { AccountProcess } from './process/account-process.js'
 import type { Answer, PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
-import { dataOf, type Published, versionName } from './published.js'
 
 /** A client that sends the same key again need not be kept waiting for longer. */
 const PATIENCE_MS = 20_000
@@ -37,7 +37,7 @@ export class RunningPipeline {
   readonly id: string
   readonly accountId: string
   /** The newest that is known. It may wait for the events of the revision that runs. */
-  published: Published
+  published: HostedRevision
   /** When a request came last, by the monotonic clock. */
   usedAt: number
   /** Events that were taken and are not delivered, when the process was looked at last. */
@@ -52,14 +52,14 @@ export class RunningPipeline {
   #isStopped = false
 
   /** Throws NotHosted where it cannot run, and a Refusal when the process ends. */
-  static async start(published: Published, options: RunningOptions): Promise<RunningPipeline> {
+  static async start(published: HostedRevision, options: RunningOptions): Promise<RunningPipeline> {
     const pipeline = new RunningPipeline(published, options)
-    const look = await options.process.call('start', dataOf(published))
-    pipeline.undelivered = new Map(look.undelivered).get(published.id) ?? 0
+    const snapshot = await options.process.call('start', dataOf(published))
+    pipeline.undelivered = new Map(snapshot.undelivered).get(published.id) ?? 0
     return pipeline
   }
 
-  private constructor(published: Published, options: RunningOptions) {
+  private constructor(published: HostedRevision, options: RunningOptions) {
     this.id = published.id
     this.accountId = published.account_id
     this.published = published
@@ -96,7 +96,7 @@ export class RunningPipeline {
   }
 
   /** Whether it is this that runs, with the same secrets. */
-  runs(published: Published): boolean {
+  runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }
 
@@ -111,7 +111,7 @@ export class RunningPipeline {
   }
 
   /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
-  async update(published: Published): Promise<void> {
+  async update(published: HostedRevision): Promise<void> {
     this.published = published
     await this.#options.process.call('update', dataOf(published))
   }
@@ -192,8 +192,8 @@ export class RunningPipeline {
     const hurry = () => void process.call('abort', { pipeline }).catch(() => {})
     deadline.addEventListener('abort', hurry)
     try {
-      const look = await process.call('stop', { pipeline, now: deadline.aborted })
-      this.undelivered = new Map(look.undelivered).get(pipeline) ?? 0
+      const snapshot = await process.call('stop', { pipeline, now: deadline.aborted })
+      this.undelivered = new Map(snapshot.undelivered).get(pipeline) ?? 0
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
     } finally {

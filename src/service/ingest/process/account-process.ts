@@ -12,13 +12,13 @@ import { checkedLine, checkedMessage, checkPipelines, checkReply } from './from-
 import {
   type Call,
   type CallName,
-  type Calls,
-  type Facts,
   type Failure,
-  type Look,
+  type Instructions,
   NO_FIGURES,
   type PipelineState,
   refusalOf,
+  type Snapshot,
+  type WorkerCalls,
 } from './messages.js'
 
 /** Why a process has ended that was not asked to. */
@@ -107,7 +107,7 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
   }
 }
 
-const LOOK_MS = 2000
+const INSPECT_MS = 2000
 /** Its memory is measured so often: it is not asked, since it may be busy. Until then, the kernel refuses it much more. */
 const MEASURE_MS = 200
 /** Checks in a deadline, each of which counts for its part: a service that stood still itself does not blame a process. */
@@ -117,7 +117,7 @@ const START_MS = 30_000
 /** An end that was asked for takes no longer. */
 const END_MS = 3000
 /** Calls that are answered with what the process looks like then. */
-const LOOKS: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'look'])
+const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 
 export interface ProcessBounds {
   /** A process that answers nothing for so long is ended. */
@@ -130,8 +130,8 @@ export interface ProcessOptions extends ProcessBounds {
   readonly account: string
   readonly clock: Clock
   readonly log: Logger
-  readonly facts: () => Facts
-  readonly looked: (look: Look) => void
+  readonly instructions: () => Instructions
+  readonly onSnapshot: (snapshot: Snapshot) => void
   readonly counted: (counters: readonly CounterSnapshot[]) => void
   /** `death`: undefined when it was asked to end. */
   readonly ended: (death: Death | undefined, text: string) => void
@@ -154,7 +154,7 @@ export class AccountProcess {
   /** Bytes of its resident memory, when it was measured last. */
   memory = 0
   /** When it was looked at last. */
-  share = NO_FIGURES
+  budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link
   readonly #waiting = new Map<number, Waiting>()
@@ -166,8 +166,8 @@ export class AccountProcess {
   #hasSpoken = false
   /** How long an answer has been due. */
   #dueMs = 0
-  #sinceLook = 0
-  #looking: Promise<Look> | undefined
+  #sinceInspected = 0
+  #inspecting: Promise<Snapshot> | undefined
 
   constructor(start: StartLink, options: ProcessOptions) {
     this.#options = options
@@ -179,7 +179,7 @@ export class AccountProcess {
         this.#gone.resolve()
       },
     })
-    const checkMs = Math.min(LOOK_MS, options.deadlineMs / CHECKS)
+    const checkMs = Math.min(INSPECT_MS, options.deadlineMs / CHECKS)
     this.#stopWatching = [every(checkMs, () => this.#check(checkMs)), every(MEASURE_MS, () => this.#measure())]
   }
 
@@ -193,23 +193,23 @@ export class AccountProcess {
   }
 
   /** Rejects with a Refusal, with NotHosted, or when the process ends. */
-  call<N extends CallName>(name: N, of: Calls[N]['of'], body?: BodyBytes): Promise<Calls[N]['gets']> {
+  call<N extends CallName>(name: N, of: WorkerCalls[N]['of'], body?: BodyBytes): Promise<WorkerCalls[N]['gets']> {
     if (this.isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
-    return new Promise<Calls[N]['gets']>((resolve, reject) => {
+    return new Promise<WorkerCalls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
       // Not with each request: there may be many paths.
-      const facts = name === 'take' ? undefined : this.#options.facts()
-      this.#link.send({ id, name, of, facts } satisfies Call<N>, body)
+      const instructions = name === 'take' ? undefined : this.#options.instructions()
+      this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
     })
   }
 
   /** Asks how it looks; once for all who want to know. */
-  look(fresh = false): Promise<Look> {
-    this.#looking ??= this.call('look', { fresh }).finally(() => {
-      this.#looking = undefined
+  inspect(fresh = false): Promise<Snapshot> {
+    this.#inspecting ??= this.call('inspect', { fresh }).finally(() => {
+      this.#inspecting = undefined
     })
-    return this.#looking
+    return this.#inspecting
   }
 
   /** Ends in order what has no pipeline any more. Resolves when it is gone. */
@@ -237,12 +237,12 @@ export class AccountProcess {
   #check(checkMs: number): void {
     if (this.#isEnding) return
     const { deadlineMs } = this.#options
-    this.#sinceLook += checkMs
-    if (this.#looking) this.#dueMs += checkMs
+    this.#sinceInspected += checkMs
+    if (this.#inspecting) this.#dueMs += checkMs
     if (this.#dueMs > (this.#hasSpoken ? deadlineMs : Math.max(deadlineMs, START_MS))) this.#kill('looped')
-    else if (this.#sinceLook >= LOOK_MS && !this.#looking) {
-      this.#sinceLook = 0
-      this.look().catch(() => {})
+    else if (this.#sinceInspected >= INSPECT_MS && !this.#inspecting) {
+      this.#sinceInspected = 0
+      this.inspect().catch(() => {})
     }
   }
 
@@ -262,7 +262,7 @@ export class AccountProcess {
       case 'reply': {
         const waiting = this.#waiting.get(message.id)
         checkReply(waiting?.name, message.value)
-        if (LOOKS.has(waiting!.name)) this.#looked(message.value as Look)
+        if (GIVES_SNAPSHOT.has(waiting!.name)) this.#onSnapshot(message.value as Snapshot)
         this.#settle(message.id)?.resolve(message.value as never)
         break
       }
@@ -281,9 +281,9 @@ export class AccountProcess {
     }
   }
 
-  #looked(look: Look): void {
-    this.share = look.share
-    this.#options.looked(look)
+  #onSnapshot(snapshot: Snapshot): void {
+    this.budget = snapshot.budget
+    this.#options.onSnapshot(snapshot)
   }
 
   #settle(id: number): Waiting | undefined {

@@ -8,11 +8,11 @@ import { formatDuration, formatSize } from '../../../lib/units.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 import { AccountProcess, type Death, type ProcessBounds, type StartLink } from './account-process.js'
 import { pipelineOf } from './from-process.js'
-import type { Facts, Look } from './messages.js'
+import type { Instructions, Snapshot } from './messages.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
 /** Decisions wait no longer for what processes say of themselves. */
-const LOOK_ALL_MS = 500
+const INSPECT_ALL_MS = 500
 
 export interface ProcessesOptions extends ProcessBounds {
   readonly start: StartLink
@@ -21,8 +21,8 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly metrics: Metrics
   /** Lines of a scrape of one account, and of all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
-  readonly facts: (account: string) => Facts
-  readonly looked: (account: string, look: Look) => void
+  readonly instructions: (account: string) => Instructions
+  readonly onSnapshot: (account: string, snapshot: Snapshot) => void
   /** The process of an account died; returns the pipelines that ran in it, and those of them that clients waited for. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
 }
@@ -58,7 +58,7 @@ export class AccountProcesses {
 
   /** Idempotency keys that were forgotten early, in all processes there were. */
   get forgottenKeys(): number {
-    return this.all.reduce((sum, { share }) => sum + share.forgottenKeys, this.#forgottenKeys)
+    return this.all.reduce((sum, { budget }) => sum + budget.forgottenKeys, this.#forgottenKeys)
   }
 
   /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
@@ -90,10 +90,10 @@ export class AccountProcesses {
   }
 
   /** Looks at every process, but waits for none that does not answer. */
-  async lookAll(): Promise<void> {
+  async inspectAll(): Promise<void> {
     await settledWithin(
-      LOOK_ALL_MS,
-      this.all.map(process => process.look()),
+      INSPECT_ALL_MS,
+      this.all.map(process => process.inspect()),
     )
   }
 
@@ -117,16 +117,16 @@ export class AccountProcesses {
   }
 
   #start(account: string): AccountProcess {
-    const { start, log, clock, facts, looked, deadlineMs, maxMemory } = this.#options
+    const { start, log, clock, instructions, onSnapshot, deadlineMs, maxMemory } = this.#options
     const process: AccountProcess = new AccountProcess(start, {
       account,
       clock,
       log,
       deadlineMs,
       maxMemory,
-      facts: () => facts(account),
-      looked: look => looked(account, look),
-      counted: counters => this.#counters.show(counters, async () => void (await process.look(true)), account),
+      instructions: () => instructions(account),
+      onSnapshot: snapshot => onSnapshot(account, snapshot),
+      counted: counters => this.#counters.show(counters, async () => void (await process.inspect(true)), account),
       ended: (death, text) => this.#ended(account, process, death, text),
       refusal: () => this.refusal(account),
     })
@@ -147,7 +147,7 @@ export class AccountProcesses {
 
   #ended(account: string, process: AccountProcess, death: Death | undefined, text: string): void {
     this.#running.delete(account)
-    this.#forgottenKeys += process.share.forgottenKeys
+    this.#forgottenKeys += process.budget.forgottenKeys
     this.#counters.ended(id => process.states.has(pipelineOf(id)))
     const { died, log, deadlineMs, maxMemory } = this.#options
     if (death) this.#restarts.died(account)

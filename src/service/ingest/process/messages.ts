@@ -24,7 +24,7 @@ export interface PublishedData {
 }
 
 /** What the process cannot know by itself. Comes with each call but `take`. */
-export interface Facts {
+export interface Instructions {
   /** Bytes that the saved revisions of the account take. */
   readonly revisions: number
   /** Whose folders count, also while they do not run. */
@@ -45,15 +45,15 @@ export interface PipelineState {
 }
 
 /** What the process looks like at a moment. */
-export interface Look {
+export interface Snapshot {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
   /** Bytes of all folders of the account. */
   readonly disk: number
-  readonly share: ShareFigures
+  readonly budget: BudgetFigures
 }
 
-export interface ShareFigures {
+export interface BudgetFigures {
   /** Idempotency keys in memory. */
   readonly keys: number
   /** Those that were forgotten early, since the process started. */
@@ -64,7 +64,7 @@ export interface ShareFigures {
   readonly waiting: number
 }
 
-export const NO_FIGURES: ShareFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+export const NO_FIGURES: BudgetFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
 
 export interface Answer {
   readonly status: number
@@ -84,28 +84,28 @@ export function refusalOf({ status, code, message, headers, close }: RefusalData
 }
 
 /** What the service asks for, and what it gets. */
-export interface Calls {
-  start: { of: PublishedData; gets: Look }
-  update: { of: PublishedData; gets: Look }
+export interface WorkerCalls {
+  start: { of: PublishedData; gets: Snapshot }
+  update: { of: PublishedData; gets: Snapshot }
   /** The bytes come beside it. */
   take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
   /** Gets how many events were not delivered before. `now`: nothing is waited for. */
-  stop: { of: { pipeline: string; now: boolean }; gets: Look }
+  stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** A pipeline that stops has to hurry. */
   abort: { of: { pipeline: string }; gets: undefined }
   /** A pipeline is gone for good, and its folder will be. */
-  forget: { of: { pipeline: string }; gets: Look }
+  forget: { of: { pipeline: string }; gets: Snapshot }
   /** `fresh`: with what has to be looked up on the disk. */
-  look: { of: { fresh: boolean }; gets: Look }
+  inspect: { of: { fresh: boolean }; gets: Snapshot }
 }
 
-export type CallName = keyof Calls
+export type CallName = keyof WorkerCalls
 
 export interface Call<N extends CallName = CallName> {
   readonly id: number
   readonly name: N
-  readonly of: Calls[N]['of']
-  readonly facts: Facts | undefined
+  readonly of: WorkerCalls[N]['of']
+  readonly instructions: Instructions | undefined
 }
 
 /** Why a call failed. */

@@ -13,14 +13,14 @@ import {
   type Answer,
   type Call,
   type CallName,
-  type Calls,
   dataOfRefusal,
   type Failure,
   type FromProcess,
-  type Look,
   type PublishedData,
+  type Snapshot,
+  type WorkerCalls,
 } from '../process/messages.js'
-import { AccountShare } from './account-share.js'
+import { AccountBudget } from './account-budget.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
 /** A process of a service that was killed releases its folders within this time. */
@@ -48,7 +48,7 @@ export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'componen
 /** The pipelines of one account, as its process runs them: it answers the calls of the service. */
 export class PipelineWorker {
   readonly #options: WorkerOptions
-  readonly #share: AccountShare
+  readonly #budget: AccountBudget
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
   /** The last snapshot of each component that the service has. */
@@ -62,7 +62,10 @@ export class PipelineWorker {
   #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
   readonly #calls: {
-    readonly [N in CallName]: (of: Calls[N]['of'], body?: BodyBytes) => Promise<Calls[N]['gets']> | Calls[N]['gets']
+    readonly [N in CallName]: (
+      of: WorkerCalls[N]['of'],
+      body?: BodyBytes,
+    ) => Promise<WorkerCalls[N]['gets']> | WorkerCalls[N]['gets']
   } = {
     start: published => this.#start(published),
     update: published => this.#update(published),
@@ -70,14 +73,14 @@ export class PipelineWorker {
     stop: of => this.#stop(of),
     abort: ({ pipeline }) => this.#abort(pipeline),
     forget: ({ pipeline }) => this.#forget(pipeline),
-    look: ({ fresh }) => this.#freshLook(fresh),
+    inspect: ({ fresh }) => this.#inspect(fresh),
   }
 
   constructor(options: WorkerOptions) {
     this.#options = options
     const { account, log, maxDisk, maxSeries, runtime } = options
     this.#counters = new ComponentSet(maxSeries)
-    this.#share = new AccountShare({ account, log, clock: runtime.clock })
+    this.#budget = new AccountBudget({ account, log, clock: runtime.clock })
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
   }
 
@@ -87,16 +90,16 @@ export class PipelineWorker {
   }
 
   /** `body`: of a call `take`, with room for a byte more. */
-  receive({ id, name, of, facts }: Call, body?: BodyBytes): void {
+  receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
-    if (facts) {
-      this.#revisions = facts.revisions
-      this.#ownPorts = facts.ownPorts
-      const folders = facts.pipelines.map(pipeline => this.#folderOf(pipeline))
+    if (instructions) {
+      this.#revisions = instructions.revisions
+      this.#ownPorts = instructions.ownPorts
+      const folders = instructions.pipelines.map(pipeline => this.#folderOf(pipeline))
       this.#measuring = this.#measuring.then(() => this.#disk.measureOnce(folders))
     }
     const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
-    const ready = facts ? this.#measuring : Promise.resolve()
+    const ready = instructions ? this.#measuring : Promise.resolve()
     ready
       .then(() => call(of, body))
       .then(
@@ -110,7 +113,7 @@ export class PipelineWorker {
     await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
   }
 
-  async #start(published: PublishedData): Promise<Look> {
+  async #start(published: PublishedData): Promise<Snapshot> {
     const { id } = published
     const { log, runtime, components, permitted, tell } = this.#options
     const options: HostedOptions = {
@@ -118,8 +121,8 @@ export class PipelineWorker {
       log: log.child({ pipeline: id }),
       runtime,
       disk: this.#disk,
-      keys: this.#share.keys,
-      requests: this.#share.requests,
+      keys: this.#budget.keys,
+      requests: this.#budget.requests,
       counters: this.#counters,
       components,
       permitted,
@@ -127,22 +130,22 @@ export class PipelineWorker {
     }
     this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
     await this.#disk.measure(options.folder)
-    return this.#look()
+    return this.#snapshot()
   }
 
-  async #update(published: PublishedData): Promise<Look> {
+  async #update(published: PublishedData): Promise<Snapshot> {
     await this.#pipelines.get(published.id)?.update(published)
     await this.#disk.measure(this.#folderOf(published.id))
-    return this.#look()
+    return this.#snapshot()
   }
 
-  async #take({ pipeline, key, body }: Calls['take']['of'], bytes: BodyBytes): Promise<Answer> {
+  async #take({ pipeline, key, body }: WorkerCalls['take']['of'], bytes: BodyBytes): Promise<Answer> {
     const hosted = this.#pipelines.get(pipeline)
     if (!hosted) throw stopping()
     return await hosted.take({ ...body, ...bytes }, key)
   }
 
-  async #stop({ pipeline, now }: Calls['stop']['of']): Promise<Look> {
+  async #stop({ pipeline, now }: WorkerCalls['stop']['of']): Promise<Snapshot> {
     const hosted = this.#pipelines.get(pipeline)
     const hurry = new AbortController()
     if (now) hurry.abort()
@@ -152,31 +155,31 @@ export class PipelineWorker {
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
     this.#counters.end(`${pipeline}/`)
-    const look = this.#look()
-    return { ...look, undelivered: [...look.undelivered, [pipeline, left]] }
+    const snapshot = this.#snapshot()
+    return { ...snapshot, undelivered: [...snapshot.undelivered, [pipeline, left]] }
   }
 
-  #forget(pipeline: string): Look {
+  #forget(pipeline: string): Snapshot {
     this.#counters.forget(`${pipeline}/`)
     this.#disk.forget(this.#folderOf(pipeline))
-    return this.#look()
+    return this.#snapshot()
   }
 
   #abort(pipeline: string): undefined {
     this.#stopping.get(pipeline)?.abort()
   }
 
-  async #freshLook(fresh: boolean): Promise<Look> {
+  async #inspect(fresh: boolean): Promise<Snapshot> {
     if (fresh) await this.#counters.refresh(REFRESH_MS)
-    return this.#look(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
+    return this.#snapshot(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
   }
 
-  #look(isDue = true): Look {
+  #snapshot(isDue = true): Snapshot {
     if (isDue) this.#tellCounters()
     return {
       undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
       disk: this.#disk.files,
-      share: this.#share.figures(),
+      budget: this.#budget.figures(),
     }
   }
 

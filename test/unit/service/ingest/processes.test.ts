@@ -84,7 +84,7 @@ t.test('a process that is asked to end ends by itself, when it has nothing more 
   })
   const ended = await new Promise(resolve => {
     const link = start('a', { ended: resolve, message: () => link.end() })
-    link.send({ id: 1, name: 'look', of: { fresh: false }, facts: undefined })
+    link.send({ id: 1, name: 'inspect', of: { fresh: false }, instructions: undefined })
   })
   t.match(ended, { outOfMemory: false, text: /^exit code 0$/ })
 })
@@ -110,17 +110,17 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
         ...{ account: 'a', clock: STOPPED_CLOCK, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
-        facts: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
-        looked: () => {},
+        instructions: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
+        onSnapshot: () => {},
         counted: () => {},
         ended: (death, text) => resolve([death, text]),
         refusal: () => new Refusal(503, 'ended', 'ended'),
       })
-      process.call('look', { fresh: false }).catch(() => {})
+      process.call('inspect', { fresh: false }).catch(() => {})
     })
   t.match(await endOf('null'), ['crashed', /^it sent a message that is not one of reply, failed, state, counted, log$/])
   t.match(await endOf('line'), ['crashed', /JSON/])
-  t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to look$/])
+  t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to inspect$/])
   t.match(await endOf('unasked'), ['crashed', /^it sent an invalid answer to an unknown call$/])
   t.match(await endOf('garbage'), ['crashed', /JSON/])
   t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
@@ -137,11 +137,11 @@ t.test('what a process says is checked as input', async t => {
     series: [['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]],
     histograms: [['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [null] }]],
   }
-  const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
-  const look = { undelivered: [['p', 1]], disk: 1, share }
-  t.doesNotThrow(() => checkReply('look', look))
-  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { share: { ...share, keys: '1' } }])
-    t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent an invalid answer to look$/)
+  const budget = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+  const look = { undelivered: [['p', 1]], disk: 1, budget }
+  t.doesNotThrow(() => checkReply('inspect', look))
+  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { budget: { ...budget, keys: '1' } }])
+    t.throws(() => checkReply('inspect', { ...look, ...wrong }), /^it sent an invalid answer to inspect$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
   t.throws(() => checkPipelines([one as never], new Set(['q'])), /^it sent counters of another pipeline$/)
@@ -285,14 +285,14 @@ t.test('a process tells only what has changed, and less often where that is much
   const ids = async (call: Pick<Call, 'name' | 'of'>) => {
     const id = ++calls
     counted = []
-    worker.receive({ id, facts: undefined, ...call }, undefined)
+    worker.receive({ id, instructions: undefined, ...call }, undefined)
     await until(() => replies.has(id))
     return counted.sort()
   }
-  const look = (fresh = false) => ids({ name: 'look', of: { fresh } })
+  const look = (fresh = false) => ids({ name: 'inspect', of: { fresh } })
   const take = (body: string) => {
     const of = { pipeline: 'p', key: undefined, body: { size: body.length, content: 'lines', peer: 'x' } as never }
-    worker.receive({ id: 0, facts: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
+    worker.receive({ id: 0, instructions: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
   }
   const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }
   const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['ingest', 'counting'] } } }
