@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { after } from '../../lib/time.js'
+import { within } from '../../lib/time.js'
 import { type Content, checkRequest } from '../../net/http/events/checks.js'
 import type { Body } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
@@ -126,7 +126,7 @@ export class RunningPipeline {
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     const { content, gzip } = checkRequest(request, path, maxBody)
     const key = keyOf(request)
-    const lease = bothLeases(this.#quota.lease(), () => quotas.lease(this.accountId))
+    const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++
     const leave = this.#wait(request)
     let answer: Promise<Answer> | undefined
@@ -221,36 +221,9 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 }
 
 /** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
-function patiently(answer: Promise<Answer>): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const cancel = after(PATIENCE_MS, () =>
-      reject(
-        new Refusal(503, 'not_delivered_yet', 'the events wait to be delivered; send this again with the same key', {
-          'retry-after': '1',
-        }),
-      ),
-    )
-    answer.then(resolve, reject).finally(cancel)
-  })
-}
-
-function bothLeases(first: Lease, second: () => Lease): Lease {
-  let other: Lease
-  try {
-    other = second()
-  } catch (error) {
-    first.release()
-    throw error
-  }
-  return {
-    hold(bytes) {
-      first.hold(bytes)
-      other.hold(bytes)
-    },
-    received() {},
-    release() {
-      first.release()
-      other.release()
-    },
-  }
+async function patiently(answer: Promise<Answer>): Promise<Answer> {
+  const given = await within(PATIENCE_MS, answer)
+  if (given) return given
+  const message = 'the events wait to be delivered; send this again with the same key'
+  throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
 }

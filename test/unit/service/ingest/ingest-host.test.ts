@@ -22,6 +22,7 @@ import { LimitedReach } from '../../../../src/engine/config/published/limited-re
 import type { Permissions } from '../../../../src/engine/config/published/permissions.js'
 import { AddressRules } from '../../../../src/lib/network/address-rules.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { Quota } from '../../../../src/net/http/server/quota.js'
 import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
 import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
 import { Feed } from '../../../../src/service/ingest/worker/feed.js'
@@ -809,18 +810,21 @@ t.test('in an account that takes much memory, a pipeline that nobody uses ends',
 t.test('every account has its share of the memory and of the requests', async t => {
   const quotas = new AccountQuotas({ requests: 100, bytes: 1000 })
   const all = Array.from({ length: 75 }, () => quotas.lease('greedy'))
-  t.throws(() => quotas.lease('greedy'), {
+  const pipeline = new Quota(100, 1000)
+  t.throws(() => quotas.lease('greedy', pipeline.lease()), {
     code: 'account_share_exceeded',
     message: /76 requests, more than its share of 75/,
   })
-  const modest = quotas.lease('modest')
+  t.equal(pipeline.requests, 0, 'nor does it hold a share of its pipeline')
+  const modest = quotas.lease('modest', pipeline.lease())
   all[0]!.hold(700)
   t.throws(() => all[1]!.hold(100), {
     code: 'account_share_exceeded',
     message: /800 bytes, more than its share of 750/,
   })
   modest.hold(200)
+  t.equal(pipeline.bytes, 200)
   t.throws(() => modest.hold(301), { code: 'overloaded' })
   for (const lease of [...all, modest]) lease.release()
-  t.same([quotas.requests, quotas.bytes], [0, 0])
+  t.same([quotas.requests, quotas.bytes, pipeline.requests], [0, 0, 0])
 })
