@@ -46,7 +46,7 @@ const ingest = z.strictObject({
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
-      'Memory limit for the process of an account. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
+      'Memory limit for the process of an account. Above half of it, pipelines that were idle for 5 minutes end. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
     ),
   process_timeout: duration(500)
     .prefault('10 Seconds')

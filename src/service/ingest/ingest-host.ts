@@ -176,12 +176,15 @@ export class IngestHost {
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
     } else await this.#ending.get(id)
-    await this.#processes.forget(id, await this.#disks.forget(id))
-    this.#last.forget(id)
+    const account = await this.#disks.forget(id)
     const folder = join(this.#options.folder, id)
-    if (!existsSync(folder)) return
-    await rm(folder, { recursive: true })
-    this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
+    if (existsSync(folder)) {
+      await rm(folder, { recursive: true })
+      this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
+    }
+    // Afterwards: its process has no room for more before.
+    await this.#processes.forget(id, account)
+    this.#last.forget(id)
   }
 
   /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */

@@ -93,7 +93,7 @@ export interface WorkerCalls {
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** A pipeline that stops has to hurry. */
   abort: { of: { pipeline: string }; gets: undefined }
-  /** A pipeline is gone for good, and its folder will be. */
+  /** A pipeline is gone for good, and its folder is. */
   forget: { of: { pipeline: string }; gets: Snapshot }
   /** `fresh`: with what has to be looked up on the disk. */
   inspect: { of: { fresh: boolean }; gets: Snapshot }
