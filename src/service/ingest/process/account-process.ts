@@ -151,6 +151,8 @@ export class AccountProcess {
   /** The newest state of each pipeline that was ever to run in it. */
   readonly states = new Map<string, PipelineState>()
   isGone = false
+  /** It was asked to end. */
+  isEnding = false
   /** Bytes of its resident memory, when it was measured last. */
   memory = 0
   /** When it was looked at last. */
@@ -161,7 +163,6 @@ export class AccountProcess {
   readonly #stopWatching: readonly (() => void)[]
   readonly #gone = deferred()
   #calls = 0
-  #isEnding = false
   #death: Death | undefined
   #hasSpoken = false
   /** How long an answer has been due. */
@@ -214,8 +215,8 @@ export class AccountProcess {
 
   /** Ends in order what has no pipeline any more. Resolves when it is gone. */
   async end(): Promise<void> {
-    if (!this.#isEnding && !this.isGone) {
-      this.#isEnding = true
+    if (!this.isEnding && !this.isGone) {
+      this.isEnding = true
       this.#link.end()
       const cancel = after(END_MS, () => this.#link.kill())
       void this.#gone.promise.then(cancel)
@@ -225,7 +226,7 @@ export class AccountProcess {
 
   /** Ends it at once; the service is ending. */
   kill(): void {
-    this.#isEnding = true
+    this.isEnding = true
     if (!this.isGone) this.#link.kill()
   }
 
@@ -235,7 +236,7 @@ export class AccountProcess {
   }
 
   #check(checkMs: number): void {
-    if (this.#isEnding) return
+    if (this.isEnding) return
     const { deadlineMs } = this.#options
     this.#sinceInspected += checkMs
     if (this.#inspecting) this.#dueMs += checkMs
@@ -302,7 +303,7 @@ export class AccountProcess {
   #ended(found: Death, text: string): void {
     this.isGone = true
     for (const stop of this.#stopWatching) stop()
-    this.#options.ended(this.#isEnding ? undefined : (this.#death ?? found), text)
+    this.#options.ended(this.isEnding ? undefined : (this.#death ?? found), text)
     for (const { reject } of this.#waiting.values()) reject(this.#options.refusal())
     this.#waiting.clear()
   }

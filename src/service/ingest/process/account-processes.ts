@@ -31,7 +31,6 @@ export interface ProcessesOptions extends ProcessBounds {
 export class AccountProcesses {
   readonly #options: ProcessesOptions
   readonly #running = new Map<string, AccountProcess>()
-  readonly #ending = new Map<string, Promise<void>>()
   readonly #counters: MirroredCounters
   readonly #restarts: Restarts
   readonly #limit: LogLimit
@@ -63,7 +62,7 @@ export class AccountProcesses {
 
   /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
   async of(account: string): Promise<AccountProcess> {
-    await this.#ending.get(account)
+    if (this.#running.get(account)?.isEnding) await this.end(account)
     const running = this.#running.get(account)
     if (running) return running
     this.check(account)
@@ -80,13 +79,8 @@ export class AccountProcesses {
   }
 
   /** Ends the process of an account that has no pipeline any more. */
-  end(account: string): Promise<void> {
-    const running = this.#running.get(account)
-    if (running && !this.#ending.has(account)) {
-      const ending = running.end().finally(() => this.#ending.delete(account))
-      this.#ending.set(account, ending)
-    }
-    return this.#ending.get(account) ?? Promise.resolve()
+  async end(account: string): Promise<void> {
+    await this.#running.get(account)?.end()
   }
 
   /** Looks at every process, but waits for none that does not answer. */
@@ -108,7 +102,7 @@ export class AccountProcesses {
   }
 
   async endAll(): Promise<void> {
-    await Promise.all([...this.#running.keys()].map(account => this.end(account)))
+    await Promise.all(this.all.map(process => process.end()))
   }
 
   /** Ends all of them at once. */
