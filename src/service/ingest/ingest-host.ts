@@ -56,9 +56,9 @@ const CHECKS_A_TURN = 6
 /** A request waits no longer for its pipeline to start, which goes on for the next try. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/** Where an account takes more than half of its memory, its pipelines end that nobody has used for so long. */
+/** A pipeline may be unused for so long while its account takes more than half of its memory. */
 const IDLE_MS = 5 * 60_000
-/** An idle pipeline has so much time to end, for what its processors still keep. */
+/** Time limit for the end of an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000
 /** The end of a service does not wait longer for a process that does not end. */
 const KILL_MS = 1000
@@ -182,7 +182,7 @@ export class IngestHost {
       await rm(folder, { recursive: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
-    // Afterwards: its process has no room for more before.
+    // Not before: the process could write into the room of files that are still there.
     await this.#processes.forget(id, account)
     this.#last.forget(id)
   }
@@ -296,7 +296,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // What makes room may have been taken by others each time.
+        // Others may have taken the process that was ended for this one, each time.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -317,8 +317,8 @@ export class IngestHost {
   }
 
   /**
-   * Ends all pipelines of an account, where all of one may end, and so its process. What is in their disk buffers waits for
-   * its next turn. False: there is no such account.
+   * Ends the process of an account whose pipelines may all end. Events in their disk buffers wait for its next turn.
+   * Resolves with false if there is no such account.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
     await this.#processes.inspectAll()
@@ -359,7 +359,7 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // What a request asks for goes first: else the process that was ended for it would be taken here.
+      // Requests go first: otherwise the process that was ended for one would be taken here.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue

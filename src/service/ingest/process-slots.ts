@@ -54,7 +54,7 @@ export class ProcessSlots {
     return new Refusal(503, NO_ROOM, message, { 'retry-after': '10' })
   }
 
-  /** The pipelines of the account that needs its process least, if all of them may end; empty: there is no such account. */
+  /** The pipelines of the account that needs its process least, among those whose pipelines may all end; or none. */
   toEnd<C extends Candidate>(running: Iterable<C>, mayEnd: (one: C) => boolean): readonly C[] {
     const accounts = new Map<string, C[]>()
     for (const one of running) accounts.set(one.accountId, [...(accounts.get(one.accountId) ?? []), one])

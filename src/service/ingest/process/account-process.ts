@@ -155,7 +155,7 @@ export class AccountProcess {
   isEnding = false
   /** Bytes of its resident memory, when it was measured last. */
   memory = 0
-  /** When it was looked at last. */
+  /** Of the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link

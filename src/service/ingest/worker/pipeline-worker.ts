@@ -58,7 +58,7 @@ export class PipelineWorker {
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
   #revisions = 0
-  /** What rests on the disk counts before anything may be written. */
+  /** Resolves when the files of all pipelines were measured that the service has named. */
   #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
   readonly #calls: {
@@ -99,8 +99,7 @@ export class PipelineWorker {
       this.#measuring = this.#measuring.then(() => this.#disk.measureOnce(folders))
     }
     const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
-    const ready = instructions ? this.#measuring : Promise.resolve()
-    ready
+    Promise.resolve()
       .then(() => call(of, body))
       .then(
         value => tell({ type: 'reply', id, value }),
@@ -128,6 +127,8 @@ export class PipelineWorker {
       permitted,
       changed: state => tell({ type: 'state', pipeline: id, state }),
     }
+    // Before it writes anything itself.
+    await this.#measuring
     this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
     await this.#disk.measure(options.folder)
     return this.#snapshot()

@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
+import { systemClock } from '../../../../src/lib/time.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
 import { AccountProcess, forkProcesses } from '../../../../src/service/ingest/process/account-process.js'
 import { Restarts } from '../../../../src/service/ingest/process/account-processes.js'
@@ -265,6 +266,27 @@ t.test('a process that dies again and again is held back for longer and longer',
   now += 300_000
   restarts.died('a')
   t.equal(restarts.waitOf('a'), 0, 'what is long ago is forgotten')
+})
+
+t.test('a pipeline starts when the files of all others of its account are counted', async t => {
+  const ids = Array.from({ length: 500 }, (_, n) => `left${n}`)
+  const left = () => ({ state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(10) } } })
+  const replies: unknown[] = []
+  const worker = new PipelineWorker({
+    ...{ account: 'a', folder: testFolder(t, Object.fromEntries(ids.map(id => [id, left()]))), maxDisk: 1e9 },
+    ...{ maxSeries: 5000, components, permitted: ALL, log: pino({ level: 'silent' }) },
+    tell: message => message.type === 'reply' && replies.push(message.value),
+    runtime: { clock: systemClock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough() },
+  })
+  t.teardown(() => worker.close())
+  const instructions = { revisions: 0, pipelines: ids, ownPorts: [] }
+  worker.receive({
+    id: 1,
+    name: 'start',
+    of: { id: 'p', account_id: 'a', revision: 1, config: PIPELINE },
+    instructions,
+  })
+  t.match(await until(() => replies[0]), { disk: 5000 })
 })
 
 t.test('a process tells only what has changed, and less often where that is much', async t => {
