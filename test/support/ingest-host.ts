@@ -14,9 +14,9 @@ import type { Permissions } from '../../src/engine/config/published/permissions.
 import { Metrics } from '../../src/engine/run/measure/metrics.js'
 import type { TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/net/http/server/refusal.js'
+import type { HostedRevision } from '../../src/service/ingest/hosted-revision.js'
 import { IngestHost } from '../../src/service/ingest/ingest-host.js'
-import type { StartLink } from '../../src/service/ingest/process/link.js'
-import type { Published } from '../../src/service/ingest/published.js'
+import type { StartLink } from '../../src/service/ingest/process/account-process.js'
 import { PipelineWorker, type WorkerOptions } from '../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from './folder.js'
 import { madeUp } from './made-up.js'
@@ -113,7 +113,6 @@ function linksWithin(
 
 interface Options {
   readonly permitted?: Permissions
-  readonly maxPipelines?: number
   readonly maxProcesses?: number
   readonly deadlineMs?: number
   readonly maxMemory?: number
@@ -127,7 +126,7 @@ interface Options {
   readonly maxLines?: { group: number; all: number }
   readonly clock?: TimerClock
   /** Everything that was published, by id and revision. */
-  readonly history?: Map<string, Published>
+  readonly history?: Map<string, HostedRevision>
 }
 
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
@@ -135,7 +134,6 @@ export async function startIngestHost(
   t: Test,
   {
     permitted = ALL,
-    maxPipelines = 10,
     maxProcesses = 10,
     deadlineMs = 10_000,
     maxMemory = 1e12,
@@ -148,7 +146,7 @@ export async function startIngestHost(
     maxSeries = 5000,
     maxLines = { group: 10_000, all: 200_000 },
     clock = hurried(20),
-    history = new Map<string, Published>(),
+    history = new Map<string, HostedRevision>(),
   }: Options = {},
 ) {
   let logs = ''
@@ -178,7 +176,6 @@ export async function startIngestHost(
     maxBody: 100_000,
     maxUnsettled: maxUnsettled ?? 1_000_000,
     maxUnsettledOfAll: 2_000_000,
-    maxPipelines,
     maxDiskPerAccount,
     revisionBytes: () => revisionBytes,
     maxRequests: 10_000,
@@ -186,7 +183,7 @@ export async function startIngestHost(
     ...(turnMs === undefined ? {} : { turnMs }),
     ...(waitMs === undefined ? {} : { waitMs }),
   })
-  const published = new Map<string, Published>()
+  const published = new Map<string, HostedRevision>()
   const nextOf = (id: string) => (published.get(id)?.revision ?? 0) + 1
   const server = createServer((request, response) => {
     const one = published.get(request.url!.slice(1))!

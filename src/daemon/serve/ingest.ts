@@ -16,7 +16,7 @@ import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
-import { forkProcesses } from './pipeline-processes.js'
+import { forkProcesses } from '../../service/ingest/process/account-process.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8
@@ -76,6 +76,7 @@ export class ServedIngest implements Ingest {
         setup: { ...setup, addresses: ingest.allow_addresses, plugins },
         maxMemory,
         env: process.env,
+        entry: new URL('./pipeline-process.js', import.meta.url),
       }),
       maxProcesses: ingest.max_processes,
       maxMemory,
@@ -83,7 +84,6 @@ export class ServedIngest implements Ingest {
       maxBody: ingest.max_body,
       maxUnsettled: ingest.max_unsettled,
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
-      maxPipelines: ingest.max_pipelines,
       maxDiskPerAccount: ingest.max_disk_per_account,
       revisionBytes: account => service.pipelines.sizes.of(account),
       maxRequests: Math.min(MOST_REQUESTS, max_connections),

@@ -1,6 +1,6 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Service } from '../../service/api/domain/service.js'
-import type { RequestCounts } from '../../service/api/http/request-counts.js'
+import type { RequestCounts } from '../../service/api/http/sender.js'
 import type { Store } from '../../service/api/store/store.js'
 
 /** Metrics of the service itself. */

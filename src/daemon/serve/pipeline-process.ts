@@ -8,11 +8,11 @@ import { AddressRules } from '../../lib/network/address-rules.js'
 import { every, systemClock } from '../../lib/time.js'
 import type { BodyBytes } from '../../net/http/events/send-body.js'
 import { bodyRoom, freeBody, takeBody } from '../../net/http/server/body-memory.js'
+import type { ProcessSetup } from '../../service/ingest/process/account-process.js'
 import { shortLine } from '../../service/ingest/process/from-process.js'
 import type { Call, FromProcess } from '../../service/ingest/process/messages.js'
 import { PipelineWorker } from '../../service/ingest/worker/pipeline-worker.js'
 import { messageLog } from '../process/log.js'
-import type { ProcessSetup } from './pipeline-processes.js'
 import { componentsWith } from './service-plugins.js'
 
 /** The program of the process in which the published pipelines of one account run. The service starts it, see daemon/serve/ingest.ts. */

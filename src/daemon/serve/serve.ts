@@ -18,7 +18,7 @@ import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } fr
 import type { TlsFileOptions } from '../../net/listen-options.js'
 import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
-import { RequestCounts } from '../../service/api/http/request-counts.js'
+import { RequestCounts } from '../../service/api/http/sender.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
 import { backUpIngest } from '../../service/ingest/ingest-backup.js'

@@ -35,14 +35,6 @@ const ingest = z.strictObject({
     .describe(
       'Memory for all unanswered requests of one pipeline. All pipelines together may use eight times as much. One account may use at most three times the memory that is still free: three quarters if it is alone. Requests beyond a limit get status 503 with Retry-After.',
     ),
-  max_pipelines: z
-    .int()
-    .min(1)
-    .max(10_000)
-    .default(100)
-    .describe(
-      'Pipelines that run in the service at the same time, shared among accounts. Idle pipelines make room for others; their disk buffers are delivered later. Otherwise, an account with more pipelines stops one, whose clients get status 503 with Retry-After.',
-    ),
   max_processes: z
     .int()
     .min(1)
@@ -54,7 +46,7 @@ const ingest = z.strictObject({
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
-      'Memory limit for the process of an account. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
+      'Memory limit for the process of an account. Above half of it, pipelines that were idle for 5 minutes end. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
     ),
   process_timeout: duration(500)
     .prefault('10 Seconds')

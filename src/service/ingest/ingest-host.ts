@@ -12,18 +12,20 @@ import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
+import { HostedPreview, type PreviewOptions } from './hosted-preview.js'
+import type { HostedRevision } from './hosted-revision.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { LastRevisions } from './last-revision.js'
-import type { ProcessBounds } from './process/account-process.js'
+import type { ProcessBounds, StartLink } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
-import type { StartLink } from './process/link.js'
-import type { Answer, Look } from './process/messages.js'
-import type { Published } from './published.js'
-import { type ReadingOptions, Readings, Refusals } from './readings.js'
-import { NO_ROOM, Room, type RoomBounds } from './room.js'
+import type { Answer, Snapshot } from './process/messages.js'
+import { NO_ROOM, ProcessSlots } from './process-slots.js'
+import { RecentFailures } from './recent-failures.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
-interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
+interface IngestHostOptions extends ProcessBounds, PreviewOptions {
+  /** Accounts whose pipelines run at the same time, each in a process. */
+  readonly maxProcesses: number
   readonly clock: Clock
   readonly metrics: Metrics
   /** Lines of a scrape of one account, and of all. */
@@ -41,94 +43,114 @@ interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
   /** Requests that are not answered, of all pipelines. */
   readonly maxRequests: number
   /** Another revision of what is published; undefined: it is gone. */
-  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
+  readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
   /** Usually left out. */
   readonly turnMs?: number
   readonly waitMs?: number
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
+/** How long an account with events in disk buffers has its process before another one that waits gets its turn. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 /** A request waits no longer for its pipeline to start, which goes on for the next try. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
+/** A pipeline may be unused for so long while its account takes more than half of its memory. */
+const IDLE_MS = 5 * 60_000
+/** Time limit for the end of an idle pipeline, whose processors may still hold events. */
+const LAST_EVENTS_MS = 10_000
 /** The end of a service does not wait longer for a process that does not end. */
 const KILL_MS = 1000
 
 /**
  * Runs published pipelines for the events that are sent to them, in a process for each account: from the first request
- * on, or from the start where one has events in a disk buffer. When there are too many, one makes room (room.ts), so that
- * every account gets its share. Those that ended with events in disk buffers run again as soon as there is room, in turn.
+ * on, or from the start where one has events in a disk buffer. When there are too many accounts, one gives its process up
+ * (process-slots.ts). Accounts with events in disk buffers have a process again as soon as there is room, in turn.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
   readonly #quotas: AccountQuotas
   readonly #metrics: IngestMetrics
-  /** Least recently used first. */
   readonly #running = new Map<string, RunningPipeline>()
   readonly #starting = new Map<string, Promise<RunningPipeline>>()
-  readonly #room: Room
-  /** Those with events in disk buffers that wait for room, the longest waiting first. */
-  readonly #parked = new Map<string, Published>()
-  readonly #latest = new Map<string, Published>()
-  readonly #stopResuming: () => void
+  readonly #slots: ProcessSlots
+  /** Pipelines with events in disk buffers whose account waits for a process, the longest waiting first. */
+  readonly #waitingForProcess = new Map<string, HostedRevision>()
+  readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
-  /** Starts that wait for room. */
-  readonly #asking = new Set<Published>()
+  /** Starts for a request or a publish that wait for a process. */
+  readonly #asking = new Set<HostedRevision>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
-  readonly #readings: Readings
-  readonly #refusals: Refusals
+  readonly #preview: HostedPreview
+  readonly #failures: RecentFailures
   readonly #last: LastRevisions
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
-    this.#room = new Room(options)
-    this.#refusals = new Refusals(clock)
-    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock })
+    const {
+      folder,
+      maxDiskPerAccount: max,
+      revision,
+      revisionBytes,
+      log,
+      metrics,
+      clock,
+      ownPorts,
+      startProcess,
+    } = options
+    this.#slots = new ProcessSlots(options.maxProcesses)
+    this.#failures = new RecentFailures(clock)
+    this.#disks = new AccountDisks({ folder, max, revisionBytes, metrics })
     this.#processes = new AccountProcesses({
       ...options,
       start: startProcess,
-      facts: account => ({
+      instructions: account => ({
         revisions: revisionBytes(account),
-        resting: this.#disks.of(account).own(),
+        pipelines: [...this.#disks.of(account).pipelines],
         ownPorts: ownPorts(),
       }),
-      looked: (account, look) => this.#looked(account, look),
+      onSnapshot: (account, snapshot) => this.#onSnapshot(account, snapshot),
       died: account => this.#died(account),
     })
-    const { folder, revision } = options
-    this.#readings = new Readings(options)
-    this.#last = new LastRevisions({ folder, log, revision, read: one => this.#readings.config(one.id, one.config) })
+    this.#preview = new HostedPreview(options)
+    this.#last = new LastRevisions({
+      folder,
+      log,
+      revision,
+      read: one => this.#preview.read(one.id, one.config).config,
+    })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
-      parked: () => this.#parked.size,
-      waiting: () => this.#room.lackingProcess([...this.#asking, ...this.#parked.values()]),
+      parked: () => this.#waitingForProcess.size,
+      waiting: () => this.#accountsWithoutProcess().length,
       quotas: this.#quotas,
+      processes: this.#processes,
     })
-    this.#stopResuming = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => this.#resume())
+    this.#stopTicking = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => {
+      this.#endUnused()
+      this.#resume()
+    })
   }
 
   /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
-  async take(published: Published, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
+  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
     try {
-      const known = this.#refusals.of(published)
+      const known = this.#failures.of(published)
       if (known) throw known
       const running = this.#running.get(published.id)
       const started = this.#hosted(published)
       const hosted =
         running && !running.hasEnded ? await started : await within(this.#options.waitMs ?? WAIT_MS, started)
-      if (!hosted) throw this.#asking.has(published) ? this.#room.refusal(published.account_id) : stillStarting()
-      this.#latest.set(published.id, published)
+      if (!hosted) throw this.#asking.has(published) ? this.#slots.refusal() : stillStarting()
+      hosted.usedAt = this.#options.clock.now()
       if (!hosted.runs(published)) await this.#update(hosted, published)
       return await hosted.take(request, confirm)
     } catch (error) {
@@ -138,36 +160,31 @@ export class IngestHost {
   }
 
   /** Runs what is published at once, where it runs already, or has events to deliver. */
-  async publish(published: Published): Promise<void> {
+  async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
-    if (running && !running.hasEnded) {
-      this.#latest.set(published.id, published)
-      return this.#update(running, published)
-    }
-    if (!running) await this.#measure(published)
-    if (!this.#hasBuffer(published.id)) return
-    await this.#runOrPark(published)
-    const now = this.#running.get(published.id)
-    if (now && !now.runs(published)) await this.#update(now, published)
+    if (running && !running.hasEnded) return this.#update(running, published)
+    if (!running) await this.#disks.measure(published.account_id, published.id)
+    if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
   }
 
   /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
   async remove(id: string): Promise<void> {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
-    this.#parked.delete(id)
+    this.#waitingForProcess.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
     } else await this.#ending.get(id)
-    await this.#processes.forget(id)
-    this.#last.forget(id)
+    const account = await this.#disks.forget(id)
     const folder = join(this.#options.folder, id)
-    if (!existsSync(folder)) return
-    await rm(folder, { recursive: true })
-    this.#disks.forget(folder)
-    void this.#processes.lookAll()
-    this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
+    if (existsSync(folder)) {
+      await rm(folder, { recursive: true })
+      this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
+    }
+    // Not before: the process could write into the room of files that are still there.
+    await this.#processes.forget(id, account)
+    this.#last.forget(id)
   }
 
   /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */
@@ -184,18 +201,18 @@ export class IngestHost {
 
   /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
-    return this.#readings.boundsOf(id, document)
+    return this.#preview.boundsOf(id, document)
   }
 
   /** Whether the account may save `bytes` more of revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
-    return this.#disks.of(account).hasRoomForRevisions(bytes)
+    return this.#disks.hasRoomForRevisions(account, bytes)
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
-    this.#stopResuming()
+    this.#stopTicking()
     let cancel = () => {}
     const kill = () => {
       cancel = after(KILL_MS, () => this.#processes.kill())
@@ -210,17 +227,13 @@ export class IngestHost {
     cancel()
   }
 
-  async #hosted(published: Published): Promise<RunningPipeline> {
+  async #hosted(published: HostedRevision): Promise<RunningPipeline> {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
       // That one could not start: another may.
       await this.#end(running, AbortSignal.abort())
-    } else if (running) {
-      this.#running.delete(id)
-      this.#running.set(id, running)
-      return running
-    }
+    } else if (running) return running
     let starting = this.#starting.get(id)
     if (!starting) {
       starting = this.#start(published).finally(() => this.#starting.delete(id))
@@ -229,30 +242,30 @@ export class IngestHost {
     return starting
   }
 
-  async #start(published: Published): Promise<RunningPipeline> {
+  async #start(published: HostedRevision): Promise<RunningPipeline> {
     const { id, revision } = published
     const { log, clock, maxBody, maxUnsettled } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
     this.#processes.check(published.account_id)
-    await this.#takeRoom(published)
+    await this.#takeSlot(published)
     if (this.#removed.has(id)) {
       void this.#leave(published)
       throw new Refusal(404, 'not_found', 'the pipeline does not exist')
     }
-    this.#latest.set(id, published)
     const began = clock.now()
     try {
       const process = await this.#processes.of(published.account_id)
-      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, startedAt: began }
-      const start = (one: Published) => RunningPipeline.start(one, options)
+      this.#disks.of(published.account_id).pipelines.add(id)
+      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, usedAt: began }
+      const start = (one: HostedRevision) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
-      this.#disks.of(published.account_id).leaveToProcess(join(this.#options.folder, id))
+      if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
       // From when it counts as running, it could be ended as idle before the request comes to it.
-      this.#parked.delete(id)
+      this.#waitingForProcess.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
@@ -263,38 +276,32 @@ export class IngestHost {
       log.warn(fields, 'a published pipeline cannot run here')
       const message = `revision ${revision} of the pipeline cannot run here: ${why}`
       const refusal = new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
-      this.#refusals.add(published, refusal, clock.now() - began)
+      this.#failures.add(published, refusal, clock.now() - began)
       throw refusal
     }
   }
 
   /** A new revision may rename what the one before left, or remove it. */
-  async #update(hosted: RunningPipeline, published: Published): Promise<void> {
+  async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
   }
 
-  #measure({ id, account_id }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
-    return this.#disks.of(account_id).measure(join(this.#options.folder, id))
-  }
-
-  /** Throws a Refusal when nothing can make room for another pipeline of the account. */
-  async #takeRoom(published: Published): Promise<void> {
+  /** Throws a Refusal when all processes belong to other accounts, and none of these gives its process up. */
+  async #takeSlot(published: HostedRevision): Promise<void> {
     const { id, account_id: account } = published
-    const giveUp = this.#options.clock.now() + (this.#options.waitMs ?? WAIT_MS)
+    const { clock, waitMs = WAIT_MS } = this.#options
+    const giveUp = clock.now() + waitMs
     this.#asking.add(published)
     try {
-      while (!this.#room.hasRoomFor(account)) {
-        // What makes room may have been taken by others each time.
-        if (this.#options.clock.now() > giveUp) throw this.#room.refusal(account)
-        await this.#processes.lookAll()
-        if (this.#room.hasRoomFor(account)) break
-        const ends = this.#room.toEnd(account, this.#running.values())
-        if (ends.length > 0) await this.#endFor(account, ends)
-        else if (!(await this.#someStarted())) throw this.#room.refusal(account)
+      while (!this.#slots.hasRoomFor(account)) {
+        // Others may have taken the process that was ended for this one, each time.
+        if (clock.now() > giveUp) throw this.#slots.refusal()
+        const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
+        if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
       }
-      this.#room.take(id, account)
+      this.#slots.take(account, id)
     } finally {
       this.#asking.delete(published)
     }
@@ -302,33 +309,45 @@ export class IngestHost {
 
   /** Waits for the pipelines that start or end: one of them may make room then. False: there is none. */
   async #someStarted(): Promise<boolean> {
-    const starting = this.#room
-      .idsOf()
-      .flatMap(id => (this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)]))
+    const starting = this.#slots.pipelines.flatMap(id =>
+      this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
+    )
     await Promise.allSettled(starting)
     return starting.length > 0
   }
 
-  /** Ends pipelines to make room for one of `account`. What is in their disk buffers waits for its next turn. */
-  async #endFor(account: string, ends: readonly RunningPipeline[]): Promise<void> {
-    await Promise.all(ends.map(hosted => this.#endOne(account, hosted)))
+  /**
+   * Ends the process of an account whose pipelines may all end. Events in their disk buffers wait for its next turn.
+   * Resolves with false if there is no such account.
+   */
+  async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
+    await this.#processes.inspectAll()
+    const ends = this.#slots.toEnd(this.#running.values(), mayEnd)
+    await Promise.all(ends.map(hosted => this.#makeRoom(hosted)))
+    return ends.length > 0
   }
 
-  async #endOne(account: string, hosted: RunningPipeline): Promise<void> {
-    const { id, accountId, attendance } = hosted
-    const published = this.#latest.get(id)
-    this.#metrics.ended(attendance)
-    this.#options.log.info(
-      { pipeline: id, account: accountId, attendance },
-      'ended a pipeline to make room for another',
-    )
-    const [deadline, why] =
-      attendance === 'idle' ? [AbortSignal.timeout(10_000)] : [AbortSignal.abort(), this.#room.endedFor(account)]
-    await this.#end(hosted, deadline, why)
-    if (published && hosted.undelivered > 0 && this.#hasBuffer(id)) this.#parked.set(id, published)
+  async #makeRoom(hosted: RunningPipeline): Promise<void> {
+    const { id, accountId: account, demand, published } = hosted
+    this.#metrics.ended(demand)
+    this.#options.log.info({ pipeline: id, account, demand }, 'ended a pipeline to make room for another')
+    await this.#end(hosted, demand === 'idle' ? AbortSignal.timeout(LAST_EVENTS_MS) : AbortSignal.abort())
+    if (hosted.undelivered > 0) this.#waitForProcess(published)
   }
 
-  /** Runs pipelines again that ended with events in their disk buffers, as far as there is room. */
+  #endUnused(): void {
+    const { clock, maxMemory } = this.#options
+    for (const hosted of this.#running.values())
+      if (hosted.process.memory > maxMemory / 2 && hosted.demand === 'idle' && clock.now() - hosted.usedAt > IDLE_MS)
+        void this.#makeRoom(hosted)
+  }
+
+  #accountsWithoutProcess(): string[] {
+    const waiting = [...this.#asking, ...this.#waitingForProcess.values()].map(({ account_id }) => account_id)
+    return [...new Set(waiting)].filter(account => !this.#slots.hasRoomFor(account))
+  }
+
+  /** Runs pipelines again that ended with events in their disk buffers, as far as there are processes. */
   #resume(): void {
     this.#resuming ??= this.#resumeAll().finally(() => {
       this.#resuming = undefined
@@ -336,30 +355,26 @@ export class IngestHost {
   }
 
   async #resumeAll(): Promise<void> {
-    for (const published of [...this.#parked.values()]) {
-      // What a request asks for goes first: else the room that was made for it would be taken here.
+    const { clock, turnMs = TURN_MS } = this.#options
+    const hadTurn = ({ demand, process }: RunningPipeline) =>
+      demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
+    for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
+      // Requests go first: otherwise the process that was ended for one would be taken here.
       if (this.#stopping || this.#asking.size > 0) return
-      if (!this.#parked.has(published.id)) continue
-      const { account_id: account } = published
       if (this.#processes.isHeldBack(account)) continue
-      if (!this.#room.hasRoomFor(account)) {
-        await this.#processes.lookAll()
-        const { clock, turnMs = TURN_MS } = this.#options
-        const ends = this.#room.toPause(this.#running.values(), clock.now() - turnMs)
-        if (ends.length === 0) return
-        await this.#endFor(account, ends)
-      }
-      this.#parked.delete(published.id)
-      await this.#runOrPark(published)
+      if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
+      for (const published of [...this.#waitingForProcess.values()])
+        if (published.account_id === account && this.#waitingForProcess.delete(published.id))
+          await this.#runOrWait(published)
     }
   }
 
   /** Runs a pipeline that has events in its disk buffers. */
-  async #runOrPark(published: Published): Promise<void> {
+  async #runOrWait(published: HostedRevision): Promise<void> {
     try {
       await this.#hosted(published)
     } catch (error) {
-      if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#parked.set(published.id, published)
+      if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#waitForProcess(published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
         this.#options.log.warn(fields, 'cannot run a pipeline that has events in its disk buffers')
@@ -367,16 +382,21 @@ export class IngestHost {
     }
   }
 
+  #waitForProcess(published: HostedRevision): void {
+    const { id } = published
+    if (this.#hasBuffer(id) && !this.#removed.has(id)) this.#waitingForProcess.set(id, published)
+  }
+
   #hasBuffer(id: string): boolean {
     return ['buffer', 'spool'].some(kind => existsSync(join(this.#options.folder, id, 'state', kind)))
   }
 
-  #end(hosted: RunningPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {
+  #end(hosted: RunningPipeline, deadline: AbortSignal): Promise<void> {
     const { id } = hosted
     let ending = this.#ending.get(id)
     if (!ending) {
       this.#running.delete(id)
-      ending = hosted.stop(deadline, why).then(() => this.#ended(hosted))
+      ending = hosted.stop(deadline).then(() => this.#ended(hosted))
       this.#ending.set(id, ending)
     }
     return ending
@@ -384,21 +404,17 @@ export class IngestHost {
 
   /** Its files are released. The process of its account ends if this was the last pipeline. */
   async #ended({ id, accountId: account }: RunningPipeline): Promise<void> {
-    const { folder } = this.#options
-    await this.#disks.of(account).measure(join(folder, id))
     await this.#leave({ id, account_id: account })
     this.#ending.delete(id)
-    if (this.#parked.size > 0) this.#resume()
+    if (this.#waitingForProcess.size > 0) this.#resume()
   }
 
-  #leave({ id, account_id: account }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
-    this.#room.leave(id)
-    this.#latest.delete(id)
-    return this.#room.countOf(account) === 0 ? this.#processes.end(account) : Promise.resolve()
+  #leave({ id, account_id: account }: Pick<HostedRevision, 'id' | 'account_id'>): Promise<void> {
+    return this.#slots.leave(account, id) ? this.#processes.end(account) : Promise.resolve()
   }
 
-  #looked(account: string, { undelivered, disk }: Look): void {
-    this.#disks.of(account).setLive(disk)
+  #onSnapshot(account: string, { undelivered, disk }: Snapshot): void {
+    this.#disks.of(account).files = disk
     for (const [id, events] of undelivered) {
       const hosted = this.#running.get(id)
       if (hosted) hosted.undelivered = events
@@ -408,19 +424,15 @@ export class IngestHost {
   /** What has events in disk buffers runs again as soon as there is a process for it. */
   #died(account: string): { pipelines: string[]; attended: string[] } {
     const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
-    const attended = died.filter(({ attendance }) => attendance === 'attended').map(({ id }) => id)
+    const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)
     // Somebody waits for those that start, too.
-    const starting = this.#room.idsOf(account).filter(id => this.#starting.has(id))
-    this.#disks.of(account).setLive([])
+    const starting = [...this.#slots.pipelinesOf(account)].filter(id => this.#starting.has(id))
     for (const hosted of died) {
-      const { id } = hosted
-      const published = this.#latest.get(id)
+      const { id, published } = hosted
       this.#running.delete(id)
-      this.#room.leave(id)
-      this.#latest.delete(id)
+      this.#slots.leave(account, id)
       hosted.close(this.#processes.refusal(account))
-      void this.#measure({ id, account_id: account })
-      if (published && this.#hasBuffer(id)) this.#parked.set(id, published)
+      this.#waitForProcess(published)
     }
     return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }
   }

@@ -1,6 +1,8 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { AccountQuotas } from './account/account-quota.js'
-import type { Attendance } from './room.js'
+import type { AccountProcess } from './process/account-process.js'
+import type { AccountProcesses } from './process/account-processes.js'
+import type { Demand } from './process-slots.js'
 
 const REFUSED = ['sluice_ingest_refused_requests_total', 'Requests with events that were refused, by reason.'] as const
 const ENDED = [
@@ -14,6 +16,7 @@ interface Read {
   /** Accounts that wait for a process. */
   readonly waiting: () => number
   readonly quotas: AccountQuotas
+  readonly processes: AccountProcesses
 }
 
 /** Metrics of the service about published pipelines. */
@@ -21,7 +24,7 @@ export class IngestMetrics {
   readonly #metrics: Metrics
   readonly #counters = new Map<string, { value: number }>()
 
-  constructor(metrics: Metrics, { pipelines, parked, waiting, quotas }: Read) {
+  constructor(metrics: Metrics, { pipelines, parked, waiting, quotas, processes }: Read) {
     this.#metrics = metrics
     metrics.daemonGauge('sluice_ingest_pipelines', 'Published pipelines that run in the service.', pipelines)
     metrics.daemonGauge(
@@ -44,17 +47,61 @@ export class IngestMetrics {
       'Memory of requests with events that are not answered yet.',
       () => quotas.bytes,
     )
+    this.#showProcesses(processes)
     for (const reason of ['too_many_pipelines', 'account_share_exceeded', 'overloaded'])
       this.#counter(...REFUSED, { reason })
-    for (const state of ['idle', 'buffered', 'unattended', 'attended']) this.#counter(...ENDED, { state })
+    for (const state of ['idle', 'buffered', 'unattended']) this.#counter(...ENDED, { state })
   }
 
   refused(reason: string): void {
     this.#counter(...REFUSED, { reason }).value++
   }
 
-  ended(state: Attendance): void {
+  ended(state: Demand): void {
     this.#counter(...ENDED, { state }).value++
+  }
+
+  #showProcesses(processes: AccountProcesses): void {
+    const metrics = this.#metrics
+    const sum = (name: string, help: string, read: (process: AccountProcess) => number) =>
+      metrics.daemonGauge(name, help, () => processes.all.reduce((total, process) => total + read(process), 0))
+    metrics.daemonGauge(
+      'sluice_ingest_other_components',
+      'Components of published pipelines that are counted together as __other__: they have too many series.',
+      () => processes.folded,
+    )
+    sum('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
+    sum(
+      'sluice_ingest_process_memory_bytes',
+      'Resident memory of the processes that run published pipelines.',
+      ({ memory }) => memory,
+    )
+    metrics.series(
+      'counter',
+      'sluice_ingest_process_deaths_total',
+      'Processes with published pipelines that did not answer, took too much memory, or crashed.',
+      () => Object.entries(processes.deaths).map(([reason, value]) => ({ labels: { reason }, value })),
+    )
+    sum(
+      'sluice_ingest_idempotency_keys',
+      'Idempotency keys of the published pipelines that run, in memory.',
+      ({ budget }) => budget.keys,
+    )
+    sum(
+      'sluice_ingest_request_bytes',
+      'Size of the requests in flight to receivers, for all published pipelines.',
+      ({ budget }) => budget.requestBytes,
+    )
+    sum(
+      'sluice_ingest_waiting_destinations',
+      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
+      ({ budget }) => budget.waiting,
+    )
+    metrics.daemonTotal(
+      'sluice_ingest_forgotten_idempotency_keys_total',
+      'Idempotency keys that were forgotten early because their account had too many.',
+      () => processes.forgottenKeys,
+    )
   }
 
   #counter(name: string, help: string, labels: Readonly<Record<string, string>>): { value: number } {

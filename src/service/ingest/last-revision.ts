@@ -6,7 +6,7 @@ import type { Config } from '../../engine/config/load.js'
 import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
 import { inTurn } from '../../lib/turns.js'
-import type { Published } from './published.js'
+import type { HostedRevision } from './hosted-revision.js'
 import type { RunningPipeline } from './running-pipeline.js'
 
 /** In the folder of a pipeline. */
@@ -17,9 +17,9 @@ interface Options {
   readonly folder: string
   readonly log: Logger
   /** What of a published document runs here. Throws when it cannot. */
-  readonly read: (published: Published) => Config
+  readonly read: (published: HostedRevision) => Config
   /** Another revision of what is published; undefined: it is gone. */
-  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
+  readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
 /** Which revision of each pipeline ran last, also before a restart: events of its destinations may still be in disk buffers. */
@@ -34,7 +34,7 @@ export class LastRevisions {
   }
 
   /** What ran last, where it has events in disk buffers that `published` has no destination for. */
-  async neededBefore(published: Published): Promise<Published | undefined> {
+  async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const { log, read, revision } = this.#options
     const last = await this.#read(published.id)
     if (last === undefined || last === published.revision) return undefined

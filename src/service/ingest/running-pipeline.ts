@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { after } from '../../lib/time.js'
+import { within } from '../../lib/time.js'
 import { type Content, checkRequest } from '../../net/http/events/checks.js'
 import type { Body } from '../../net/http/events/send-body.js'
 import { readBody } from '../../net/http/server/body.js'
@@ -10,11 +10,10 @@ import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
 import type { Confirm } from '../api/http/ingest.js'
 import type { AccountQuotas } from './account/account-quota.js'
+import { dataOf, type HostedRevision, versionName } from './hosted-revision.js'
 import type { AccountProcess } from './process/account-process.js'
 import type { Answer, PipelineState } from './process/messages.js'
-import { dataOfRefusal } from './process/refusal-data.js'
-import { dataOf, type Published, versionName } from './published.js'
-import type { Attendance } from './room.js'
+import type { Demand } from './process-slots.js'
 
 /** A client that sends the same key again need not be kept waiting for longer. */
 const PATIENCE_MS = 20_000
@@ -30,48 +29,52 @@ export interface RunningOptions {
   /** The same of all pipelines, and of each account. */
   readonly quotas: AccountQuotas
   /** By the monotonic clock. */
-  readonly startedAt: number
+  readonly usedAt: number
 }
 
 /** A published pipeline that runs in the process of its account: reads the bodies of its requests, and hands them over. */
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  readonly startedAt: number
+  /** The newest that is known. It may wait for the events of the revision that runs. */
+  published: HostedRevision
+  /** When a request came last, by the monotonic clock. */
+  usedAt: number
   /** Events that were taken and are not delivered, when the process was looked at last. */
   undelivered = 0
   readonly #options: RunningOptions
   readonly #quota: Quota
   /** Bodies that come in, and how each is refused. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
-  #state: PipelineState
   #requests = 0
   /** Clients that wait for an answer. */
   #waiting = 0
   #isStopped = false
 
   /** Throws NotHosted where it cannot run, and a Refusal when the process ends. */
-  static async start(published: Published, options: RunningOptions): Promise<RunningPipeline> {
+  static async start(published: HostedRevision, options: RunningOptions): Promise<RunningPipeline> {
     const pipeline = new RunningPipeline(published, options)
-    const data = dataOf(published)
-    const { process } = options
-    process.onState(published.id, state => {
-      pipeline.#state = state
-    })
-    const look = await process.call('start', data)
-    pipeline.undelivered = new Map(look.undelivered).get(published.id) ?? 0
+    const snapshot = await options.process.call('start', dataOf(published))
+    pipeline.undelivered = new Map(snapshot.undelivered).get(published.id) ?? 0
     return pipeline
   }
 
-  private constructor(published: Published, options: RunningOptions) {
+  private constructor(published: HostedRevision, options: RunningOptions) {
     this.id = published.id
     this.accountId = published.account_id
-    this.startedAt = options.startedAt
+    this.published = published
+    this.usedAt = options.usedAt
     this.#options = options
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
     const { revision, secrets } = published
     const version = versionName(published)
-    this.#state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+    const state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+    options.process.states.set(this.id, state)
+  }
+
+  /** As its process has told it, before it answered the call that changed it. */
+  get #state(): PipelineState {
+    return this.#options.process.states.get(this.id)!
   }
 
   /** It could not start, or was stopped. */
@@ -84,12 +87,16 @@ export class RunningPipeline {
     return this.#state.revision
   }
 
+  get process(): AccountProcess {
+    return this.#options.process
+  }
+
   get hasDiskBuffers(): boolean {
     return this.#state.hasDiskBuffers
   }
 
   /** Whether it is this that runs, with the same secrets. */
-  runs(published: Published): boolean {
+  runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }
 
@@ -97,14 +104,15 @@ export class RunningPipeline {
     return this.#state.secrets.includes(name)
   }
 
-  get attendance(): Attendance {
+  get demand(): Demand {
     if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
     // What was acknowledged and is not delivered is in disk buffers.
     return this.undelivered > 0 ? 'buffered' : 'idle'
   }
 
   /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
-  async update(published: Published): Promise<void> {
+  async update(published: HostedRevision): Promise<void> {
+    this.published = published
     await this.#options.process.call('update', dataOf(published))
   }
 
@@ -118,7 +126,7 @@ export class RunningPipeline {
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     const { content, gzip } = checkRequest(request, path, maxBody)
     const key = keyOf(request)
-    const lease = bothLeases(this.#quota.lease(), () => quotas.lease(this.accountId))
+    const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++
     const leave = this.#wait(request)
     let answer: Promise<Answer> | undefined
@@ -176,20 +184,16 @@ export class RunningPipeline {
     return leave
   }
 
-  /**
-   * Takes nothing more; what was taken is delivered, at most until `deadline` aborts. `why`: what clients that wait then
-   * hear. It is over as well when the process ends.
-   */
-  async stop(deadline: AbortSignal, why?: Refusal): Promise<void> {
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts or the process ends. */
+  async stop(deadline: AbortSignal): Promise<void> {
     const { process } = this.#options
     const { id: pipeline } = this
     this.close(stopping())
     const hurry = () => void process.call('abort', { pipeline }).catch(() => {})
     deadline.addEventListener('abort', hurry)
     try {
-      const of = { pipeline, now: deadline.aborted, why: why && dataOfRefusal(why) }
-      const look = await process.call('stop', of)
-      this.undelivered = new Map(look.undelivered).get(pipeline) ?? 0
+      const snapshot = await process.call('stop', { pipeline, now: deadline.aborted })
+      this.undelivered = new Map(snapshot.undelivered).get(pipeline) ?? 0
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
     } finally {
@@ -217,36 +221,9 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 }
 
 /** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
-function patiently(answer: Promise<Answer>): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const cancel = after(PATIENCE_MS, () =>
-      reject(
-        new Refusal(503, 'not_delivered_yet', 'the events wait to be delivered; send this again with the same key', {
-          'retry-after': '1',
-        }),
-      ),
-    )
-    answer.then(resolve, reject).finally(cancel)
-  })
-}
-
-function bothLeases(first: Lease, second: () => Lease): Lease {
-  let other: Lease
-  try {
-    other = second()
-  } catch (error) {
-    first.release()
-    throw error
-  }
-  return {
-    hold(bytes) {
-      first.hold(bytes)
-      other.hold(bytes)
-    },
-    received() {},
-    release() {
-      first.release()
-      other.release()
-    },
-  }
+async function patiently(answer: Promise<Answer>): Promise<Answer> {
+  const given = await within(PATIENCE_MS, answer)
+  if (given) return given
+  const message = 'the events wait to be delivered; send this again with the same key'
+  throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
 }

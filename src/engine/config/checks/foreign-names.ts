@@ -156,6 +156,11 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
     'cert_file',
     'a key with a passphrase cannot be used. Remove the passphrase: openssl pkey -in KEY -out KEY_WITHOUT_PASSPHRASE',
   ],
+  [
+    /^max_pipelines$/,
+    'max_processes',
+    'only accounts are limited ("max_processes"), and their memory; remove this option',
+  ],
   [/^acknowledgements$/, 'inputs', 'events are always acknowledged end to end; remove this option'],
   [
     /^(negate|what|type)$/,

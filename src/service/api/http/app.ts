@@ -16,10 +16,9 @@ import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
 import { leaveBody, takeJson } from './json-body.js'
-import { RequestCounts } from './request-counts.js'
 import type { Route } from './route.js'
 import { allRoutes } from './routes.js'
-import { Sender } from './sender.js'
+import { RequestCounts, Sender } from './sender.js'
 
 /** The HTTP server of the service: all routes, authentication, and response envelopes. */
 
@@ -51,8 +50,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorateRequest('began', 0)
   app.decorateRequest('route', 'unknown')
   app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
-  const enter: Enter = (request, access) => recognize(request, service.authenticate(callerOf(request)), access)
-  const confirm: Enter = (request, access) => {
+  const authenticate: Authenticate = (request, access) =>
+    recognize(request, service.authenticate(callerOf(request)), access)
+  const confirm: Authenticate = (request, access) => {
     const { principal } = request
     // Nobody is recognized by a key that has ended.
     request.principal = undefined
@@ -69,7 +69,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   })
   app.setNotFoundHandler(async request => {
     // Unknown paths are reported without a key, but a key that is sent is checked anyway.
-    if (request.headers.authorization !== undefined) await enter(request)
+    if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })
   app.addHook('preClose', done => {
@@ -78,10 +78,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done()
   })
   const routes = allRoutes(options.ingest)
-  const shared = { service, sender, enter, confirm }
+  const shared = { service, sender, authenticate, confirm }
   leaveBody(app)
   for (const route of routes) if (!route.body) serve(app, route, shared)
-  refuseOtherMethods(app, routes, enter)
+  refuseOtherMethods(app, routes, authenticate)
   await app.register(async plugin => {
     takeJson(plugin, options.maxBody)
     for (const route of routes) if (route.body) serve(plugin, route, shared)
@@ -154,7 +154,7 @@ const BARE: Readonly<Record<number, string>> = {
 }
 
 /** Authenticates a request, synchronously if possible. Throws or rejects if the service or `access` refuses it. */
-type Enter = (request: FastifyRequest, access?: Route['access']) => Promise<void> | undefined
+type Authenticate = (request: FastifyRequest, access?: Route['access']) => Promise<void> | undefined
 
 function recognize(
   request: FastifyRequest,
@@ -184,7 +184,12 @@ function callerOf(request: FastifyRequest): AuthenticateRequest {
 function serve(
   app: FastifyInstance,
   route: Route,
-  { service, sender, enter, confirm }: { service: Service; sender: Sender; enter: Enter; confirm: Enter },
+  {
+    service,
+    sender,
+    authenticate,
+    confirm,
+  }: { service: Service; sender: Sender; authenticate: Authenticate; confirm: Authenticate },
 ): void {
   const { method, query, body, scope } = route
   const access = route.access ?? (scope && ((principal: Principal) => requireScope(principal, scope)))
@@ -195,13 +200,13 @@ function serve(
     url: urlOf(route.path),
     onRequest: (request, _reply, done) => {
       request.route = route.path
-      let entering: Promise<void> | undefined
+      let authenticating: Promise<void> | undefined
       try {
-        entering = enter(request, access)
+        authenticating = authenticate(request, access)
       } catch (error) {
         return done(error as Error)
       }
-      if (entering) entering.then(() => done(), done)
+      if (authenticating) authenticating.then(() => done(), done)
       else done()
     },
     handler: async (request, reply) => {
@@ -223,7 +228,7 @@ function serve(
 }
 
 /** Responds with 405 to methods that no route of a path supports. */
-function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], enter: Enter): void {
+function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], authenticate: Authenticate): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
     if (own.includes('GET')) own.push('HEAD')
@@ -231,7 +236,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], ente
     const allow = own.join(', ')
     const onRequest = async (request: FastifyRequest) => {
       request.route = path
-      await enter(request)
+      await authenticate(request)
       throw new ApiError(405, 'method_not_allowed', `use one of ${allow}`, { headers: { allow } })
     }
     app.route({ method: others, url: urlOf(path), onRequest, handler: async () => undefined, exposeHeadRoute: false })

@@ -1,18 +1,17 @@
+import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { errorCode, errorFields } from '../../../core/errors.js'
 import { systemClock } from '../../../lib/time.js'
 import { Gone, Refusal } from '../../../net/http/server/refusal.js'
-import { headerText, readPast } from '../../../net/http/server/respond.js'
+import { headerText, onReplyOver, readPast } from '../../../net/http/server/respond.js'
 import type { Page } from '../domain/documents.js'
 import { ApiError } from '../domain/errors.js'
 import { ID } from '../domain/ids.js'
 import { accountOf, type Principal } from '../domain/keys/principal.js'
 import { rateHeaders } from '../domain/keys/rate-limiter.js'
 import { StoreError } from '../store/store.js'
-import type { RequestCounts } from './request-counts.js'
 import type { Reply, Route } from './route.js'
-import { Unread } from './unread.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -35,7 +34,7 @@ export class Sender {
   readonly #requestLevel: 'info' | 'debug'
   /** The same page object always has the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
-  readonly #unread = new Unread()
+  readonly #unsent = new UnsentAnswers()
   #closing = false
 
   constructor(log: Logger, counts: RequestCounts, logRequests = false) {
@@ -61,7 +60,7 @@ export class Sender {
     if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
     else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
     else if (raw !== undefined) text = JSON.stringify(raw)
-    if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text.length)
+    if (text !== undefined && request.principal) this.#unsent.check(accountOf(request.principal), text)
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
@@ -98,7 +97,7 @@ export class Sender {
     if (more) reply.headers(more)
     if (text !== undefined) reply.header('content-type', JSON_TYPE)
     if (this.#closing) reply.header('connection', 'close')
-    if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text.length, reply.raw)
+    if (text !== undefined && principal) this.#unsent.hold(accountOf(principal), text, reply.raw)
     try {
       // The client may have disconnected.
       if (!reply.raw.destroyed) reply.send(text)
@@ -153,8 +152,6 @@ function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate
   reply.headers(rateHeaders(rate))
 }
 
-/** Converts errors to error responses. */
-
 /** Errors of the framework by code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
@@ -184,4 +181,72 @@ function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
     return new ApiError(given, 'invalid_request', 'this request cannot be understood')
   log.error({ request_id: requestId, code, ...errorFields(error) }, 'request failed')
   return new ApiError(500, 'failed', `internal error; see the log of the service for request ${requestId}`)
+}
+
+export interface RequestCount {
+  readonly method: string
+  readonly route: string
+  readonly status: number
+  requests: number
+  seconds: number
+}
+
+/** Requests by method, route and status. Bounded, since only declared routes count. */
+export class RequestCounts {
+  readonly #byKey = new Map<string, RequestCount>()
+
+  add(method: string, route: string, status: number, ms: number): void {
+    const key = `${method} ${route} ${status}`
+    let count = this.#byKey.get(key)
+    if (!count) this.#byKey.set(key, (count = { method, route, status, requests: 0, seconds: 0 }))
+    count.requests++
+    count.seconds += ms / 1000
+  }
+
+  all(): Iterable<RequestCount> {
+    return this.#byKey.values()
+  }
+}
+
+/** Shorter responses are not counted: the number of connections limits them. */
+const SHORT = 16 * 1024
+/** Limit of all responses that clients have not read yet. */
+const MOST_BYTES = 64 * 1024 * 1024
+/** One account may hold at most this many times the memory that is left, which leaves some for others. */
+const TIMES_WHAT_IS_LEFT = 3
+
+/** Limits the memory of responses that clients do not read. */
+export class UnsentAnswers {
+  #bytes = 0
+  readonly #byAccount = new Map<string, number>()
+  readonly #most: number
+
+  constructor(most = MOST_BYTES) {
+    this.#most = most
+  }
+
+  /** Throws ApiError 503 if there is no room for a response with this text. */
+  check(account: string, text: string): void {
+    const bytes = Buffer.byteLength(text)
+    if (bytes <= SHORT) return
+    const left = this.#most - this.#bytes - bytes
+    if ((this.#byAccount.get(account) ?? 0) + bytes <= TIMES_WHAT_IS_LEFT * left) return
+    const message = 'clients of this account have not read the answers that they asked for; read them, and ask again'
+    throw new ApiError(503, 'overloaded', message, { headers: { 'retry-after': '1' } })
+  }
+
+  /** Counts a response until it is sent or its connection is closed. */
+  hold(account: string, text: string, response: ServerResponse): void {
+    const bytes = Buffer.byteLength(text)
+    if (bytes <= SHORT) return
+    this.#add(account, bytes)
+    onReplyOver(response, () => this.#add(account, -bytes))
+  }
+
+  #add(account: string, bytes: number): void {
+    this.#bytes += bytes
+    const own = (this.#byAccount.get(account) ?? 0) + bytes
+    if (own > 0) this.#byAccount.set(account, own)
+    else this.#byAccount.delete(account)
+  }
 }

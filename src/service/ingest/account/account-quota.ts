@@ -33,9 +33,14 @@ export class AccountQuotas {
     return this.#used.bytes
   }
 
-  /** The share of one request; throws a Refusal when there are too many. */
-  lease(account: string): Lease {
-    this.#check(account, 'requests', 1)
+  /** The share of one request, together with a lease that it has elsewhere; throws a Refusal when there are too many. */
+  lease(account: string, other?: Lease): Lease {
+    try {
+      this.#check(account, 'requests', 1)
+    } catch (error) {
+      other?.release()
+      throw error
+    }
     const own = this.#accounts.get(account) ?? { requests: 0, bytes: 0 }
     this.#accounts.set(account, own)
     own.requests++
@@ -48,11 +53,13 @@ export class AccountQuotas {
     }
     return {
       hold: bytes => {
+        other?.hold(bytes)
         if (bytes > held) this.#check(account, 'bytes', bytes - held)
         add(bytes - held)
       },
       received: () => {},
       release: () => {
+        other?.release()
         add(-held)
         own.requests--
         this.#used.requests--

@@ -1,15 +1,113 @@
+import { serialize } from 'node:v8'
 import type { Level, Logger } from 'pino'
+import type { ServicePlugin } from '../../../engine/config/plugins/read-plugins.js'
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
-import { after, deferred, every } from '../../../lib/time.js'
+import { BoundedProcess, residentMemory } from '../../../lib/bounded-process.js'
+import { frameHead, readHead } from '../../../lib/frames.js'
+import { after, type Clock, deferred, every } from '../../../lib/time.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import type { Refusal } from '../../../net/http/server/refusal.js'
 import { NotHosted } from '../hosted-config.js'
 import { checkedLine, checkedMessage, checkPipelines, checkReply } from './from-process.js'
-import type { Death, Link, StartLink } from './link.js'
-import type { Call, CallName, Calls, Facts, Failure, Look, PipelineState } from './messages.js'
-import { refusalOf } from './refusal-data.js'
+import {
+  type Call,
+  type CallName,
+  type Failure,
+  type Instructions,
+  NO_FIGURES,
+  type PipelineState,
+  refusalOf,
+  type Snapshot,
+  type WorkerCalls,
+} from './messages.js'
 
-const LOOK_MS = 2000
+/** Why a process has ended that was not asked to. */
+export type Death = 'looped' | 'memory' | 'crashed'
+
+export interface LinkEvents {
+  /** Throws if a process does not say that; it has to be killed. */
+  message(message: unknown): void
+  /** The process has ended, and all of its locks are free. `outOfMemory`: it reported that it ran out of memory. */
+  ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
+}
+
+/** A process that was started for an account. */
+export interface Link {
+  readonly pid: number | undefined
+  /** Bytes of its resident memory, whatever it does; undefined: they are not known. */
+  memory(): number | undefined
+  /** `body`: of a call `take`; it is released when it was sent. */
+  send(call: Call, body?: BodyBytes): void
+  /** It ends when it has nothing more to do. */
+  end(): void
+  kill(): void
+}
+
+export type StartLink = (account: string, events: LinkEvents) => Link
+
+/** Of the memory of a process, the part for the heap of V8; the rest is for buffers and the program itself. */
+const HEAP = 3 / 4
+/** What Node.js itself goes by for the time zone and for certificates. Nothing else of the environment is for pipelines. */
+const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
+/** A component with many series by key says the most at once. A message takes at most 50 MB of memory. */
+const MOST_HEAD = 8 * 1024 * 1024
+const MOST_VALUES = 256 * 1024
+
+/** The first message to a process. Secrets follow with the pipelines, never in its arguments or its environment. */
+export interface ProcessSetup {
+  readonly account: string
+  readonly folder: string
+  readonly maxDisk: number
+  readonly maxSeries: number
+  readonly logLevel: string
+  readonly files: readonly string[]
+  readonly never: readonly string[]
+  readonly urls: readonly string[] | 'all'
+  readonly addresses: readonly string[]
+  readonly plugins: readonly ServicePlugin[]
+}
+
+interface ForkOptions {
+  readonly setup: Omit<ProcessSetup, 'account'>
+  /** Bytes. */
+  readonly maxMemory: number
+  readonly env: NodeJS.ProcessEnv
+  /** The program: daemon/serve/pipeline-process.js. */
+  readonly entry: URL
+}
+
+/** Starts a process of Node.js for each account. */
+export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): StartLink {
+  const passed = VARIABLES.filter(name => env[name] !== undefined).map(name => [name, env[name]])
+  return (account, events) => {
+    const child = new BoundedProcess(entry, {
+      maxHeap: maxMemory * HEAP,
+      maxMemory,
+      env: Object.fromEntries(passed),
+      mostHead: MOST_HEAD,
+      begin: head => ({ most: 0, take: () => events.message(readHead(head, MOST_VALUES)) }),
+      ended: ({ outOfMemory, wrong, text, code, signal }) =>
+        events.ended({ outOfMemory, text: wrong ?? `${text}\n${signal ?? `exit code ${code}`}`.trim() }),
+    })
+    const send = (message: object, body?: BodyBytes) =>
+      child.send(
+        frameHead(serialize(message), body?.bytes.length ?? 0),
+        body?.bytes,
+        error => error || body?.release?.(),
+      )
+    send({ ...setup, account } satisfies ProcessSetup)
+    const { pid } = child
+    return {
+      pid,
+      memory: () => (pid === undefined ? undefined : residentMemory(pid)),
+      send,
+      end: () => child.end(),
+      kill: () => child.kill(),
+    }
+  }
+}
+
+const INSPECT_MS = 2000
 /** Its memory is measured so often: it is not asked, since it may be busy. Until then, the kernel refuses it much more. */
 const MEASURE_MS = 200
 /** Checks in a deadline, each of which counts for its part: a service that stood still itself does not blame a process. */
@@ -19,7 +117,7 @@ const START_MS = 30_000
 /** An end that was asked for takes no longer. */
 const END_MS = 3000
 /** Calls that are answered with what the process looks like then. */
-const LOOKS: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'look'])
+const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 
 export interface ProcessBounds {
   /** A process that answers nothing for so long is ended. */
@@ -30,9 +128,10 @@ export interface ProcessBounds {
 
 export interface ProcessOptions extends ProcessBounds {
   readonly account: string
+  readonly clock: Clock
   readonly log: Logger
-  readonly facts: () => Facts
-  readonly looked: (look: Look) => void
+  readonly instructions: () => Instructions
+  readonly onSnapshot: (snapshot: Snapshot) => void
   readonly counted: (counters: readonly CounterSnapshot[]) => void
   /** `death`: undefined when it was asked to end. */
   readonly ended: (death: Death | undefined, text: string) => void
@@ -47,28 +146,33 @@ interface Waiting {
 
 /** The process in which the pipelines of one account run: asks it, watches it, and ends it when it does not answer. */
 export class AccountProcess {
+  /** By the monotonic clock. */
+  readonly startedAt: number
+  /** The newest state of each pipeline that was ever to run in it. */
+  readonly states = new Map<string, PipelineState>()
+  isGone = false
+  /** It was asked to end. */
+  isEnding = false
+  /** Bytes of its resident memory, when it was measured last. */
+  memory = 0
+  /** Of the last snapshot. */
+  budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link
   readonly #waiting = new Map<number, Waiting>()
   readonly #stopWatching: readonly (() => void)[]
   readonly #gone = deferred()
-  /** All that were ever to run in it. */
-  readonly #pipelines = new Set<string>()
-  /** Who hears of the state of a pipeline. */
-  readonly #states = new Map<string, (state: PipelineState) => void>()
   #calls = 0
-  #isGone = false
-  #isEnding = false
   #death: Death | undefined
   #hasSpoken = false
   /** How long an answer has been due. */
   #dueMs = 0
-  #sinceLook = 0
-  #looking: Promise<Look> | undefined
-  #memory = 0
+  #sinceInspected = 0
+  #inspecting: Promise<Snapshot> | undefined
 
   constructor(start: StartLink, options: ProcessOptions) {
     this.#options = options
+    this.startedAt = options.clock.now()
     this.#link = start(options.account, {
       message: message => this.#receive(message),
       ended: ({ outOfMemory, text }) => {
@@ -76,12 +180,8 @@ export class AccountProcess {
         this.#gone.resolve()
       },
     })
-    const checkMs = Math.min(LOOK_MS, options.deadlineMs / CHECKS)
+    const checkMs = Math.min(INSPECT_MS, options.deadlineMs / CHECKS)
     this.#stopWatching = [every(checkMs, () => this.#check(checkMs)), every(MEASURE_MS, () => this.#measure())]
-  }
-
-  get isGone(): boolean {
-    return this.#isGone
   }
 
   /** What those hear who wait when it dies. */
@@ -93,41 +193,30 @@ export class AccountProcess {
     return this.#link.pid
   }
 
-  /** When it was measured last. */
-  get memory(): number {
-    return this.#memory
-  }
-
   /** Rejects with a Refusal, with NotHosted, or when the process ends. */
-  call<N extends CallName>(name: N, of: Calls[N]['of'], body?: BodyBytes): Promise<Calls[N]['gets']> {
-    if (this.#isGone) return Promise.reject(this.#options.refusal())
+  call<N extends CallName>(name: N, of: WorkerCalls[N]['of'], body?: BodyBytes): Promise<WorkerCalls[N]['gets']> {
+    if (this.isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
-    if (name === 'start') this.#pipelines.add((of as Calls['start']['of']).id)
-    return new Promise<Calls[N]['gets']>((resolve, reject) => {
+    return new Promise<WorkerCalls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
       // Not with each request: there may be many paths.
-      const facts = name === 'take' ? undefined : this.#options.facts()
-      this.#link.send({ id, name, of, facts } satisfies Call<N>, body)
+      const instructions = name === 'take' ? undefined : this.#options.instructions()
+      this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
     })
-  }
-
-  /** Tells the state of a pipeline, before the call returns that changed it. */
-  onState(pipeline: string, changed: (state: PipelineState) => void): void {
-    this.#states.set(pipeline, changed)
   }
 
   /** Asks how it looks; once for all who want to know. */
-  look(fresh = false): Promise<Look> {
-    this.#looking ??= this.call('look', { fresh }).finally(() => {
-      this.#looking = undefined
+  inspect(fresh = false): Promise<Snapshot> {
+    this.#inspecting ??= this.call('inspect', { fresh }).finally(() => {
+      this.#inspecting = undefined
     })
-    return this.#looking
+    return this.#inspecting
   }
 
   /** Ends in order what has no pipeline any more. Resolves when it is gone. */
   async end(): Promise<void> {
-    if (!this.#isEnding && !this.#isGone) {
-      this.#isEnding = true
+    if (!this.isEnding && !this.isGone) {
+      this.isEnding = true
       this.#link.end()
       const cancel = after(END_MS, () => this.#link.kill())
       void this.#gone.promise.then(cancel)
@@ -137,29 +226,29 @@ export class AccountProcess {
 
   /** Ends it at once; the service is ending. */
   kill(): void {
-    this.#isEnding = true
-    if (!this.#isGone) this.#link.kill()
+    this.isEnding = true
+    if (!this.isGone) this.#link.kill()
   }
 
   #measure(): void {
-    this.#memory = this.#link.memory() ?? this.#memory
-    if (this.#memory > this.#options.maxMemory) this.#kill('memory')
+    this.memory = this.#link.memory() ?? this.memory
+    if (this.memory > this.#options.maxMemory) this.#kill('memory')
   }
 
   #check(checkMs: number): void {
-    if (this.#isEnding) return
+    if (this.isEnding) return
     const { deadlineMs } = this.#options
-    this.#sinceLook += checkMs
-    if (this.#looking) this.#dueMs += checkMs
+    this.#sinceInspected += checkMs
+    if (this.#inspecting) this.#dueMs += checkMs
     if (this.#dueMs > (this.#hasSpoken ? deadlineMs : Math.max(deadlineMs, START_MS))) this.#kill('looped')
-    else if (this.#sinceLook >= LOOK_MS && !this.#looking) {
-      this.#sinceLook = 0
-      this.look().catch(() => {})
+    else if (this.#sinceInspected >= INSPECT_MS && !this.#inspecting) {
+      this.#sinceInspected = 0
+      this.inspect().catch(() => {})
     }
   }
 
   #kill(death: Death): void {
-    if (this.#isGone || this.#death) return
+    if (this.isGone || this.#death) return
     this.#death = death
     this.#link.kill()
   }
@@ -174,7 +263,7 @@ export class AccountProcess {
       case 'reply': {
         const waiting = this.#waiting.get(message.id)
         checkReply(waiting?.name, message.value)
-        if (LOOKS.has(waiting!.name)) this.#options.looked(message.value as Look)
+        if (GIVES_SNAPSHOT.has(waiting!.name)) this.#onSnapshot(message.value as Snapshot)
         this.#settle(message.id)?.resolve(message.value as never)
         break
       }
@@ -182,15 +271,20 @@ export class AccountProcess {
         this.#settle(message.id)?.reject(errorOf(message.failure))
         break
       case 'state':
-        this.#states.get(message.pipeline)?.(message.state)
+        if (this.states.has(message.pipeline)) this.states.set(message.pipeline, message.state)
         break
       case 'counted':
-        checkPipelines(message.counters, this.#pipelines)
+        checkPipelines(message.counters, this.states)
         this.#options.counted(message.counters)
         break
       case 'log':
         this.#log(message.line)
     }
+  }
+
+  #onSnapshot(snapshot: Snapshot): void {
+    this.budget = snapshot.budget
+    this.#options.onSnapshot(snapshot)
   }
 
   #settle(id: number): Waiting | undefined {
@@ -207,9 +301,9 @@ export class AccountProcess {
   }
 
   #ended(found: Death, text: string): void {
-    this.#isGone = true
+    this.isGone = true
     for (const stop of this.#stopWatching) stop()
-    this.#options.ended(this.#isEnding ? undefined : (this.#death ?? found), text)
+    this.#options.ended(this.isEnding ? undefined : (this.#death ?? found), text)
     for (const { reject } of this.#waiting.values()) reject(this.#options.refusal())
     this.#waiting.clear()
   }

@@ -1,5 +1,4 @@
 import type { Logger } from 'pino'
-import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
 import { MirroredCounters } from '../../../engine/run/measure/mirrored-counters.js'
 import { BoundedMap } from '../../../lib/bounded-map.js'
@@ -7,16 +6,13 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, settledWithin } from '../../../lib/time.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
-import { AccountProcess, type ProcessBounds } from './account-process.js'
+import { AccountProcess, type Death, type ProcessBounds, type StartLink } from './account-process.js'
 import { pipelineOf } from './from-process.js'
-import type { Death, StartLink } from './link.js'
-import type { Facts, Look, ShareFigures } from './messages.js'
+import type { Instructions, Snapshot } from './messages.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
 /** Decisions wait no longer for what processes say of themselves. */
-const LOOK_ALL_MS = 500
-
-const NO_FIGURES: ShareFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+const INSPECT_ALL_MS = 500
 
 export interface ProcessesOptions extends ProcessBounds {
   readonly start: StartLink
@@ -25,27 +21,20 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly metrics: Metrics
   /** Lines of a scrape of one account, and of all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
-  readonly facts: (account: string) => Facts
-  readonly looked: (account: string, look: Look) => void
+  readonly instructions: (account: string) => Instructions
+  readonly onSnapshot: (account: string, snapshot: Snapshot) => void
   /** The process of an account died; returns the pipelines that ran in it, and those of them that clients waited for. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
-}
-
-interface Running {
-  readonly process: AccountProcess
-  share: ShareFigures
-  pipelines: Set<string>
 }
 
 /** The processes of all accounts with pipelines that run: one each. */
 export class AccountProcesses {
   readonly #options: ProcessesOptions
-  readonly #running = new Map<string, Running>()
-  readonly #ending = new Map<string, Promise<void>>()
+  readonly #running = new Map<string, AccountProcess>()
   readonly #counters: MirroredCounters
   readonly #restarts: Restarts
   readonly #limit: LogLimit
-  readonly #deaths = new Map<Death, { value: number }>()
+  readonly deaths: Record<Death, number> = { looped: 0, memory: 0, crashed: 0 }
   /** Of processes that have ended. */
   #forgottenKeys = 0
 
@@ -55,14 +44,27 @@ export class AccountProcesses {
     this.#counters = new MirroredCounters(metrics, { ...options.maxSeries, full: account => this.#tellFull(account) })
     this.#limit = new LogLimit(clock)
     this.#restarts = new Restarts(clock)
-    this.#showMetrics(metrics)
+  }
+
+  get all(): readonly AccountProcess[] {
+    return [...this.#running.values()]
+  }
+
+  /** Components that are counted together. */
+  get folded(): number {
+    return this.#counters.folded
+  }
+
+  /** Idempotency keys that were forgotten early, in all processes there were. */
+  get forgottenKeys(): number {
+    return this.all.reduce((sum, { budget }) => sum + budget.forgottenKeys, this.#forgottenKeys)
   }
 
   /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
   async of(account: string): Promise<AccountProcess> {
-    await this.#ending.get(account)
+    if (this.#running.get(account)?.isEnding) await this.end(account)
     const running = this.#running.get(account)
-    if (running) return running.process
+    if (running) return running
     this.check(account)
     return this.#start(account)
   }
@@ -77,68 +79,54 @@ export class AccountProcesses {
   }
 
   /** Ends the process of an account that has no pipeline any more. */
-  end(account: string): Promise<void> {
-    const running = this.#running.get(account)
-    if (running && !this.#ending.has(account)) {
-      const ending = running.process.end().finally(() => this.#ending.delete(account))
-      this.#ending.set(account, ending)
-    }
-    return this.#ending.get(account) ?? Promise.resolve()
+  async end(account: string): Promise<void> {
+    await this.#running.get(account)?.end()
   }
 
   /** Looks at every process, but waits for none that does not answer. */
-  async lookAll(): Promise<void> {
-    const looks = [...this.#running.values()].map(({ process }) => process.look())
-    await settledWithin(LOOK_ALL_MS, looks)
+  async inspectAll(): Promise<void> {
+    await settledWithin(
+      INSPECT_ALL_MS,
+      this.all.map(process => process.inspect()),
+    )
   }
 
   /** The pipeline is gone, and so is what it counted. */
-  async forget(pipeline: string): Promise<void> {
-    for (const { process, pipelines } of this.#running.values())
-      if (pipelines.delete(pipeline)) await process.call('forget', { pipeline }).catch(() => {})
+  async forget(pipeline: string, account = ''): Promise<void> {
+    await this.#running
+      .get(account)
+      ?.call('forget', { pipeline })
+      .catch(() => {})
     this.#counters.forget(id => pipelineOf(id) === pipeline)
     this.#options.metrics.forget(`${pipeline}/`)
   }
 
   async endAll(): Promise<void> {
-    await Promise.all([...this.#running.keys()].map(account => this.end(account)))
+    await Promise.all(this.all.map(process => process.end()))
   }
 
   /** Ends all of them at once. */
   kill(): void {
-    for (const { process } of this.#running.values()) process.kill()
+    for (const process of this.all) process.kill()
   }
 
   #start(account: string): AccountProcess {
-    const { start, log, facts, deadlineMs, maxMemory } = this.#options
-    const running: Running = {
-      share: NO_FIGURES,
-      pipelines: new Set(),
-      process: new AccountProcess(start, {
-        account,
-        log,
-        deadlineMs,
-        maxMemory,
-        facts: () => facts(account),
-        looked: look => this.#looked(account, running, look),
-        counted: counters => this.#counted(account, running, counters),
-        ended: (death, text) => this.#ended(account, running, death, text),
-        refusal: () => this.refusal(account),
-      }),
-    }
-    this.#running.set(account, running)
-    log.info({ account, pid: running.process.pid }, 'started a process for the pipelines of an account')
-    return running.process
-  }
-
-  #looked(account: string, running: Running, look: Look): void {
-    running.share = look.share
-    this.#options.looked(account, look)
-  }
-
-  #counted(account: string, running: Running, counters: readonly CounterSnapshot[]): void {
-    for (const { id } of counters) running.pipelines.add(pipelineOf(id))
-    this.#counters.show(counters, async () => void (await running.process.look(true)), account)
+    const { start, log, clock, instructions, onSnapshot, deadlineMs, maxMemory } = this.#options
+    const process: AccountProcess = new AccountProcess(start, {
+      account,
+      clock,
+      log,
+      deadlineMs,
+      maxMemory,
+      instructions: () => instructions(account),
+      onSnapshot: snapshot => onSnapshot(account, snapshot),
+      counted: counters => this.#counters.show(counters, async () => void (await process.inspect(true)), account),
+      ended: (death, text) => this.#ended(account, process, death, text),
+      refusal: () => this.refusal(account),
+    })
+    this.#running.set(account, process)
+    log.info({ account, pid: process.pid }, 'started a process for the pipelines of an account')
+    return process
   }
 
   #tellFull(account: string): void {
@@ -151,15 +139,15 @@ export class AccountProcesses {
       )
   }
 
-  #ended(account: string, running: Running, death: Death | undefined, text: string): void {
+  #ended(account: string, process: AccountProcess, death: Death | undefined, text: string): void {
     this.#running.delete(account)
-    this.#forgottenKeys += running.share.forgottenKeys
-    this.#counters.ended(id => running.pipelines.has(pipelineOf(id)))
+    this.#forgottenKeys += process.budget.forgottenKeys
+    this.#counters.ended(id => process.states.has(pipelineOf(id)))
     const { died, log, deadlineMs, maxMemory } = this.#options
     if (death) this.#restarts.died(account)
     const { pipelines, attended } = died(account)
     if (!death) return
-    this.#deaths.get(death)!.value++
+    this.deaths[death]++
     const why = {
       looped: `it did not answer for ${formatDuration(deadlineMs)}: look for a processor that takes too long, or events that are too large, or raise process_timeout`,
       memory: `it took more than ${formatSize(maxMemory)} of memory: reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
@@ -179,56 +167,6 @@ export class AccountProcesses {
     const message =
       'the process that ran the pipelines of this account ended before the events were delivered; send this again later. The log of the service has the reason'
     return new Refusal(503, PROCESS_ENDED, message, { 'retry-after': retry })
-  }
-
-  #sumOf(read: (running: Running) => number): number {
-    return [...this.#running.values()].reduce((sum, running) => sum + read(running), 0)
-  }
-
-  #showMetrics(metrics: Metrics): void {
-    const gauge = (name: string, help: string, read: (running: Running) => number) =>
-      metrics.daemonGauge(name, help, () => this.#sumOf(read))
-    metrics.daemonGauge(
-      'sluice_ingest_other_components',
-      'Components of published pipelines that are counted together as __other__: they have too many series.',
-      () => this.#counters.folded,
-    )
-    gauge('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
-    gauge(
-      'sluice_ingest_process_memory_bytes',
-      'Resident memory of the processes that run published pipelines.',
-      ({ process }) => process.memory,
-    )
-    for (const reason of ['looped', 'memory', 'crashed'] as const)
-      this.#deaths.set(
-        reason,
-        metrics.daemonCounter(
-          'sluice_ingest_process_deaths_total',
-          'Processes with published pipelines that did not answer, took too much memory, or crashed.',
-          { reason },
-        ),
-      )
-    gauge(
-      'sluice_ingest_idempotency_keys',
-      'Idempotency keys of the published pipelines that run, in memory.',
-      ({ share }) => share.keys,
-    )
-    gauge(
-      'sluice_ingest_request_bytes',
-      'Size of the requests in flight to receivers, for all published pipelines.',
-      ({ share }) => share.requestBytes,
-    )
-    gauge(
-      'sluice_ingest_waiting_destinations',
-      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
-      ({ share }) => share.waiting,
-    )
-    metrics.series(
-      'counter',
-      'sluice_ingest_forgotten_idempotency_keys_total',
-      'Idempotency keys that were forgotten early because their account had too many.',
-      () => [{ labels: {}, value: this.#forgottenKeys + this.#sumOf(({ share }) => share.forgottenKeys) }],
-    )
   }
 }
 

@@ -67,10 +67,10 @@ const counters = shape({
   series: named(metricName, series),
   histograms: named(metricName, histogram),
 })
-const look = shape({
+const snapshot = shape({
   undelivered: named(text, number),
-  disk: named(text, number),
-  share: shape({ keys: number, forgottenKeys: number, requestBytes: number, waiting: number }),
+  disk: number,
+  budget: shape({ keys: number, forgottenKeys: number, requestBytes: number, waiting: number }),
 })
 const status: Check = value => Number.isInteger(value) && (value as number) >= 200 && (value as number) <= 599
 const headers = record(matching(/^[\w-]+$/), matching(/^[\t\x20-\x7e]*$/))
@@ -90,13 +90,13 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
 
 /** What each call may get. */
 const REPLIES: Readonly<Record<CallName, Check>> = {
-  start: look,
-  update: look,
+  start: snapshot,
+  update: snapshot,
   take: shape({ status, headers: optional(headers), body: shape({ received: number }) }),
-  stop: look,
+  stop: snapshot,
   abort: anything,
-  forget: anything,
-  look,
+  forget: snapshot,
+  inspect: snapshot,
 }
 
 function demand(holds: boolean, what: string): asserts holds {
@@ -117,7 +117,10 @@ export function checkReply(call: CallName | undefined, value: unknown): void {
 }
 
 /** Throws if these are not of such pipelines: the ids of their components begin with their own. */
-export function checkPipelines(counters: readonly CounterSnapshot[], pipelines: ReadonlySet<string>): void {
+export function checkPipelines(
+  counters: readonly CounterSnapshot[],
+  pipelines: Pick<ReadonlySet<string>, 'has'>,
+): void {
   demand(
     counters.every(({ id }) => pipelines.has(pipelineOf(id))),
     'counters of another pipeline',

@@ -1,6 +1,6 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Body } from '../../../net/http/events/send-body.js'
-import type { Refusal } from '../../../net/http/server/refusal.js'
+import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
@@ -23,14 +23,12 @@ export interface PublishedData {
   }
 }
 
-/** A path and the bytes that it takes on the disk. */
-export type Taken = readonly [path: string, bytes: number]
-
 /** What the process cannot know by itself. Comes with each call but `take`. */
-export interface Facts {
-  /** Bytes that the account takes beside what its process writes: saved revisions, and paths of pipelines that do not run. */
+export interface Instructions {
+  /** Bytes that the saved revisions of the account take. */
   readonly revisions: number
-  readonly resting: readonly Taken[]
+  /** Whose folders count, also while they do not run. */
+  readonly pipelines: readonly string[]
   /** Where the service listens. */
   readonly ownPorts: readonly number[]
 }
@@ -47,15 +45,15 @@ export interface PipelineState {
 }
 
 /** What the process looks like at a moment. */
-export interface Look {
+export interface Snapshot {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
-  /** Of what runs. */
-  readonly disk: readonly Taken[]
-  readonly share: ShareFigures
+  /** Bytes of all folders of the account. */
+  readonly disk: number
+  readonly budget: BudgetFigures
 }
 
-export interface ShareFigures {
+export interface BudgetFigures {
   /** Idempotency keys in memory. */
   readonly keys: number
   /** Those that were forgotten early, since the process started. */
@@ -66,37 +64,48 @@ export interface ShareFigures {
   readonly waiting: number
 }
 
+export const NO_FIGURES: BudgetFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+
 export interface Answer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body: unknown
 }
 
+/** A refusal on its way from one process to the other. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
 
-/** What the service asks for, and what it gets. */
-export interface Calls {
-  start: { of: PublishedData; gets: Look }
-  update: { of: PublishedData; gets: Look }
-  /** The bytes come beside it. */
-  take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
-  /** Gets how many events were not delivered before. `now`: nothing is waited for. `why`: what those hear whose events are not delivered. */
-  stop: { of: { pipeline: string; now: boolean; why?: RefusalData | undefined }; gets: Look }
-  /** A pipeline that stops has to hurry. */
-  abort: { of: { pipeline: string }; gets: undefined }
-  /** A pipeline is gone for good. */
-  forget: { of: { pipeline: string }; gets: undefined }
-  /** `fresh`: with what has to be looked up on the disk. */
-  look: { of: { fresh: boolean }; gets: Look }
+export function dataOfRefusal({ status, code, message, headers, close }: Refusal): RefusalData {
+  return { status, code, message, headers, close }
 }
 
-export type CallName = keyof Calls
+export function refusalOf({ status, code, message, headers, close }: RefusalData): Refusal {
+  return new Refusal(status, code, message, headers, close)
+}
+
+/** What the service asks for, and what it gets. */
+export interface WorkerCalls {
+  start: { of: PublishedData; gets: Snapshot }
+  update: { of: PublishedData; gets: Snapshot }
+  /** The bytes come beside it. */
+  take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
+  /** Gets how many events were not delivered before. `now`: nothing is waited for. */
+  stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
+  /** A pipeline that stops has to hurry. */
+  abort: { of: { pipeline: string }; gets: undefined }
+  /** A pipeline is gone for good, and its folder is. */
+  forget: { of: { pipeline: string }; gets: Snapshot }
+  /** `fresh`: with what has to be looked up on the disk. */
+  inspect: { of: { fresh: boolean }; gets: Snapshot }
+}
+
+export type CallName = keyof WorkerCalls
 
 export interface Call<N extends CallName = CallName> {
   readonly id: number
   readonly name: N
-  readonly of: Calls[N]['of']
-  readonly facts: Facts | undefined
+  readonly of: WorkerCalls[N]['of']
+  readonly instructions: Instructions | undefined
 }
 
 /** Why a call failed. */

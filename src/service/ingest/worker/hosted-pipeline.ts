@@ -12,8 +12,8 @@ import { formatSize } from '../../../lib/units.js'
 import type { Body } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 import { hostedConfig, NotHosted, textOf, whyNot } from '../hosted-config.js'
+import { versionName } from '../hosted-revision.js'
 import type { Answer, PipelineState, PublishedData } from '../process/messages.js'
-import { versionName } from '../published.js'
 import type { AccountKeys } from './account-keys.js'
 import { digestOf, Feed } from './feed.js'
 import { KnownKeys } from './known-keys.js'
@@ -68,8 +68,6 @@ export class HostedPipeline {
   /** When it is tried again. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
-  /** What clients hear when it ends before their events are delivered. */
-  #whyStopped: Refusal | undefined
   #hasEnded = false
 
   /** Throws NotHosted, or whatever keeps it from being built. */
@@ -189,19 +187,15 @@ export class HostedPipeline {
   async #pass(body: Body, taken?: (received: number) => Promise<void>): Promise<Answer> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')
-      throw (
-        this.#whyStopped ??
-        new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
-          'retry-after': '5',
-        })
-      )
+      throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
+        'retry-after': '5',
+      })
     await taken?.(received)
     return { status: 202, body: { received } }
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. `why`: what clients that wait then hear. */
-  async stop(deadline: AbortSignal, why?: Refusal): Promise<void> {
-    this.#whyStopped = why
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  async stop(deadline: AbortSignal): Promise<void> {
     this.#supervisor.stop(deadline)
     await this.#run
     await this.#keys.close()

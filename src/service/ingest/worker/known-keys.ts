@@ -29,7 +29,7 @@ export const KEY_FILES = [NAME, BEFORE]
 const LINE_BYTES = 160
 
 /** What was taken under a key. */
-export interface Taken {
+export interface AcceptedRequest {
   /** Digest of the request, see feed.ts. */
   readonly body: string
   readonly received: number
@@ -49,8 +49,8 @@ export interface KnownKeysOptions {
 export class KnownKeys {
   readonly #options: KnownKeysOptions
   readonly #most: number
-  #now = new Map<string, Taken>()
-  #before = new Map<string, Taken>()
+  #now = new Map<string, AcceptedRequest>()
+  #before = new Map<string, AcceptedRequest>()
   #began: number
   #file: FileHandle | undefined
   /** Bytes of each file. */
@@ -95,13 +95,13 @@ export class KnownKeys {
     return this.#now.size + this.#before.size
   }
 
-  get(key: string): Taken | undefined {
+  get(key: string): AcceptedRequest | undefined {
     const name = nameOf(key)
     return this.#now.get(name) ?? this.#before.get(name)
   }
 
   /** Resolves when it is in the file, or cannot be: then it is known as long as the process lives. */
-  async add(key: string, taken: Taken): Promise<void> {
+  async add(key: string, taken: AcceptedRequest): Promise<void> {
     const { clock, account } = this.#options
     const name = nameOf(key)
     this.#now.set(name, taken)
@@ -221,7 +221,7 @@ export class KnownKeys {
     }
   }
 
-  async #load(name: typeof NAME | typeof BEFORE, into: Map<string, Taken>): Promise<void> {
+  async #load(name: typeof NAME | typeof BEFORE, into: Map<string, AcceptedRequest>): Promise<void> {
     const { folder, clock } = this.#options
     const text = await readState(join(folder, name), path => readFile(path, 'utf8'))
     if (text === undefined) return

@@ -9,9 +9,18 @@ import { Refusal, stopping } from '../../../net/http/server/refusal.js'
 import { AccountDisk } from '../account/account-disk.js'
 import { whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
-import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
-import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
-import { AccountShare } from './account-share.js'
+import {
+  type Answer,
+  type Call,
+  type CallName,
+  dataOfRefusal,
+  type Failure,
+  type FromProcess,
+  type PublishedData,
+  type Snapshot,
+  type WorkerCalls,
+} from '../process/messages.js'
+import { AccountBudget } from './account-budget.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
 /** A process of a service that was killed releases its folders within this time. */
@@ -39,7 +48,7 @@ export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'componen
 /** The pipelines of one account, as its process runs them: it answers the calls of the service. */
 export class PipelineWorker {
   readonly #options: WorkerOptions
-  readonly #share: AccountShare
+  readonly #budget: AccountBudget
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
   /** The last snapshot of each component that the service has. */
@@ -49,9 +58,14 @@ export class PipelineWorker {
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
   #revisions = 0
+  /** Resolves when the files of all pipelines were measured that the service has named. */
+  #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
   readonly #calls: {
-    readonly [N in CallName]: (of: Calls[N]['of'], body?: BodyBytes) => Promise<Calls[N]['gets']> | Calls[N]['gets']
+    readonly [N in CallName]: (
+      of: WorkerCalls[N]['of'],
+      body?: BodyBytes,
+    ) => Promise<WorkerCalls[N]['gets']> | WorkerCalls[N]['gets']
   } = {
     start: published => this.#start(published),
     update: published => this.#update(published),
@@ -59,14 +73,14 @@ export class PipelineWorker {
     stop: of => this.#stop(of),
     abort: ({ pipeline }) => this.#abort(pipeline),
     forget: ({ pipeline }) => this.#forget(pipeline),
-    look: ({ fresh }) => this.#freshLook(fresh),
+    inspect: ({ fresh }) => this.#inspect(fresh),
   }
 
   constructor(options: WorkerOptions) {
     this.#options = options
     const { account, log, maxDisk, maxSeries, runtime } = options
     this.#counters = new ComponentSet(maxSeries)
-    this.#share = new AccountShare({ account, log, clock: runtime.clock })
+    this.#budget = new AccountBudget({ account, log, clock: runtime.clock })
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
   }
 
@@ -76,12 +90,13 @@ export class PipelineWorker {
   }
 
   /** `body`: of a call `take`, with room for a byte more. */
-  receive({ id, name, of, facts }: Call, body?: BodyBytes): void {
+  receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
-    if (facts) {
-      this.#revisions = facts.revisions
-      this.#ownPorts = facts.ownPorts
-      this.#disk.setResting(facts.resting)
+    if (instructions) {
+      this.#revisions = instructions.revisions
+      this.#ownPorts = instructions.ownPorts
+      const folders = instructions.pipelines.map(pipeline => this.#folderOf(pipeline))
+      this.#measuring = this.#measuring.then(() => this.#disk.measureOnce(folders))
     }
     const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
     Promise.resolve()
@@ -97,74 +112,80 @@ export class PipelineWorker {
     await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
   }
 
-  async #start(published: PublishedData): Promise<Look> {
+  async #start(published: PublishedData): Promise<Snapshot> {
     const { id } = published
-    const { log, folder, runtime, components, permitted, tell } = this.#options
+    const { log, runtime, components, permitted, tell } = this.#options
     const options: HostedOptions = {
-      folder: join(folder, id),
+      folder: this.#folderOf(id),
       log: log.child({ pipeline: id }),
       runtime,
       disk: this.#disk,
-      keys: this.#share.keys,
-      requests: this.#share.requests,
+      keys: this.#budget.keys,
+      requests: this.#budget.requests,
       counters: this.#counters,
       components,
       permitted,
       changed: state => tell({ type: 'state', pipeline: id, state }),
     }
+    // Before it writes anything itself.
+    await this.#measuring
     this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
     await this.#disk.measure(options.folder)
-    return this.#look()
+    return this.#snapshot()
   }
 
-  async #update(published: PublishedData): Promise<Look> {
+  async #update(published: PublishedData): Promise<Snapshot> {
     await this.#pipelines.get(published.id)?.update(published)
-    await this.#disk.measure(join(this.#options.folder, published.id))
-    return this.#look()
+    await this.#disk.measure(this.#folderOf(published.id))
+    return this.#snapshot()
   }
 
-  async #take({ pipeline, key, body }: Calls['take']['of'], bytes: BodyBytes): Promise<Answer> {
+  async #take({ pipeline, key, body }: WorkerCalls['take']['of'], bytes: BodyBytes): Promise<Answer> {
     const hosted = this.#pipelines.get(pipeline)
     if (!hosted) throw stopping()
     return await hosted.take({ ...body, ...bytes }, key)
   }
 
-  async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {
+  async #stop({ pipeline, now }: WorkerCalls['stop']['of']): Promise<Snapshot> {
     const hosted = this.#pipelines.get(pipeline)
     const hurry = new AbortController()
     if (now) hurry.abort()
     const left = hosted?.undelivered ?? 0
     this.#stopping.set(pipeline, hurry)
-    await hosted?.stop(hurry.signal, why && refusalOf(why))
+    await hosted?.stop(hurry.signal)
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
     this.#counters.end(`${pipeline}/`)
-    // From now on the service counts it.
-    this.#disk.forget(join(this.#options.folder, pipeline))
-    const look = this.#look()
-    return { ...look, undelivered: [...look.undelivered, [pipeline, left]] }
+    const snapshot = this.#snapshot()
+    return { ...snapshot, undelivered: [...snapshot.undelivered, [pipeline, left]] }
   }
 
-  #forget(pipeline: string): undefined {
+  #forget(pipeline: string): Snapshot {
     this.#counters.forget(`${pipeline}/`)
+    this.#disk.forget(this.#folderOf(pipeline))
+    return this.#snapshot()
   }
 
   #abort(pipeline: string): undefined {
     this.#stopping.get(pipeline)?.abort()
   }
 
-  async #freshLook(fresh: boolean): Promise<Look> {
+  async #inspect(fresh: boolean): Promise<Snapshot> {
     if (fresh) await this.#counters.refresh(REFRESH_MS)
-    return this.#look(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
+    return this.#snapshot(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
   }
 
-  #look(isDue = true): Look {
+  #snapshot(isDue = true): Snapshot {
     if (isDue) this.#tellCounters()
     return {
       undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
-      disk: this.#disk.own(),
-      share: this.#share.figures(),
+      disk: this.#disk.files,
+      budget: this.#budget.figures(),
     }
+  }
+
+  #folderOf(pipeline: string): string {
+    return join(this.#options.folder, pipeline)
   }
 
   /** What has counted something since it was told last. The more series that is, the longer nothing is told. */

@@ -9,8 +9,8 @@ import { Delivery } from '../../../../src/engine/flow/delivery/delivery.js'
 import { Input } from '../../../../src/engine/flow/fan-out.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccountDisk } from '../../../../src/service/ingest/account/account-disk.js'
+import { AccountRequests } from '../../../../src/service/ingest/worker/account-budget.js'
 import { AccountKeys } from '../../../../src/service/ingest/worker/account-keys.js'
-import { AccountRequests } from '../../../../src/service/ingest/worker/account-share.js'
 import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
@@ -126,6 +126,30 @@ t.test('revisions are a part of the disk space, and events always leave some to 
   t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
   t.notOk(alone.host.hasRoomForRevisions('account', 3000))
   stage.holds = false
+  t.match(await waits, { status: 202 })
+})
+
+t.test('what a pipeline left in a process that has ended counts in the next one', async t => {
+  const folder = testFolder(t, { idle: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(5000) } } } })
+  const options = { folder, maxDiskPerAccount: 32_000, maxProcesses: 1 }
+  const { publish, post, host, metrics } = await startIngestHost(t, options)
+  const used = async () => Number(/^sluice_ingest_disk_bytes (\d+)/m.exec(String(await metrics.render()))?.[1])
+  await publish(PIPELINE, 'idle')
+  t.equal(await used(), 5000)
+  await host.remove('idle')
+  t.equal(await used(), 0, 'without a process, too')
+  await publish({ destinations: { out: { ...OUT, refuses: true } } }, 'refusing')
+  await publish(BUFFERED, 'buffered')
+  await publish(PIPELINE, 'other', { account: 'another' })
+  t.match(await post(`"${'x'.repeat(20_000)}"`, {}, 'refusing'), { status: 202 }, 'a dead letter')
+  t.match(await post('{}', {}, 'other'), { status: 202 }, 'and the process goes to another account')
+  const left = await used()
+  t.ok(left > 20_000, `${left} bytes`)
+  t.notOk(host.hasRoomForRevisions('account', 12_000))
+  const waits = post(`"${'y'.repeat(12_000)}"`, {}, 'buffered')
+  const full = /errors_total\{component_id="buffered\/out".*kind="account_disk_full"\} [1-9]/
+  await until(async () => full.test(String(await metrics.render())))
+  await host.remove('refusing')
   t.match(await waits, { status: 202 })
 })
 

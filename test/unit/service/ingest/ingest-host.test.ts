@@ -22,6 +22,7 @@ import { LimitedReach } from '../../../../src/engine/config/published/limited-re
 import type { Permissions } from '../../../../src/engine/config/published/permissions.js'
 import { AddressRules } from '../../../../src/lib/network/address-rules.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { Quota } from '../../../../src/net/http/server/quota.js'
 import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
 import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
 import { Feed } from '../../../../src/service/ingest/worker/feed.js'
@@ -660,9 +661,9 @@ t.test('after a restart, what is on the disk counts', async t => {
   t.match(await waits, { status: 202 })
 })
 
-t.test('one that is idle makes room; while none is, there is none', async t => {
-  const { publish, post, host, unanswered } = await startIngestHost(t, { maxPipelines: 2 })
-  for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id)
+t.test('an account that is idle makes room; while none is, there is none', async t => {
+  const { publish, post, host, unanswered } = await startIngestHost(t, { maxProcesses: 2 })
+  for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id, { account: id })
   t.match(await post(line(1), {}, 'a'), { status: 202 })
   t.match(await post(line(2), {}, 'b'), { status: 202 })
   t.match(await post(line(3), {}, 'c'), { status: 202 })
@@ -711,56 +712,41 @@ async function startSilent(t: Test) {
   }
 }
 
-t.test('every account has its share of the pipelines that run', async t => {
-  const { publish, post, metrics, unanswered, logs, stop } = await startIngestHost(t, { maxPipelines: 4 })
+t.test('an account with many pipelines takes one process, and no client of another one waits for it', async t => {
+  const { publish, post, metrics, unanswered, logs, stop } = await startIngestHost(t, { maxProcesses: 2 })
   const { destination } = await startSilent(t)
   const greedy = ['g1', 'g2', 'g3', 'g4', 'g5']
   for (const id of greedy) await publish({ destinations: { out: destination } }, id, { account: 'greedy' })
   for (const id of ['m1', 'm2', 'm3']) await publish(PIPELINE, id, { account: 'modest' })
-  // The one that has run for longest makes room first: they start one after the other.
-  const waiting: ReturnType<typeof post>[] = []
-  for (const id of greedy.slice(0, 4)) {
-    waiting.push(post(line(1), {}, id))
-    await unanswered(waiting.length, waiting.length)
-  }
-  t.match(await post(line(1), {}, 'g5'), {
-    status: 503,
-    code: 'too_many_pipelines',
-    message:
-      /this account runs 4 pipelines with events that wait to be delivered, and its share of the 4 pipelines of this service is 4 at present/,
-  })
+  await publish(PIPELINE, 'third', { account: 'third' })
+  const waiting = greedy.map(id => post(line(1), {}, id))
+  await unanswered(5, 5)
   const open = closeGate()
-  const first = post(line(2), {}, 'm1')
-  t.match(await waiting[0], { status: 503, code: 'account_share_exceeded', message: /share of this account is 2/ })
-  const second = post(line(3), {}, 'm2')
-  t.match(await waiting[1], { status: 503, code: 'account_share_exceeded' })
-  await unanswered(4, 4)
-  t.match(await post(line(4), {}, 'm3'), {
+  const answers = [post(line(2), {}, 'm1'), post(line(3), {}, 'm2')]
+  await unanswered(7, 7)
+  t.match(await post(line(4), {}, 'third'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /runs 2 .* is 2 at present/,
-  })
-  t.match(await post(line(1), {}, 'g5'), {
-    status: 503,
-    code: 'too_many_pipelines',
-    message: /runs 2 .* is 2 at present/,
+    message: /^the service runs pipelines of 2 other accounts/,
   })
   open()
-  t.match(await Promise.all([first, second]), [{ status: 202 }, { status: 202 }])
-  t.match(await post(line(4), {}, 'm3'), { status: 202 })
+  t.match(await Promise.all(answers), [{ status: 202 }, { status: 202 }])
+  t.match(await post(line(4), {}, 'third'), { status: 202 })
+  t.match(await post(line(5), {}, 'm3'), { status: 202 })
+  await unanswered(5, 5)
   const text = String(await metrics.render())
-  t.match(text, /sluice_ingest_refused_requests_total\{reason="too_many_pipelines"\} 3/)
-  t.match(text, /sluice_ingest_refused_requests_total\{reason="account_share_exceeded"\} 2/)
-  t.match(text, /sluice_ingest_ended_pipelines_total\{state="attended"\} 2/)
-  t.match(logs(), /"account":"greedy","attendance":"attended","msg":"ended a pipeline to make room for another"/)
+  t.match(text, /sluice_ingest_refused_requests_total\{reason="too_many_pipelines"\} 1/)
+  t.match(text, /sluice_ingest_ended_pipelines_total\{state="idle"\} 3/)
+  t.notMatch(logs(), /"account":"greedy","demand"/, 'nobody ends it while clients wait')
   await stop(AbortSignal.abort())
+  await Promise.allSettled(waiting)
 })
 
-t.test('what nobody waits for makes room for others of the same account', async t => {
-  const { publish, post, unanswered, metrics } = await startIngestHost(t, { maxPipelines: 1 })
+t.test('what nobody waits for makes room for another account', async t => {
+  const { publish, post, unanswered, metrics } = await startIngestHost(t, { maxProcesses: 1 })
   const { destination } = await startSilent(t)
-  await publish({ destinations: { out: destination } }, 'a')
-  await publish(PIPELINE, 'b')
+  await publish({ destinations: { out: destination } }, 'a', { account: 'x' })
+  await publish(PIPELINE, 'b', { account: 'y' })
   const gone = new AbortController()
   const left = post(line(1), {}, 'a', gone.signal).catch(() => 'gone')
   await unanswered(1)
@@ -774,18 +760,18 @@ t.test('what nobody waits for makes room for others of the same account', async 
 })
 
 t.test('what is in disk buffers makes room, and has its turn again', async t => {
-  const { publish, post, metrics } = await startIngestHost(t, { maxPipelines: 1, turnMs: 30 })
+  const { publish, post, metrics } = await startIngestHost(t, { maxProcesses: 1, turnMs: 30 })
   const silent = await startSilent(t)
   const buffered = { destinations: { out: { ...silent.destination, buffer: { type: 'disk' } } } }
-  await publish(buffered, 'a', { account: 'x' })
-  await publish(buffered, 'b', { account: 'x' })
+  for (const id of ['a', 'a2']) await publish(buffered, id, { account: 'x' })
+  await publish(buffered, 'b', { account: 'z' })
   await publish(PIPELINE, 'c', { account: 'y' })
-  t.match(await post(line(1), {}, 'a'), { status: 202 })
-  t.match(await post(line(2), {}, 'b'), { status: 202 })
+  const ids = ['a', 'a2', 'b']
+  for (const id of ids) t.match(await post(line(1), {}, id), { status: 202 })
   t.match(await post(line(3), {}, 'c'), { status: 202 })
   silent.answer()
   const sent = (text: string) =>
-    ['a', 'b'].every(id =>
+    ids.every(id =>
       text.includes(`sent_events_total{component_id="${id}/out",component_kind="destination",component_type="http"} 1`),
     )
   let text = ''
@@ -796,21 +782,49 @@ t.test('what is in disk buffers makes room, and has its turn again', async t => 
   t.match(text, /sluice_ingest_parked_pipelines 0/)
 })
 
+t.test('in an account that takes much memory, a pipeline that nobody uses ends', async t => {
+  let passed = 0
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
+  const { publish, post, metrics, memory } = await startIngestHost(t, { clock, maxMemory: 1000, turnMs: 60 })
+  for (const id of ['used', 'unused']) {
+    await publish(PIPELINE, id)
+    t.match(await post(line(1), {}, id), { status: 202 })
+  }
+  const ended = /^sluice_ingest_ended_pipelines_total\{state="idle"\} 1$/m
+  passed += 310_000
+  t.match(await post(line(2), {}, 'used'), { status: 202 })
+  const seen = stage.got.length
+  for (const account of ['other', 'another']) {
+    await publish(PIPELINE, account, { account })
+    t.match(await post(line(3), {}, account), { status: 202 })
+  }
+  t.equal(stage.got.length, seen + 2)
+  t.notMatch(String(await metrics.render()), ended, 'not while there is memory')
+  memory.set('account', 501)
+  await until(async () => ended.test(String(await metrics.render())))
+  t.match(String(await metrics.render()), /^sluice_ingest_pipelines 3$/m)
+  memory.delete('account')
+  t.match(await post(line(4), {}, 'unused'), { status: 202 }, 'it starts again')
+})
+
 t.test('every account has its share of the memory and of the requests', async t => {
   const quotas = new AccountQuotas({ requests: 100, bytes: 1000 })
   const all = Array.from({ length: 75 }, () => quotas.lease('greedy'))
-  t.throws(() => quotas.lease('greedy'), {
+  const pipeline = new Quota(100, 1000)
+  t.throws(() => quotas.lease('greedy', pipeline.lease()), {
     code: 'account_share_exceeded',
     message: /76 requests, more than its share of 75/,
   })
-  const modest = quotas.lease('modest')
+  t.equal(pipeline.requests, 0, 'nor does it hold a share of its pipeline')
+  const modest = quotas.lease('modest', pipeline.lease())
   all[0]!.hold(700)
   t.throws(() => all[1]!.hold(100), {
     code: 'account_share_exceeded',
     message: /800 bytes, more than its share of 750/,
   })
   modest.hold(200)
+  t.equal(pipeline.bytes, 200)
   t.throws(() => modest.hold(301), { code: 'overloaded' })
   for (const lease of [...all, modest]) lease.release()
-  t.same([quotas.requests, quotas.bytes], [0, 0])
+  t.same([quotas.requests, quotas.bytes, pipeline.requests], [0, 0, 0])
 })

@@ -4,9 +4,9 @@ import { pathToFileURL } from 'node:url'
 import { pino } from 'pino'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
-import { forkProcesses } from '../../../../src/daemon/serve/pipeline-processes.js'
+import { systemClock } from '../../../../src/lib/time.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
-import { AccountProcess } from '../../../../src/service/ingest/process/account-process.js'
+import { AccountProcess, forkProcesses } from '../../../../src/service/ingest/process/account-process.js'
 import { Restarts } from '../../../../src/service/ingest/process/account-processes.js'
 import {
   checkedLine,
@@ -16,11 +16,11 @@ import {
   shortLine,
 } from '../../../../src/service/ingest/process/from-process.js'
 import type { Call } from '../../../../src/service/ingest/process/messages.js'
-import { Room } from '../../../../src/service/ingest/room.js'
+import { type Demand, ProcessSlots } from '../../../../src/service/ingest/process-slots.js'
 import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from '../../../support/folder.js'
 import { ALL, BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
-import { ManualTime } from '../../../support/manual-time.js'
+import { ManualTime, STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
 
 t.beforeEach(resetStage)
@@ -62,6 +62,9 @@ t.test('a process that takes too much memory is ended while it answers nothing',
   t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
 })
 
+/** The program of the service. */
+const entry = new URL('../../../../src/daemon/serve/pipeline-process.js', import.meta.url)
+
 const SETUP = {
   maxDisk: 1,
   maxSeries: 100,
@@ -74,10 +77,15 @@ const SETUP = {
 }
 
 t.test('a process that is asked to end ends by itself, when it has nothing more to do', async t => {
-  const start = forkProcesses({ setup: { ...SETUP, folder: testFolder(t) }, maxMemory: 300 * 1024 * 1024, env: {} })
+  const start = forkProcesses({
+    setup: { ...SETUP, folder: testFolder(t) },
+    maxMemory: 300 * 1024 * 1024,
+    env: {},
+    entry,
+  })
   const ended = await new Promise(resolve => {
     const link = start('a', { ended: resolve, message: () => link.end() })
-    link.send({ id: 1, name: 'look', of: { fresh: false }, facts: undefined })
+    link.send({ id: 1, name: 'inspect', of: { fresh: false }, instructions: undefined })
   })
   t.match(ended, { outOfMemory: false, text: /^exit code 0$/ })
 })
@@ -89,7 +97,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
   const folder = testFolder(t, {
     'null.mjs': `${head}frame('null')`,
     'line.mjs': `${head}frame('{"type":"log","line":"no JSON"}')`,
-    'reply.mjs': `${head}frame('{"type":"reply","id":1,"value":{"disk":[]}}')`,
+    'reply.mjs': `${head}frame('{"type":"reply","id":1,"value":{"disk":0}}')`,
     'unasked.mjs': `${head}frame('{"type":"reply","id":7}')`,
     'garbage.mjs': `${head}frame('garbage')`,
     'size.mjs': `${head}frame('', 2 ** 31)`,
@@ -102,18 +110,18 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
     new Promise(resolve => {
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
-        ...{ account: 'a', log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
-        facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
-        looked: () => {},
+        ...{ account: 'a', clock: STOPPED_CLOCK, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
+        instructions: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
+        onSnapshot: () => {},
         counted: () => {},
         ended: (death, text) => resolve([death, text]),
         refusal: () => new Refusal(503, 'ended', 'ended'),
       })
-      process.call('look', { fresh: false }).catch(() => {})
+      process.call('inspect', { fresh: false }).catch(() => {})
     })
   t.match(await endOf('null'), ['crashed', /^it sent a message that is not one of reply, failed, state, counted, log$/])
   t.match(await endOf('line'), ['crashed', /JSON/])
-  t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to look$/])
+  t.match(await endOf('reply'), ['crashed', /^it sent an invalid answer to inspect$/])
   t.match(await endOf('unasked'), ['crashed', /^it sent an invalid answer to an unknown call$/])
   t.match(await endOf('garbage'), ['crashed', /JSON/])
   t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
@@ -130,11 +138,11 @@ t.test('what a process says is checked as input', async t => {
     series: [['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]],
     histograms: [['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [null] }]],
   }
-  const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
-  const look = { undelivered: [['p', 1]], disk: [['/x', 1]], share }
-  t.doesNotThrow(() => checkReply('look', look))
-  for (const wrong of [{ undelivered: [['p']] }, { disk: {} }, { share: { ...share, keys: '1' } }])
-    t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent an invalid answer to look$/)
+  const budget = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+  const look = { undelivered: [['p', 1]], disk: 1, budget }
+  t.doesNotThrow(() => checkReply('inspect', look))
+  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { budget: { ...budget, keys: '1' } }])
+    t.throws(() => checkReply('inspect', { ...look, ...wrong }), /^it sent an invalid answer to inspect$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
   t.throws(() => checkPipelines([one as never], new Set(['q'])), /^it sent counters of another pipeline$/)
@@ -215,18 +223,31 @@ t.test(
   },
 )
 
-t.test('an account with a pipeline that a client waits for keeps its process', async t => {
-  const room = new Room({ maxPipelines: 10, maxProcesses: 2 })
-  const one = (id: string, accountId: string, attendance: 'idle' | 'buffered' | 'unattended' | 'attended') => {
-    room.take(id, accountId)
-    return { id, accountId, attendance, startedAt: 0 }
+t.test('the account that needs its process least gives it up, as a whole', async t => {
+  const slots = new ProcessSlots(2)
+  const one = (id: string, accountId: string, demand: Demand) => {
+    slots.take(accountId, id)
+    return { accountId, demand }
   }
   const all = [one('a1', 'a', 'idle'), one('a2', 'a', 'attended'), one('b1', 'b', 'buffered'), one('b2', 'b', 'idle')]
-  t.ok(room.hasRoomFor('a') && !room.hasRoomFor('c'))
-  t.same(room.toEnd('c', all), all.slice(2), 'all pipelines of the other one end')
-  t.same(room.toPause(all, 0), all.slice(2))
-  t.same(room.toPause(all, -1), [], 'not before it has had its turn')
-  t.same(room.toEnd('c', all.slice(0, 3)), [], 'nor while one of them starts')
+  t.ok(slots.hasRoomFor('a') && !slots.hasRoomFor('c'))
+  t.same(
+    slots.toEnd(all, () => true),
+    all.slice(2),
+  )
+  t.same(
+    slots.toEnd(all, ({ demand }) => demand === 'idle'),
+    [],
+    'not while one of its pipelines may not end',
+  )
+  t.same(
+    slots.toEnd(all.slice(2, 3), () => true),
+    [],
+    'nor while one of them starts',
+  )
+  t.notOk(slots.leave('b', 'b1'))
+  t.ok(slots.leave('b', 'b2'))
+  t.ok(slots.hasRoomFor('c'))
 })
 
 t.test('a process that dies again and again is held back for longer and longer', async t => {
@@ -247,6 +268,27 @@ t.test('a process that dies again and again is held back for longer and longer',
   t.equal(restarts.waitOf('a'), 0, 'what is long ago is forgotten')
 })
 
+t.test('a pipeline starts when the files of all others of its account are counted', async t => {
+  const ids = Array.from({ length: 500 }, (_, n) => `left${n}`)
+  const left = () => ({ state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(10) } } })
+  const replies: unknown[] = []
+  const worker = new PipelineWorker({
+    ...{ account: 'a', folder: testFolder(t, Object.fromEntries(ids.map(id => [id, left()]))), maxDisk: 1e9 },
+    ...{ maxSeries: 5000, components, permitted: ALL, log: pino({ level: 'silent' }) },
+    tell: message => message.type === 'reply' && replies.push(message.value),
+    runtime: { clock: systemClock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough() },
+  })
+  t.teardown(() => worker.close())
+  const instructions = { revisions: 0, pipelines: ids, ownPorts: [] }
+  worker.receive({
+    id: 1,
+    name: 'start',
+    of: { id: 'p', account_id: 'a', revision: 1, config: PIPELINE },
+    instructions,
+  })
+  t.match(await until(() => replies[0]), { disk: 5000 })
+})
+
 t.test('a process tells only what has changed, and less often where that is much', async t => {
   const clock = new ManualTime()
   const replies = new Set<number>()
@@ -265,14 +307,14 @@ t.test('a process tells only what has changed, and less often where that is much
   const ids = async (call: Pick<Call, 'name' | 'of'>) => {
     const id = ++calls
     counted = []
-    worker.receive({ id, facts: undefined, ...call }, undefined)
+    worker.receive({ id, instructions: undefined, ...call }, undefined)
     await until(() => replies.has(id))
     return counted.sort()
   }
-  const look = (fresh = false) => ids({ name: 'look', of: { fresh } })
+  const look = (fresh = false) => ids({ name: 'inspect', of: { fresh } })
   const take = (body: string) => {
     const of = { pipeline: 'p', key: undefined, body: { size: body.length, content: 'lines', peer: 'x' } as never }
-    worker.receive({ id: 0, facts: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
+    worker.receive({ id: 0, instructions: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
   }
   const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }
   const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['ingest', 'counting'] } } }

@@ -9,9 +9,8 @@ import { ConnectionLimits } from '../../../../../src/net/limits.js'
 import { DEFAULT_LIMITS } from '../../../../../src/service/api/domain/context.js'
 import type { Ingest } from '../../../../../src/service/api/http/ingest.js'
 import { openApi } from '../../../../../src/service/api/http/openapi.js'
-import { RequestCounts } from '../../../../../src/service/api/http/request-counts.js'
 import { allRoutes } from '../../../../../src/service/api/http/routes.js'
-import { Unread } from '../../../../../src/service/api/http/unread.js'
+import { RequestCounts, UnsentAnswers } from '../../../../../src/service/api/http/sender.js'
 import { identityFaults } from '../../../../fuzz/answers.js'
 import { checkout } from '../../../../support/checkout.js'
 import { testFolder } from '../../../../support/folder.js'
@@ -500,7 +499,9 @@ t.test('large lists come in small pages', async t => {
 })
 
 t.test('answers that nobody reads take a bounded part of the memory', async t => {
-  const unread = new Unread(1_000_000)
+  const unsent = new UnsentAnswers(1_000_000)
+  // Each character takes two bytes.
+  const text = (bytes: number) => 'é'.repeat(bytes / 2)
   const socket = new EventEmitter()
   const answers = Array.from(
     { length: 8 },
@@ -508,19 +509,19 @@ t.test('answers that nobody reads take a bounded part of the memory', async t =>
   )
   const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
   for (const answer of answers.slice(0, 7)) {
-    unread.check('a', 100_000)
-    unread.hold('a', 100_000, answer)
+    unsent.check('a', text(100_000))
+    unsent.hold('a', text(100_000), answer)
   }
-  t.throws(() => unread.check('a', 100_000), full, 'an account leaves something for others')
-  t.doesNotThrow(() => unread.check('a', 1000), 'short answers go on')
-  t.doesNotThrow(() => unread.check('b', 100_000))
-  unread.hold('b', 100_000, answers[7]!)
-  t.throws(() => unread.check('b', 150_000), full)
+  t.throws(() => unsent.check('a', text(100_000)), full, 'an account leaves something for others')
+  t.doesNotThrow(() => unsent.check('a', text(1000)), 'short answers go on')
+  t.doesNotThrow(() => unsent.check('b', text(100_000)))
+  unsent.hold('b', text(100_000), answers[7]!)
+  t.throws(() => unsent.check('b', text(150_000)), full)
   answers[0]!.emit('close')
-  t.doesNotThrow(() => unread.check('b', 150_000), 'as soon as one is read there is room')
+  t.doesNotThrow(() => unsent.check('b', text(150_000)), 'as soon as one is read there is room')
   socket.emit('close')
   t.doesNotThrow(
-    () => unread.check('b', 700_000),
+    () => unsent.check('b', text(700_000)),
     'when a connection closes, so do replies that waited for earlier ones',
   )
 })

@@ -3,7 +3,7 @@ import type { RequestPool } from '../../../engine/flow/delivery/request-slots.js
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
-import type { ShareFigures } from '../process/messages.js'
+import type { BudgetFigures } from '../process/messages.js'
 import { AccountKeys } from './account-keys.js'
 
 interface RequestBounds {
@@ -75,7 +75,7 @@ interface Options {
 }
 
 /** What the pipelines of one account share beside the disk: requests to receivers, and idempotency keys. */
-export class AccountShare {
+export class AccountBudget {
   readonly keys: AccountKeys
   readonly requests: AccountRequests
   readonly #options: Options
@@ -89,7 +89,7 @@ export class AccountShare {
     this.requests = new AccountRequests(MOST_REQUESTS, () => this.#reportFull())
   }
 
-  figures(): ShareFigures {
+  figures(): BudgetFigures {
     const { keys, requests } = this
     return {
       keys: keys.size,

@@ -2,7 +2,7 @@ import { errorText } from '../../core/errors.js'
 import type { PublishedData } from './process/messages.js'
 
 /** What is published of a pipeline. */
-export interface Published extends Omit<PublishedData, 'secrets'> {
+export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
   /** The secrets of its account that it refers to. */
   readonly secrets?: {
     /** Another one for other values. */
@@ -24,14 +24,14 @@ export function versionName({ revision, secrets }: Version): string {
 }
 
 /** With the values of its secrets, or why there are none. */
-export function dataOf(published: Published): PublishedData {
+export function dataOf(published: HostedRevision): PublishedData {
   const { secrets, ...rest } = published
   if (!secrets) return rest
   const { version, names } = secrets
   return { ...rest, secrets: { version, names, values: valuesOf(secrets) } }
 }
 
-function valuesOf(secrets: NonNullable<Published['secrets']>): ReadonlyMap<string, string> | string {
+function valuesOf(secrets: NonNullable<HostedRevision['secrets']>): ReadonlyMap<string, string> | string {
   try {
     return new Map(Object.entries(secrets.values()))
   } catch (error) {
