@@ -6,7 +6,6 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { openLevelStore } from '../../src/service/api/store/level.js'
 import { Client } from '../../src/service/client/client.js'
 import { HOST, listening, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
@@ -463,24 +462,6 @@ t.test('a pipeline uses secrets of its account by name', async t => {
   const texts = files.filter(path => statSync(path).isFile()).map(path => readFileSync(path, 'latin1'))
   t.ok(texts.some(text => text.includes('secret.replace')))
   for (const text of texts) t.notMatch(text, /(first|second|third)-value/, 'no file has it as it is')
-
-  // As an earlier version saved it.
-  const store = await openLevelStore(join(state, 'store'))
-  const [revision] = await store.list(`revision/${id}/`)
-  const literal = { destinations: { out: { ...out, auth: { key: 'first-value' }, headers: {} } } }
-  await store.write([{ key: revision!.key, value: { ...(revision!.value as object), config: literal } }])
-  await store.close()
-  const again = await serve(t, folder, more)
-  const published = await send(again.url, 'GET', `/v3/pipeline/${id}/published`, { key })
-  t.match(published, { status: 200, body: { data: { config: { destinations: { out: { auth: { key: /^•+$/ } } } } } } })
-  t.match(
-    again.running.stderr,
-    /"code":"SLUICE_LITERAL_KEY","pipeline":"\w+","places":\["destinations\.out\.auth\.key"\]/,
-  )
-  t.equal((await send(again.url, 'POST', `/v3/ingest/${id}`, { key, json: [{ n: 1 }] })).status, 202)
-  t.equal(delivered()[0], 'Token first-value', 'it runs all the same')
-  await stop(t, again.running)
-  t.notMatch(again.running.stderr, /first-value/)
 })
 
 t.test('an end in order: what is under way is answered', async t => {

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import pino from 'pino'
 import type { Test } from 'tap'
 import { components } from '../../src/components/list.js'
+import type { AnyDefinition } from '../../src/core/component.js'
 import type { ServiceLimits } from '../../src/service/api/domain/context.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { ApiError } from '../../src/service/api/domain/errors.js'
@@ -22,19 +23,18 @@ export interface TestedService {
   /** Everything that was written to the store, as text. */
   readonly written: string[]
   /** A second service over the same store. */
-  again(): Promise<Service>
-  /** The folder of the store. */
-  readonly path: string
-  /** Closes the store and opens it again, which a kill would do as well. */
-  reopen(): Promise<void>
+  again(components?: readonly AnyDefinition[]): Promise<Service>
   /** Writes that succeed before all others fail. */
   readonly disk: { writesLeft: number }
 }
 
 /** A service that is initialised, over a store of its own, with a clock that stands still. */
-export async function openService(t: Test, limits: Partial<ServiceLimits> = {}): Promise<TestedService> {
-  const path = join(testFolder(t), 'store')
-  let level = await openLevelStore(path)
+export async function openService(
+  t: Test,
+  limits: Partial<ServiceLimits> = {},
+  known: readonly AnyDefinition[] = components,
+): Promise<TestedService> {
+  const level = await openLevelStore(join(testFolder(t), 'store'))
   const disk = { writesLeft: Number.POSITIVE_INFINITY }
   const written: string[] = []
   const store: Store = {
@@ -47,7 +47,6 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
     },
     watch: (prefix, changed) => level.watch(prefix, changed),
     check: () => level.check(),
-    compact: () => level.compact(),
     backup: path => level.backup(path),
     health: () => level.health(),
     close: () => level.close(),
@@ -57,7 +56,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const seeded = new Seeded(7)
   const random = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => seeded.below(256)))
-  const open = () =>
+  const open = (components = known) =>
     Service.open({
       store,
       secret: Buffer.alloc(32, 5),
@@ -71,11 +70,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
   t.teardown(() => level.close())
-  const reopen = async () => {
-    await level.close()
-    level = await openLevelStore(path)
-  }
-  return { service, first, store, time, logged, written, again: open, path, reopen, disk }
+  return { service, first, store, time, logged, written, again: open, disk }
 }
 
 /** Who has this key, perhaps within another account. */

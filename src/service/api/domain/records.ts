@@ -69,17 +69,9 @@ export interface KeyRecord extends KeyRef {
   readonly gives_until?: string | null
 }
 
-/** An encrypted literal key of a configuration, which has a placeholder in its place. */
-export interface SealedLiteral {
-  readonly path: readonly string[]
-  readonly sealed: Sealed
-}
-
 export interface PipelineRecord extends Readonly<Omit<PipelineDocument, 'config' | 'missing_secrets'>> {
   readonly enterprise_id: string
   readonly config: Readonly<Record<string, unknown>>
-  /** For a configuration saved by an earlier version; new ones have none. */
-  readonly literals?: readonly SealedLiteral[]
   readonly published_at: string | null
   /** Incremented by every change; the source of the ETag. */
   readonly version: number
@@ -87,8 +79,6 @@ export interface PipelineRecord extends Readonly<Omit<PipelineDocument, 'config'
 
 export interface RevisionRecord extends Readonly<Omit<RevisionDocument, 'config' | 'published'>> {
   readonly config: Readonly<Record<string, unknown>>
-  /** As in PipelineRecord. */
-  readonly literals?: readonly SealedLiteral[]
 }
 
 /** A secret of an account, with its encrypted value. */
@@ -143,8 +133,6 @@ export const at = {
   removedPipeline: (id: string) => `removed-pipeline/${id}`,
   revisions: (pipeline: string) => `revision/${pipeline}/`,
   revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
-  /** Whether the migration in prepare-revisions.ts is complete. */
-  revisionsPrepared: 'revisions-prepared',
   allRevisionBytes: 'revision-bytes/',
   /** Size of the revisions of a pipeline. */
   revisionBytes: (account: string, pipeline: string) => `revision-bytes/${account}/${pipeline}`,

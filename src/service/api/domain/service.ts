@@ -15,9 +15,7 @@ import type { Principal } from './keys/principal.js'
 import { UserKeys } from './keys/user-keys.js'
 import { Fleet } from './pipelines/fleet.js'
 import { Pipelines } from './pipelines/pipelines.js'
-import { prepareRevisions } from './pipelines/prepare-revisions.js'
 import { at } from './records.js'
-import { Literals } from './secrets/literals.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
@@ -54,7 +52,6 @@ export class Service {
   readonly fleet: Fleet
   readonly audit: Audit
   readonly #context: Context
-  readonly #literals: Literals
   readonly #keys: Keys
   readonly #keyEnds: KeyEnds
   readonly #authentication: Authentication
@@ -72,17 +69,14 @@ export class Service {
     this.accounts = new Accounts(context, this.users)
     this.serviceAccounts = new ServiceAccounts(context, this.#keys)
     this.userKeys = new UserKeys(context, this.#keys)
-    const sealer = new Sealer(options.secret, context.random)
-    this.#literals = new Literals(sealer, options.components)
-    this.secrets = new Secrets(context, sealer)
-    this.pipelines = new Pipelines(context, options.components, this.secrets, this.#literals)
+    this.secrets = new Secrets(context, new Sealer(options.secret, context.random))
+    this.pipelines = new Pipelines(context, options.components, this.secrets)
     this.fleet = new Fleet(context)
     this.audit = new Audit(context)
   }
 
   static async open(options: ServiceOptions): Promise<Service> {
     const service = new Service(options)
-    await prepareRevisions(service.#context, service.#literals)
     await service.pipelines.sizes.load(options.store)
     await service.#keyEnds.look()
     if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())

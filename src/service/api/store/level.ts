@@ -167,10 +167,6 @@ class LevelStore implements Store {
     })
   }
 
-  async compact(): Promise<void> {
-    await this.#read(level => level.compactRange('', '\uffff'))
-  }
-
   async backup(path: string): Promise<void> {
     if (await stat(path).catch(() => undefined)) throw unusable(path, 'it exists already')
     const beside = `${path}.new`

@@ -37,8 +37,6 @@ export interface Store {
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
   /** Calls `changed` for every write of keys under `prefix` (with final slash), before the write resolves or fails. */
   watch(prefix: string, changed: () => void): void
-  /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */
-  compact(): Promise<void>
   /** Reads every record. Rejects if one is not as it was saved. */
   check(): Promise<void>
   /** Copies a consistent snapshot to a new folder, from which a store can be opened. */

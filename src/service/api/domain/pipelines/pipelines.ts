@@ -18,7 +18,6 @@ import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from '../records.js'
-import type { Literals } from '../secrets/literals.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
@@ -47,7 +46,6 @@ export class Pipelines {
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
-  readonly #literals: Literals
   /** Disk usage of the saved revisions. */
   readonly sizes = new RevisionSizes()
   /** Reports options of a configuration that are limited where this service runs the pipeline. */
@@ -57,14 +55,14 @@ export class Pipelines {
   ) => Promise<readonly (Fault & { readonly obstacle?: true })[]> = async () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
+  /** An option may be a key now that was none when the revision was saved: its plugin says so. */
   readonly #hidden = new Derived((config: RevisionRecord['config']) => hideLiterals(config, this.#components))
   readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
-  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets, literals: Literals) {
+  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
     this.#context = context
     this.#components = components
     this.#secrets = secrets
-    this.#literals = literals
     this.#writes = new RevisionWrites(context, this.sizes)
   }
 
@@ -129,9 +127,8 @@ export class Pipelines {
       if (config) await this.#check(account.id, config)
       const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
       if (!saved && (title === undefined || title === before.title)) return this.#tagged(before)
-      const { literals, ...rest } = before
       const record: PipelineRecord = {
-        ...(saved ? rest : before),
+        ...before,
         title: title ?? before.title,
         config: saved ? config : before.config,
         revision: before.revision + (saved ? 1 : 0),
@@ -185,7 +182,7 @@ export class Pipelines {
       const number = input.revision ?? before.revision
       const revision = await this.#revision(before, number)
       // A saved revision may have become invalid: the schema may have changed since.
-      const { processors } = await this.#check(account.id, this.#configOf(revision), { literals: true })
+      const { processors } = await this.#check(account.id, revision.config)
       const gate = at.account(before.enterprise_id, before.account_id)
       const owner = await context.read<AccountRecord>(gate)
       if (!owner) throw notFound('pipeline')
@@ -194,7 +191,7 @@ export class Pipelines {
         processors.map(({ type }) => type),
       )
       if (missing.length > 0) throw notEnabled(missing)
-      const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, this.#configOf(revision)))
+      const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, revision.config))
       const withBounds = ({ document, etag }: Tagged<PipelineDocument>) => ({
         document: {
           ...document,
@@ -243,10 +240,7 @@ export class Pipelines {
     return this.#showRevision(await this.#revision(pipeline, revision), pipeline)
   }
 
-  /**
-   * The revision for daemons; throws 409 not_published. Literal keys of old revisions are only shown to service
-   * accounts, which daemons use, and hidden from people.
-   */
+  /** The revision for daemons; throws 409 not_published. Literal keys are hidden from people. */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const record = await this.#read(principal, id)
@@ -275,8 +269,7 @@ export class Pipelines {
 
   /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
   async configOf(id: string, revision: number): Promise<RevisionRecord['config'] | undefined> {
-    const found = await this.#context.read<RevisionRecord>(at.revision(id, revision))
-    return found && this.#configOf(found)
+    return (await this.#context.read<RevisionRecord>(at.revision(id, revision)))?.config
   }
 
   /** Removed pipelines whose files have not been removed yet. */
@@ -306,21 +299,20 @@ export class Pipelines {
     }
   }
 
-  #check(account: string, config: Readonly<Record<string, unknown>>, options: { literals?: boolean } = {}) {
+  #check(account: string, config: Readonly<Record<string, unknown>>) {
     const { configBytes, components } = this.#context.limits
     const limits = { bytes: configBytes, components }
-    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits, options))
+    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
   /** The secrets that the draft or the published revision refers to, but that do not exist. */
   async #missing(record: PipelineRecord): Promise<string[]> {
     const { id, account_id, revision, published_revision } = record
-    const draft = this.#literals.open(record, keyOf(record))
-    const missing = await this.#secrets.missing(account_id, draft)
+    const missing = await this.#secrets.missing(account_id, record.config)
     if (published_revision === null || published_revision === revision) return missing
     const published = await this.#context.read<RevisionRecord>(at.revision(id, published_revision))
     if (!published) return missing
-    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, this.#configOf(published)))])].sort()
+    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, published.config))])].sort()
   }
 
   async #tagged(record: PipelineRecord): Promise<Tagged<PipelineDocument>> {
@@ -335,7 +327,7 @@ export class Pipelines {
     return { id, account_id, title, config, revision, published_revision, missing_secrets, created_at, updated_at }
   }
 
-  #showRevision({ literals, ...record }: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
+  #showRevision(record: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
     return {
       ...record,
       config: this.#hidden.of(record.config),
@@ -363,13 +355,9 @@ export class Pipelines {
     return this.#publishedOf(record, await this.#revision(record, record.published_revision))
   }
 
-  #configOf(record: RevisionRecord): RevisionRecord['config'] {
-    return this.#literals.open(record, at.revision(record.pipeline_id, record.revision))
-  }
-
   #publishedOf({ id, account_id, title, published_at }: PipelineRecord, record: RevisionRecord): PublishedDocument {
-    const { revision } = record
-    return { id, account_id, title, revision, config: this.#configOf(record), published_at: published_at! }
+    const { revision, config } = record
+    return { id, account_id, title, revision, config, published_at: published_at! }
   }
 
   #kept({ revision, published_revision }: PipelineRecord): number[] {
