@@ -17,7 +17,6 @@ import { Seeded } from './seeded.js'
 export interface TestedService {
   readonly service: Service
   readonly first: InitResult
-  readonly store: Store
   readonly time: ManualTime
   readonly logged: Record<string, unknown>[]
   /** Everything that was written to the store, as text. */
@@ -70,7 +69,7 @@ export async function openService(
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
   t.teardown(() => level.close())
-  return { service, first, store, time, logged, written, again: open, disk }
+  return { service, first, time, logged, written, again: open, disk }
 }
 
 /** Who has this key, perhaps within another account. */
