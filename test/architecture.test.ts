@@ -15,7 +15,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   '@platformatic/kafka': { home: /^net\/kafka\/client\.ts$/ },
   '@platformatic/wasm-utils': { home: /^net\/http\/client\/snappy\.ts$/ },
   '@redis/client': { home: /^net\/redis\/connection\.ts$/ },
-  'classic-level': { home: /^service\/api\/store\// },
+  '@photostructure/sqlite': { home: /^service\/api\/store\// },
   fastify: { home: /^service\/api\/http\// },
   // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.
   'light-my-request': { home: /^(?!)/ },

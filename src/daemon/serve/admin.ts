@@ -119,6 +119,7 @@ export async function restore(
   if (await callControl(options.dataDir, 'ping', {}).then(Boolean, () => true))
     throw new Error(`a service runs on ${options.dataDir}: stop it first`)
   await restoreState(resolve(call.from), options.dataDir, {
+    log: quietLog(io),
     replace: call.replace,
     folders: call['store-only'] ? [] : [INGEST_FOLDER],
   })

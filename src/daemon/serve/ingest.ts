@@ -10,7 +10,6 @@ import { AddressRules } from '../../lib/network/address-rules.js'
 import { systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
-import { at } from '../../service/api/domain/records.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
@@ -126,7 +125,7 @@ export class ServedIngest implements Ingest {
   async #start(): Promise<void> {
     const { pipelines } = this.#service
     const known = new Set<string>()
-    for await (const id of pipelines.removed()) {
+    for (const id of await pipelines.removed()) {
       if (this.#stopped) return
       known.add(id)
       await this.#remove(id)
@@ -153,11 +152,11 @@ export class ServedIngest implements Ingest {
     await this.#host.publish({ ...published, secrets: await secrets })
   }
 
-  async #secretChanged(accountId: string, enterpriseId: string, name: string): Promise<void> {
+  async #secretChanged(accountId: string, name: string): Promise<void> {
     const { pipelines, secrets } = this.#service
     const users: PublishedDocument[] = []
     const ids = new Set<string>()
-    for await (const published of pipelines.allPublished(at.pipelines(enterpriseId, accountId))) {
+    for await (const published of pipelines.allPublished(accountId)) {
       ids.add(published.id)
       if (secrets.namesIn(published.config).includes(name)) users.push(published)
     }

@@ -92,16 +92,11 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
 
   // The process is killed before it comes to the files.
   await service.pipelines.remove(me, later)
-  const removed = async () => {
-    const ids: string[] = []
-    for await (const id of service.pipelines.removed()) ids.push(id)
-    return ids
-  }
-  t.same(await removed(), [later])
+  t.same(await service.pipelines.removed(), [later])
   const served = open()
   await served.start()
   t.notOk(existsSync(folderOf(later)), 'left over from before')
-  t.same(await removed(), [])
+  t.same(await service.pipelines.removed(), [])
   t.match(
     logged.filter(({ code }) => code === 'SLUICE_ORPHANED_PIPELINE'),
     [{ folder: folderOf('orphan') }],

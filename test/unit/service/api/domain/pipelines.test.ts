@@ -297,12 +297,13 @@ t.test('what others write at the same time is noticed', async t => {
   const { service, first, again } = await openService(t)
   const other = await again()
   const me = await as(service, first.service_account.key)
-  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
-  const both = await Promise.all([
-    outcome(service.pipelines.update(me, id, { title: 'b' })),
-    outcome(other.pipelines.update(me, id, { title: 'c' })),
-  ])
-  t.same(both.sort(), ['409 conflict', 'done'])
+  const { document, etag } = await service.pipelines.create(me, { title: 'a', config: config() })
+  const update = (of: typeof service, n: number, ifMatch?: string) =>
+    outcome(of.pipelines.update(me, document.id, { config: config(n) }, ifMatch))
+  const both = await Promise.all([update(service, 1, etag), update(other, 2, etag)])
+  t.same(both.sort(), ['412 precondition_failed', 'done'])
+  t.same(await Promise.all([update(service, 3), update(other, 4)]), ['done', 'done'])
+  t.match(await other.pipelines.get(me, document.id), { document: { revision: 4 }, etag: '"v4"' })
 })
 
 t.test('invented daemons do not keep real ones out', async t => {
@@ -381,6 +382,21 @@ t.test('a full disk keeps nobody from reading the fleet, and the service from no
   t.equal((await service.fleet.list(me, PAGE)).items.length, 3)
   await writes
   t.same(valuesOf((await (await again()).fleet.list(me, PAGE)).items, 'id'), ['c', 'd', 'f'])
+})
+
+t.test('what a change had written that failed is not remembered', async t => {
+  const { service, first, disk } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config(1) })).document
+  disk.endsLeft = 1
+  const one = service.pipelines.update(me, id, { config: config(2) })
+  // So that the next one is behind it in the same commit, and looks at the draft.
+  for (let i = 0; i < 100; i++) await Promise.resolve()
+  const next = service.pipelines.update(me, id, { title: 'b' }, '"v1", "v2"')
+  for (const doomed of [one, next]) await t.rejects(doomed, { code: 'SLUICE_STORE_UNUSABLE' })
+  disk.endsLeft = Number.POSITIVE_INFINITY
+  await service.pipelines.update(me, id, { config: config(3) })
+  t.match((await service.pipelines.get(me, id)).document, { revision: 2, title: 'a', config: config(3) })
 })
 
 t.test('the fleet', async t => {

@@ -70,13 +70,8 @@ t.test('secrets are written, replaced, removed, and never shown', async t => {
       ['secret.create', 'up', {}],
     ],
   )
-  const sealed = written.filter(text => text.includes('"sealed"'))
-  t.equal(sealed.length, 3)
-  t.equal(
-    new Set(sealed.map(text => JSON.parse(text).value.sealed.data)).size,
-    3,
-    'the same value is never the same twice',
-  )
+  const sealed = written.flatMap(text => /\\"data\\":\\"(.+?)\\"/.exec(text)?.[1] ?? [])
+  t.equal(new Set(sealed).size, 3, 'the same value is never the same twice')
   for (const text of written) t.notMatch(text, /value-\d/, 'nothing of it is stored as it is')
 })
 
