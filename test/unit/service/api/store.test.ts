@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -212,6 +213,19 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
   rmSync(join(dir, 'secret'))
   writeFileSync(join(dir, 'secret'), secret, { mode: 0o600 })
   await (await openState(dir, random(3), { log })).close()
+})
+
+t.test('a command of root leaves the files to the user of the service', { skip: process.getuid!() !== 0 }, async t => {
+  const dir = join(testFolder(t), 'state')
+  await (await openState(dir, random(1), { log })).close()
+  const user = 65534
+  const files = () => readdirSync(dir, { recursive: true, encoding: 'utf8' }).filter(name => !/lock/.test(name))
+  for (const name of files()) chownSync(join(dir, name), user, user)
+  const state = await openState(dir, random(1), { log, beside: true })
+  await put(state.store, 'a', '1')
+  t.ok(files().includes('store/store.sqlite-wal'))
+  for (const name of files()) t.equal(statSync(join(dir, name)).uid, user, name)
+  await state.close()
 })
 
 t.test('backup and restore', async t => {
