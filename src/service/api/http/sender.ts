@@ -33,6 +33,8 @@ export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
+  /** The same page object always has the same text. */
+  readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unread = new Unread()
   #closing = false
 
@@ -57,7 +59,7 @@ export class Sender {
     const { answers } = route
     let text: string | undefined
     if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
-    else if (page) text = textOfPage(page, answers[status]?.list?.[0])
+    else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
     else if (raw !== undefined) text = JSON.stringify(raw)
     if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text.length)
     this.#send(request, reply, status, request.principal, headers, text)
@@ -70,6 +72,16 @@ export class Sender {
     if (!request.raw.complete) readPast(request.raw)
     const text = JSON.stringify({ code, message, errors })
     this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
+  }
+
+  #pageText(page: Page<unknown>, type: string | undefined): string {
+    let text = this.#pages.get(page)
+    if (text === undefined) {
+      const { items, next, limit } = page
+      text = JSON.stringify({ meta: { type, page: { limit, next } }, data: items })
+      this.#pages.set(page, text)
+    }
+    return text
   }
 
   /** A reply that cannot be written, for example because of an invalid character in a header, becomes a status 500. */
@@ -125,10 +137,6 @@ export class Sender {
     }
     this.#log[this.#requestLevel](fields, 'request')
   }
-}
-
-function textOfPage({ items, next, limit }: Page<unknown>, type: string | undefined): string {
-  return JSON.stringify({ meta: { type, page: { limit, next } }, data: items })
 }
 
 /** The id in the path. Nothing else that was sent there is logged, since it may be a key. */

@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
 import { networkOf } from '../../../../lib/network/network-address.js'
+import { Cached } from '../../store/cached.js'
 import { type Grant, Grants } from '../accounts/grants.js'
 import type { Context } from '../context.js'
 import { ApiError, forbidden, unauthorized } from '../errors.js'
@@ -21,12 +22,19 @@ export interface AuthenticateRequest {
   readonly connection?: object | undefined
 }
 
+interface AccountRow {
+  readonly id: string
+  readonly short_id: string
+}
+
 interface LastKey {
   readonly authorization: Buffer
   readonly hash: Buffer
 }
 
 const ACCOUNT = 'SELECT id, short_id FROM account WHERE id = $1 AND enterprise_id = $2'
+/** Accounts in each of the two generations of the cache. */
+const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header contains no key. */
 const LONGEST_HEADER = 200
@@ -40,6 +48,8 @@ export class Authentication {
   readonly #grants: Grants
   /** The last header of each connection. */
   readonly #lastKeys = new WeakMap<object, LastKey>()
+  /** Those that enterprises act in, by enterprise and id. */
+  readonly #accounts: Cached<AccountRow>
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
 
@@ -47,6 +57,7 @@ export class Authentication {
     this.#context = context
     this.#keys = keys
     this.#grants = new Grants(context.store)
+    this.#accounts = new Cached(context.store, ['account'], MOST_REMEMBERED)
     this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock)
     this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
   }
@@ -142,7 +153,9 @@ export class Authentication {
       )
     }
     const account = ID.test(accountId)
-      ? await this.#context.store.get<{ id: string; short_id: string }>(ACCOUNT, accountId, principal.enterpriseId)
+      ? await this.#accounts.read(`${principal.enterpriseId} ${accountId}`, () =>
+          this.#context.store.get<AccountRow>(ACCOUNT, accountId, principal.enterpriseId),
+        )
       : undefined
     if (!account) {
       throw forbidden(

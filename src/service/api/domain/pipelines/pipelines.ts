@@ -49,6 +49,8 @@ const PORTION = 20
 const LATER_SECONDS = '10'
 /** Pipelines in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
+/** The same for pages of lists, of at most 1 MiB. */
+const MOST_PAGES = 32
 
 /**
  * Pipelines: a draft and its saved, immutable revisions, one of which is published. Saving an unchanged draft creates
@@ -60,6 +62,7 @@ export class Pipelines {
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
   readonly #rows: Cached<PipelineRow>
+  readonly #pages: Cached<Page<PipelineDocument>>
   readonly #revisions: Revisions
   /** Reports options of a configuration that are limited where this service runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
@@ -71,6 +74,7 @@ export class Pipelines {
     this.#components = components
     this.#secrets = secrets
     this.#rows = new Cached(context.store, ['pipeline'], MOST_REMEMBERED)
+    this.#pages = new Cached(context.store, ['pipeline', 'secret'], MOST_PAGES)
     this.#revisions = new Revisions(context, components)
   }
 
@@ -79,17 +83,23 @@ export class Pipelines {
     return this.#revisions.sizes
   }
 
-  /** Includes all accounts at enterprise scope. */
+  /** Includes all accounts at enterprise scope. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     const { account, enterpriseId } = principal
     if (account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
+    const { limit, after = '' } = page
+    const key = [account?.id ?? enterpriseId, limit, after].join(' ')
+    return (await this.#pages.read(key, () => this.#page(account?.id, enterpriseId, page)))!
+  }
+
+  #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<Page<PipelineDocument>> {
     const rows = {
       text: `SELECT ${COLUMNS}, r.config FROM pipeline p
              JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.revision
              WHERE p.id > $1 AND p.${account ? 'account_id' : 'enterprise_id'} = $3 AND p.removed_at IS NULL
              ORDER BY p.id`,
-      values: [account?.id ?? enterpriseId],
+      values: [account ?? enterprise],
       first: '',
       cursorOf: ({ id }: PipelineRow) => id,
     }
