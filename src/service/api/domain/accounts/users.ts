@@ -5,7 +5,6 @@ import { ApiError, notFound } from '../errors.js'
 import type { InvitationInput, PageQuery, UserInput, UserUpdate } from '../inputs.js'
 import { endOfNew, type Keys, NEVER } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
-import { makeRoom } from '../keys/user-keys.js'
 import { requireGrant, requireId, requireUserManagement } from './access.js'
 import { ROLE_SCOPES } from './scopes.js'
 
@@ -107,7 +106,7 @@ export class Users {
     return this.#context.change(principal, async (sql, audit) => {
       const row = await this.#read(sql, principal, id)
       requireGrant(principal, ROLE_SCOPES[row.role])
-      await makeRoom(this.#context, sql, id)
+      await this.#keys.makeRoom(sql, id)
       const first = await this.#addFirstKey(sql, row, input.expires_in, principal.givesUntil)
       await audit('user.invite', target(id), { key_id: first.key_id })
       return { ...show(row), ...first }

@@ -1,6 +1,6 @@
 import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import type { Sql } from '../../store/store.js'
-import type { Context } from '../context.js'
+import { type Context, tooMany } from '../context.js'
 import type { KeyDocument } from '../documents.js'
 import { forbidden } from '../errors.js'
 import type { TokenType } from './principal.js'
@@ -101,6 +101,24 @@ export class Keys {
     )
   }
 
+  /** Makes room for one more key of a user: removes expired ones if there are too many, and throws if there are none. */
+  async makeRoom(sql: Sql, user: string): Promise<void> {
+    const most = this.#context.limits.keysPerUser
+    const text = `
+      SELECT count(*) AS kept, sum(CASE WHEN expires_at <= $2 THEN 1 ELSE 0 END) AS ended
+      FROM access_key WHERE subject_id = $1 AND revoked_at IS NULL`
+    const now = this.#context.time()
+    const { kept, ended } = (await sql.get<{ kept: number; ended: number | null }>(text, user, now))!
+    if (Number(kept) < most) return
+    if (Number(kept) - Number(ended) >= most) throw tooMany(most, 'personal keys of a user')
+    await this.#remove(sql, 'subject_id = $1 AND revoked_at IS NULL AND expires_at <= $2', user, now)
+  }
+
+  async #remove(sql: Sql, conditions: string, ...values: readonly string[]): Promise<void> {
+    const keys = await sql.all<{ id: string }>(`DELETE FROM access_key WHERE ${conditions} RETURNING id`, ...values)
+    for (const { id } of keys) await sql.run('DELETE FROM key_use WHERE key_id = $1', id)
+  }
+
   used(id: string): void {
     this.#uses.set(id, this.#context.time())
   }
@@ -149,13 +167,11 @@ export class Keys {
   }
 
   async #forget(until: string): Promise<void> {
-    const ended = 'FROM access_key WHERE revoked_at <= $1 OR expires_at <= $1'
+    const { store } = this.#context
+    const ended = 'revoked_at <= $1 OR expires_at <= $1'
     // A start does not write without need.
-    if (!(await this.#context.store.get(`SELECT id ${ended} LIMIT 1`, until))) return
-    await this.#context.store.change('', async sql => {
-      const keys = await sql.all<{ id: string }>(`DELETE ${ended} RETURNING id`, until)
-      for (const { id } of keys) await sql.run('DELETE FROM key_use WHERE key_id = $1', id)
-    })
+    if (await store.get(`SELECT id FROM access_key WHERE ${ended} LIMIT 1`, until))
+      await store.change('', sql => this.#remove(sql, ended, until))
   }
 
   #isSoon({ created_at, expires_at }: Ending): boolean {

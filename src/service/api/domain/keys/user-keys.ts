@@ -1,7 +1,6 @@
-import type { Sql } from '../../store/store.js'
 import { requireGrant, requireId, requireUserKeys } from '../accounts/access.js'
 import { ROLE_SCOPES, type Scope } from '../accounts/scopes.js'
-import { type Context, tooMany } from '../context.js'
+import type { Context } from '../context.js'
 import type { CreatedUserKeyDocument, KeyDocument, Page, UserKeyDocument } from '../documents.js'
 import { notFound, unauthorized } from '../errors.js'
 import type { PageQuery, UserKeyInput } from '../inputs.js'
@@ -18,19 +17,6 @@ interface Row extends KeyDocument {
 const ROWS = `
   SELECT k.id, k.title, k.scopes, k.parent_id, k.created_at, k.expires_at, u.at AS last_used_at
   FROM access_key k LEFT JOIN key_use u ON u.key_id = k.id WHERE k.revoked_at IS NULL`
-
-/** Makes room for one more key of a user: removes expired ones if there are too many, and throws if there are none. */
-export async function makeRoom(context: Context, sql: Sql, user: string): Promise<void> {
-  const most = context.limits.keysPerUser
-  const now = context.time()
-  const keys = 'access_key WHERE subject_id = $1 AND revoked_at IS NULL'
-  const count = async (text: string, ...values: string[]) =>
-    Number((await sql.get<{ count: number }>(`SELECT count(*) AS count FROM ${text}`, ...values))!.count)
-  if ((await count(keys, user)) < most) return
-  if ((await count(`${keys} AND (expires_at IS NULL OR expires_at > $2)`, user, now)) >= most)
-    throw tooMany(most, 'personal keys of a user')
-  await sql.run(`DELETE FROM ${keys} AND expires_at <= $2`, user, now)
-}
 
 /** Personal keys of the calling user. */
 export class UserKeys {
@@ -64,7 +50,7 @@ export class UserKeys {
       if (!(await sql.get('SELECT id FROM person WHERE id = $1', subject.id))) throw notFound('user')
       if (!(await sql.get(`${ROWS} AND k.id = $1`, keyId)))
         throw unauthorized('revoked', 'this access key was revoked; use another one')
-      await makeRoom(context, sql, subject.id)
+      await this.#keys.makeRoom(sql, subject.id)
       const { key, document } = await this.#keys.add(sql, {
         type: 'personal',
         subject_id: subject.id,

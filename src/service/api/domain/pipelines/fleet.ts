@@ -139,14 +139,10 @@ export class Fleet {
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
-  /** Removes daemons that have not reported for a long time, and those whose pipeline is gone. */
+  /** Removes daemons that have not reported for a long time. */
   async forgetOld(): Promise<void> {
     await this.flush()
-    await this.#context.store.run(
-      `DELETE FROM daemon WHERE reported_at <= $1
-         OR NOT EXISTS (SELECT id FROM pipeline p WHERE p.id = daemon.pipeline_id AND p.removed_at IS NULL)`,
-      this.#context.time(-FORGOTTEN_MS),
-    )
+    await this.#context.store.run('DELETE FROM daemon WHERE reported_at <= $1', this.#context.time(-FORGOTTEN_MS))
     this.#known.clear()
   }
 
@@ -176,12 +172,14 @@ function daemonOf({ report, ...row }: Row): Daemon {
   return { ...row, report: JSON.parse(report) }
 }
 
+/** Its pipeline may have been removed since it reported. */
 async function write(sql: Sql, daemon: Daemon): Promise<void> {
   const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
   const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]
   await sql.run(
     `INSERT INTO daemon (pipeline_id, id, enterprise_id, account_id, registered_at, reported_at, report)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
+     SELECT $1, $2, $3, $4, $5, $6, $7
+     WHERE EXISTS (SELECT id FROM pipeline WHERE id = $1 AND removed_at IS NULL)
      ON CONFLICT (pipeline_id, id) DO UPDATE SET registered_at = excluded.registered_at,
        reported_at = excluded.reported_at, report = excluded.report`,
     ...values,

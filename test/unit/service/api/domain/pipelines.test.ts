@@ -449,6 +449,8 @@ t.test('the fleet', async t => {
   await other.sweep()
   const left = (await other.fleet.list(me, PAGE)).items.map(({ id }) => id)
   t.same(left, ['web-1'], 'who was silent for long is forgotten')
+  await other.fleet.report(me, report)
   await other.pipelines.remove(me, id)
+  await other.flush()
   t.same((await other.fleet.list(me, PAGE)).items, [])
 })
