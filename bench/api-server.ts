@@ -49,7 +49,7 @@ async function constant(): Promise<void> {
 /** Fills a store, or serves one that was filled. */
 async function service(fill: boolean): Promise<void> {
   const log = pino({ level: 'warn' }, pino.destination(2))
-  const state = await openState(folder, randomBytes)
+  const state = await openState(folder, randomBytes, { log })
   const unlimited = { limit: 1e9, windowMs: 1000 }
   const service = await Service.open({
     store: state.store,

@@ -148,7 +148,7 @@ const NOT_HERE = `SluiceAbsent SluiceAccountDiskFull SluiceAccountRequestsFull S
     SluiceCertificateExpired SluiceCheckpointOld SluiceConnectionsRefused SluiceConservationBroken
     SluiceDiskUnwritable SluiceDeletedFilesUndelivered SluiceDown SluiceFileBytesLost
     SluiceFileSystemSilent SluiceKeysExpireSoon SluicePipelineProcessEnded SluicePositionsNotSaved
-    SluiceServiceUnreachable SluiceStoreDamaged SluiceStoreUnwritable SluiceThrottleStateUnsaved`.split(/\s+/)
+    SluiceServiceUnreachable SluiceStoreUnwritable SluiceThrottleStateUnsaved`.split(/\s+/)
 
 interface Dashboard {
   readonly annotations: { readonly list: readonly { readonly expr: string }[] }

@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
@@ -93,8 +93,7 @@ t.test('a disk without room: changes are refused, and what is acknowledged after
     })
     accounts.push(got.body.data)
   }
-  const log = join(state, 'store', readdirSync(join(state, 'store')).find(name => name.endsWith('.log'))!)
-  limitFileSize(prlimit, statSync(log).size + 50, running.pid)
+  limitFileSize(prlimit, statSync(join(state, 'store', 'store.sqlite-wal')).size + 50, running.pid)
   const newPipeline = (title: string) =>
     send(url, 'POST', '/v3/pipeline', { key, json: { title, config: pipelineConfig() } })
   for (let i = 0; i < 3; i++) {

@@ -376,7 +376,7 @@ longTest('twice at once in two folders, and again in the same one: each run has 
 
 longTest('to the service at SLUICE_URL: the apps, and a log only if that is asked for', async t => {
   const folder = testFolder(t, { service: {}, here: { 'app.log': 'one\ntwo\n' } })
-  const service = await startOwnService(join(folder, 'service'), process.env)
+  const service = await startOwnService(join(folder, 'service'), process)
   t.teardown(() => service.stop())
   const env = { SLUICE_URL: `${service.url}/`, SLUICE_ACCESS_KEY: readFileSync(service.keyFile!, 'utf8').trim() }
   const runs: Ended[] = []

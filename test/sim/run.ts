@@ -6,7 +6,6 @@ import { LAST_STOP_MS, Life } from './life.js'
 import { type Machine, useMachine } from './machine.js'
 import { mayRepeat, promisesOrder } from './order.js'
 import { Receiver } from './receiver.js'
-import { storeLives } from './store/scenario.js'
 import { Tears } from './tears.js'
 import { Topic } from './topic.js'
 import { makeTopology, type Topology } from './topology.js'
@@ -24,9 +23,6 @@ export interface Result {
   readonly tasks: number
   readonly calls: number
 }
-
-/** One seed in so many is for the store of the service. */
-const STORE_EVERY = 6
 
 export async function runSeed(seed: number, traced = false): Promise<Result> {
   // Stacks take more time than everything else. A seed that is run again by itself has them.
@@ -66,7 +62,7 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
   enter(world)
   useMachine(machine)
   try {
-    await world.run(seed % STORE_EVERY === 0 ? storeLives(machine) : live(machine, topology))
+    await world.run(live(machine, topology))
   } catch (error) {
     world.violate(error instanceof Error ? (error.stack ?? error.message) : String(error))
   } finally {

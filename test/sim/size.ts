@@ -33,8 +33,6 @@ export interface Size {
   readonly calls: readonly number[]
   /** How likely a process is killed in the middle of a write. */
   readonly killsInWrite: number
-  readonly storeLives: number
-  readonly storeMs: readonly number[]
 }
 
 const SMALL: Size = {
@@ -54,8 +52,6 @@ const SMALL: Size = {
   startsInTrouble: 0.5,
   calls: [12, 50],
   killsInWrite: 0.1,
-  storeLives: 2,
-  storeMs: [60, 300],
 }
 
 const LARGE: Size = {
@@ -75,8 +71,6 @@ const LARGE: Size = {
   startsInTrouble: 0,
   calls: [50, 500],
   killsInWrite: 0,
-  storeLives: 4,
-  storeMs: [500, 3000],
 }
 
 /** One world in so many is large. */

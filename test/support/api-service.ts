@@ -2,13 +2,14 @@ import { join } from 'node:path'
 import pino from 'pino'
 import type { Test } from 'tap'
 import { components } from '../../src/components/list.js'
+import type { AnyDefinition } from '../../src/core/component.js'
 import type { ServiceLimits } from '../../src/service/api/domain/context.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { ApiError } from '../../src/service/api/domain/errors.js'
 import type { Principal } from '../../src/service/api/domain/keys/principal.js'
 import { Service } from '../../src/service/api/domain/service.js'
-import { openLevelStore } from '../../src/service/api/store/level.js'
-import type { Change, Expected, Store } from '../../src/service/api/store/store.js'
+import { openSqlite } from '../../src/service/api/store/sqlite.js'
+import { changedBy, type Store, StoreError } from '../../src/service/api/store/store.js'
 import { testFolder } from './folder.js'
 import { ManualTime } from './manual-time.js'
 import { Seeded } from './seeded.js'
@@ -16,48 +17,57 @@ import { Seeded } from './seeded.js'
 export interface TestedService {
   readonly service: Service
   readonly first: InitResult
-  readonly store: Store
   readonly time: ManualTime
   readonly logged: Record<string, unknown>[]
-  /** Everything that was written to the store, as text. */
+  /** All statements that changed the store, with their values. */
   readonly written: string[]
   /** A second service over the same store. */
-  again(): Promise<Service>
-  /** The folder of the store. */
-  readonly path: string
-  /** Closes the store and opens it again, which a kill would do as well. */
-  reopen(): Promise<void>
-  /** Writes that succeed before all others fail. */
-  readonly disk: { writesLeft: number }
+  again(components?: readonly AnyDefinition[]): Promise<Service>
+  /** Changes that succeed before all others fail, and those that end before one fails there, with all of its commit. */
+  readonly disk: { writesLeft: number; endsLeft: number }
 }
 
 /** A service that is initialised, over a store of its own, with a clock that stands still. */
-export async function openService(t: Test, limits: Partial<ServiceLimits> = {}): Promise<TestedService> {
-  const path = join(testFolder(t), 'store')
-  let level = await openLevelStore(path)
-  const disk = { writesLeft: Number.POSITIVE_INFINITY }
+export async function openService(
+  t: Test,
+  limits: Partial<ServiceLimits> = {},
+  known: readonly AnyDefinition[] = components,
+): Promise<TestedService> {
+  const sqlite = await openSqlite(join(testFolder(t), 'store'))
+  const disk = { writesLeft: Number.POSITIVE_INFINITY, endsLeft: Number.POSITIVE_INFINITY }
   const written: string[] = []
+  const change: Store['change'] = async (owner, work) => {
+    if (disk.writesLeft-- <= 0) throw new Error('no space left on device')
+    return sqlite.change(owner, async sql => {
+      const done = await work({
+        all: (...statement) => recorded(() => sql.all(...statement), statement),
+        get: (...statement) => recorded(() => sql.get(...statement), statement),
+        run: (...statement) => recorded(() => sql.run(...statement), statement),
+      })
+      if (disk.endsLeft-- <= 0) throw new StoreError('SLUICE_STORE_UNUSABLE', 'no space left on device')
+      return done
+    })
+  }
+  const recorded = <T>(execute: () => Promise<T>, statement: readonly unknown[]) => {
+    if (changedBy(String(statement[0]))) written.push(JSON.stringify(statement))
+    return execute()
+  }
   const store: Store = {
-    get: key => level.get(key),
-    list: (prefix, options) => level.list(prefix, options),
-    write: async (changes: readonly Change[], expected?: readonly Expected[]) => {
-      if (disk.writesLeft-- <= 0) throw new Error('no space left on device')
-      written.push(...changes.map(change => JSON.stringify(change)))
-      return level.write(changes, expected)
-    },
-    watch: (prefix, changed) => level.watch(prefix, changed),
-    check: () => level.check(),
-    compact: () => level.compact(),
-    backup: path => level.backup(path),
-    health: () => level.health(),
-    close: () => level.close(),
+    all: (...statement) => sqlite.all(...statement),
+    get: (...statement) => sqlite.get(...statement),
+    run: (...statement) => change('', sql => sql.run(...statement)),
+    change,
+    watch: (tables, forget) => sqlite.watch(tables, forget),
+    backup: folder => sqlite.backup(folder),
+    health: () => sqlite.health(),
+    close: () => sqlite.close(),
   }
   const time = new ManualTime()
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const seeded = new Seeded(7)
   const random = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => seeded.below(256)))
-  const open = () =>
+  const open = (components = known) =>
     Service.open({
       store,
       secret: Buffer.alloc(32, 5),
@@ -70,12 +80,8 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
     })
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
-  t.teardown(() => level.close())
-  const reopen = async () => {
-    await level.close()
-    level = await openLevelStore(path)
-  }
-  return { service, first, store, time, logged, written, again: open, path, reopen, disk }
+  t.teardown(() => sqlite.close())
+  return { service, first, time, logged, written, again: open, disk }
 }
 
 /** Who has this key, perhaps within another account. */

@@ -62,7 +62,7 @@ export async function startService(folder: string, options: TestServiceOptions =
   const { limits, clock = systemClock, ...app } = options
   let text = ''
   const log: Logger = pino({ level: 'debug' }, { write: line => void (text += line) })
-  const state = await openState(folder, randomBytes)
+  const state = await openState(folder, randomBytes, { log })
   const service = await Service.open({
     store: state.store,
     secret: state.secret,

@@ -49,7 +49,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
     import('../../daemon/run/run.js').catch(() => {})
-    const own = given ? undefined : await startOwnService(folder, io.env)
+    const own = given ? undefined : await startOwnService(folder, io)
     return await new Run({ configPath, log, receiver: given ?? own!, own, reader }, io).run(join(folder, 'state'))
   } finally {
     lock.release()

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { callControl } from '../../daemon/serve/control.js'
+import type { Io } from '../../daemon/process/command-line.js'
 import { after } from '../../lib/time.js'
 import type { InitResult } from '../../service/api/domain/documents.js'
 import { Client } from '../../service/client/client.js'
@@ -19,7 +19,7 @@ const READY_MS = 30_000
 const STOP_MS = 10_000
 
 /** Starts the service at ports that the system chooses, with its state in `folder`, and an account of its own. */
-export async function startOwnService(folder: string, env: NodeJS.ProcessEnv): Promise<OwnService> {
+export async function startOwnService(folder: string, io: Io): Promise<OwnService> {
   // Not the folder of an earlier run, whose service may still be ending.
   const dataDir = join(folder, `service-${process.pid}`)
   const config = join(folder, 'service.yaml')
@@ -35,7 +35,10 @@ service:
   ingest: { allow_files: [${quotedFile}] }
 `,
   )
-  const { child, url, metrics } = await startServing(config, env)
+  const [{ child, url, metrics }, { initialize }] = await Promise.all([
+    startServing(config, io.env),
+    import('../../daemon/serve/admin.js'),
+  ])
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return
     const cancel = after(STOP_MS, () => child.kill('SIGKILL'))
@@ -46,7 +49,7 @@ service:
   }
   try {
     const keyFile = join(folder, 'access-key')
-    const pipeline = await furnish(dataDir, url, keyFile, received)
+    const pipeline = await furnish(await initialize(config, io), url, keyFile, received)
     return { url, pipeline, keyFile, received, metrics, stop }
   } catch (error) {
     await stop()
@@ -92,9 +95,8 @@ async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<Ser
   throw new Error(`the service did not start:\n${log.trimEnd()}`)
 }
 
-/** Creates the account, the keys and the pipeline as an operator would. Resolves with the pipeline's id. */
-async function furnish(dataDir: string, url: string, keyFile: string, received: string): Promise<string> {
-  const made = (await callControl(dataDir, 'init', {}))!.body as InitResult
+/** Saves the keys, and creates the pipeline as an operator would. Resolves with the pipeline's id. */
+async function furnish(made: InitResult, url: string, keyFile: string, received: string): Promise<string> {
   const keep = (path: string, key: string) => writeFileSync(path, `${key}\n`, { mode: 0o600 })
   keep(keyFile, made.service_account.key)
   keep(`${keyFile}-of-manager`, made.manager.key)

@@ -5,13 +5,11 @@ import type { AnyDefinition } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import type { Permissions } from '../../engine/config/published/permissions.js'
-import { literalSecrets } from '../../engine/config/published/secret-places.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { AddressRules } from '../../lib/network/address-rules.js'
 import { systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
-import { at } from '../../service/api/domain/records.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
@@ -41,7 +39,6 @@ export class ServedIngest implements Ingest {
   readonly #service: Service
   readonly #host: IngestHost
   readonly #log: Logger
-  readonly #components: readonly AnyDefinition[]
   readonly #forget: () => void
   /** Pipelines that were published or removed since this was created. */
   readonly #changed = new Set<string>()
@@ -52,7 +49,6 @@ export class ServedIngest implements Ingest {
   constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
     this.#service = service
     this.#log = log
-    this.#components = components
     const { ingest, dataDir, max_connections, plugins } = options
     const folder = join(dataDir, INGEST_FOLDER)
     const permitted = permittedBy(options, ownPorts)
@@ -129,7 +125,7 @@ export class ServedIngest implements Ingest {
   async #start(): Promise<void> {
     const { pipelines } = this.#service
     const known = new Set<string>()
-    for await (const id of pipelines.removed()) {
+    for (const id of await pipelines.removed()) {
       if (this.#stopped) return
       known.add(id)
       await this.#remove(id)
@@ -137,19 +133,9 @@ export class ServedIngest implements Ingest {
     for await (const published of pipelines.allPublished()) {
       if (this.#stopped) return
       known.add(published.id)
-      this.#warnOfLiterals(published)
       if (!this.#changed.has(published.id)) await this.#publish(published)
     }
     await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
-  }
-
-  #warnOfLiterals({ id, config }: PublishedDocument): void {
-    const places = literalSecrets(config, this.#components).map(({ path }) => path)
-    if (places.length === 0) return
-    this.#log.warn(
-      { code: 'SLUICE_LITERAL_KEY', pipeline: id, places },
-      'a published pipeline has literal keys, which earlier versions stored unencrypted and showed to viewers; rotate them, and save the new ones as secrets of the account',
-    )
   }
 
   async #remove(id: string): Promise<void> {
@@ -166,11 +152,11 @@ export class ServedIngest implements Ingest {
     await this.#host.publish({ ...published, secrets: await secrets })
   }
 
-  async #secretChanged(accountId: string, enterpriseId: string, name: string): Promise<void> {
+  async #secretChanged(accountId: string, name: string): Promise<void> {
     const { pipelines, secrets } = this.#service
     const users: PublishedDocument[] = []
     const ids = new Set<string>()
-    for await (const published of pipelines.allPublished(at.pipelines(enterpriseId, accountId))) {
+    for await (const published of pipelines.allPublished(accountId)) {
       ids.add(published.id)
       if (secrets.namesIn(published.config).includes(name)) users.push(published)
     }

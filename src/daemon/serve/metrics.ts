@@ -39,8 +39,4 @@ export function storeMetrics(metrics: Metrics, store: Store): void {
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))
   const failed = 'Failed writes to the store.'
   metrics.daemonTotal('sluice_store_failed_writes_total', failed, () => store.health().failedWrites)
-  const damaged = 'Reads that found a damaged record in the store.'
-  metrics.daemonTotal('sluice_store_damaged_reads_total', damaged, () => store.health().damagedReads)
-  const reopens = 'How often the store was opened again after a failed write.'
-  metrics.daemonTotal('sluice_store_reopens_total', reopens, () => store.health().reopens)
 }

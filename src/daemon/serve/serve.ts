@@ -21,7 +21,6 @@ import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
-import { backUpIngest } from '../../service/ingest/ingest-backup.js'
 import { closeServer, urlOf } from '../admin/bounded-server.js'
 import { serveAdmin } from '../admin/server.js'
 import type { Io } from '../process/command-line.js'
@@ -30,7 +29,6 @@ import { onHeldSignal } from '../process/early-signals.js'
 import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/log.js'
 import { onSignals } from '../process/signals.js'
 import { Systemd } from '../systemd/systemd.js'
-import { serveControls } from './control.js'
 import { ServedIngest } from './ingest.js'
 import { serviceMetrics, storeMetrics } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
@@ -54,10 +52,15 @@ export async function loadServiceConfig(
 }
 
 /** The store and the domain over it, with the clock and the chance of this machine. */
-export async function openConfigured(options: ServiceConfig, log: Logger): Promise<OpenService> {
+export async function openConfigured(
+  options: ServiceConfig,
+  log: Logger,
+  { beside = false } = {},
+): Promise<OpenService> {
   const { dataDir, limits, plugins } = options
   const known = await componentsWith(plugins)
-  return await openService({ dataDir, limits, log, clock: systemClock, random: randomBytes, components: known })
+  const machine = { clock: systemClock, random: randomBytes }
+  return await openService({ dataDir, limits, log, ...machine, components: known, beside })
 }
 
 /** The service, until a signal ends it. Resolves with the exit code. */
@@ -146,12 +149,6 @@ async function serveOpened(
       servers.push(admin)
       ends.push(() => closeServer(admin))
     }
-    ends.push(
-      await serveControls(options.dataDir, log, {
-        init: async input => await service.init(input),
-        backup: async ({ path }) => await state.backup(String(path), to => backUpIngest(options.dataDir, to)),
-      }),
-    )
     const address = options.listen
     const open = async () => {
       if (!('systemd' in address)) return await app.listen(address)
@@ -190,9 +187,9 @@ async function serveOpened(
   }
 }
 
-/** Resolves when the store has come to it among its writes, and has read something that is not in memory. */
+/** Resolves when the store has read something. */
 async function answers(store: Store): Promise<boolean> {
-  await store.write([], [{ key: 'watchdog', value: undefined }])
+  await store.get('SELECT id FROM enterprise LIMIT 1')
   return true
 }
 

@@ -11,6 +11,8 @@ export interface OpenOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly components: readonly AnyDefinition[]
+  /** Whether to open it although a service runs on it, and without periodic work. */
+  readonly beside?: boolean
 }
 
 export interface OpenService {
@@ -24,14 +26,15 @@ const MINUTE_MS = 60_000
 
 /** Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it. */
 export async function openService(options: OpenOptions): Promise<OpenService> {
-  const { dataDir, limits, random, ...rest } = options
-  const state = await openState(dataDir, random, options.log)
+  const { dataDir, limits, random, beside = false, ...rest } = options
+  const state = await openState(dataDir, random, { log: options.log, beside })
   try {
     const service = await Service.open({
       ...rest,
       random,
       store: state.store,
       secret: state.secret,
+      background: !beside,
       limits: {
         requestsPerKey: { limit: limits.requests, windowMs: MINUTE_MS },
         failedTries: { limit: limits.failed_tries, windowMs: MINUTE_MS },

@@ -104,32 +104,12 @@ const MISNAMED = 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-"
 
 /** The configuration with literal keys hidden; the same object if there are none. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
-  return takeLiterals(config, components).config
-}
-
-/** The configuration with its literal keys hidden, and the original texts. The same object if there are none. */
-export function takeLiterals<C extends Document>(
-  config: C,
-  components: readonly AnyDefinition[],
-): { config: C; literals: readonly Text[] } {
-  const found = holdersIn(config, components).flatMap(({ path, value, parts }) => {
-    const hidden = replaced(value, literalsOf(parts), HIDDEN)
-    return hidden === value ? [] : [{ path, value, hidden }]
-  })
-  const hidden = withLiterals(
-    config,
-    found.map(({ path, hidden }) => ({ path, value: hidden })),
-  )
-  return { config: hidden, literals: found }
-}
-
-/** The configuration with these texts at their places; the same object if there are none. */
-export function withLiterals<C extends Document>(config: C, literals: readonly Text[]): C {
-  if (literals.length === 0) return config
+  const holders = holdersIn(config, components).filter(({ parts }) => literalsOf(parts).length > 0)
+  if (holders.length === 0) return config
   const copy = structuredClone(config)
-  for (const { path, value } of literals) {
-    const holder = path.slice(0, -1).reduce<unknown>(memberOf, copy)
-    if (isObject(holder)) (holder as Record<string, unknown>)[path.at(-1)!] = value
+  for (const { path, value, parts } of holders) {
+    const holder = path.slice(0, -1).reduce<unknown>(memberOf, copy) as Record<string, unknown>
+    holder[path.at(-1)!] = replaced(value, literalsOf(parts), HIDDEN)
   }
   return copy
 }

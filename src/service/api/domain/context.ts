@@ -1,16 +1,13 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Clock } from '../../../lib/time.js'
-import { Turns } from '../../../lib/turns.js'
-import { type Change, type Entry, type Expected, type Store, StoreError } from '../store/store.js'
-import { Derived } from './derived.js'
-import type { Page } from './documents.js'
+import type { Sql, Store, Value } from '../store/store.js'
+import type { AuditDocument, Page } from './documents.js'
 import { ApiError } from './errors.js'
 import { Ids } from './ids.js'
 import type { PageQuery } from './inputs.js'
-import type { Principal } from './keys/principal.js'
+import { accountOf, type Principal } from './keys/principal.js'
 import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
-import { type AuditRecord, at } from './records.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
@@ -70,12 +67,29 @@ export interface ServiceOptions {
   readonly background?: boolean
 }
 
-/** Limit of the records of a page: a client that does not read its responses keeps their text in memory. */
+/** Limit of the texts of a page: a client that does not read its responses keeps them in memory. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
 
-type Details = AuditRecord['details']
+type Details = AuditDocument['details']
+
+/**
+ * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes: each
+ * one stays in the store for a long time, even if it is undone.
+ */
+export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
+
+/** The rows of a list. */
+export interface Rows<R> {
+  /** Ends with its conditions and its order; `$1` is the cursor, and `$2` the limit. */
+  readonly text: string
+  /** From `$3` on. */
+  readonly values: readonly Value[]
+  /** The cursor of the first page. */
+  readonly first: string
+  readonly cursorOf: (row: R) => string
+}
 
 /** What all parts of the domain share. */
 export class Context {
@@ -85,12 +99,8 @@ export class Context {
   readonly log: Logger
   readonly limits: ServiceLimits
   readonly ids: Ids
-  /** By account, or by enterprise for entities that belong to no account. */
-  readonly turns = new Turns()
-  readonly #pages = new WeakMap<readonly Entry[], Page<unknown>>()
   readonly #changes: RateLimiter
   readonly #changesOfAccounts: RateLimiter
-  readonly #sizes = new Derived((value: object) => JSON.stringify(value).length)
   #timeMs = Number.NaN
   #time = ''
 
@@ -116,90 +126,66 @@ export class Context {
     return this.#time
   }
 
-  /** Undefined if it is missing. The type is that of the values written under such keys. */
-  async read<T>(key: string): Promise<T | undefined> {
-    return (await this.store.get(key)) as T | undefined
+  /** A change by somebody, with its audit entry; see Store.change. */
+  change<T>(principal: Principal, work: (sql: Sql, audit: AddAudit) => Promise<T>): Promise<T> {
+    const { type, subject, keyId, enterpriseId, account, address, requestId } = principal
+    return this.store.change(accountOf(principal), sql =>
+      work(sql, (action, target, details = {}) => {
+        this.#countChange(principal, action)
+        const actor = { type, id: subject.id, email: subject.email, key_id: keyId }
+        const from = { address, request_id: requestId ?? null }
+        return this.audit(sql, action, enterpriseId, account?.id ?? null, { actor, target, details, ...from })
+      }),
+    )
   }
 
-  /** Resolves when the changes are durable. Throws ApiError 409 if something was modified in between. */
-  async write(changes: readonly Change[], expected: readonly Expected[] = []): Promise<void> {
-    try {
-      await this.store.write(changes, expected)
-    } catch (error) {
-      if (!(error instanceof StoreError && error.code === 'SLUICE_STORE_CONFLICT')) throw error
-      throw new ApiError(409, 'conflict', 'it was changed by somebody else at the same time; try again', {
-        cause: error,
-      })
-    }
+  async audit(
+    sql: Sql,
+    action: string,
+    enterpriseId: string,
+    accountId: string | null,
+    entry: Pick<AuditDocument, 'actor' | 'target' | 'details' | 'address' | 'request_id'>,
+  ): Promise<void> {
+    await sql.run(
+      `INSERT INTO audit (id, owner_id, enterprise_id, account_id, at, action, entry)
+       VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+      ...[this.ids.next(), accountId ?? enterpriseId, enterpriseId, accountId, this.time(), action],
+      JSON.stringify(entry),
+    )
   }
 
-  /** `reverse`: the newest first. */
-  async page<T>(prefix: string, { limit, after }: PageQuery, reverse = false): Promise<Page<T>> {
-    const from = after === undefined ? undefined : prefix + after
-    return this.#pageOf(prefix, limit, await this.store.list(prefix, { after: from, limit: limit + 1, reverse }))
-  }
-
-  /** Returns the same page for the same entries, which allows caching what is derived from it. */
-  #pageOf<T>(prefix: string, limit: number, entries: readonly Entry[]): Page<T> {
-    const known = this.#pages.get(entries)
-    if (known) return known as Page<T>
-    const shown = this.#asFit(entries.slice(0, limit))
-    const next = entries.length > shown.length ? shown.at(-1)!.key.slice(prefix.length) : null
-    const page = { items: shown.map(({ value }) => value as T), next, limit }
-    this.#pages.set(entries, page)
-    return page
-  }
-
-  /** As many entries as fit on a page, and at least one. */
-  #asFit(entries: readonly Entry[]): readonly Entry[] {
+  /** As many rows as were asked for and fit on a page, and at least one. */
+  async page<R extends object, T>(
+    { limit, after }: PageQuery,
+    { text, values, first, cursorOf }: Rows<R>,
+    show: (row: R) => T | Promise<T>,
+  ): Promise<Page<T>> {
+    const rows = await this.store.all<R>(`${text} LIMIT $2`, after ?? first, limit + 1, ...values)
+    const items: T[] = []
     let bytes = 0
-    const end = entries.findIndex(({ value }, i) => {
-      bytes += this.#sizes.of(value as object)
-      return i > 0 && bytes > PAGE_BYTES
-    })
-    return end < 0 ? entries : entries.slice(0, end)
+    for (const row of rows.slice(0, limit)) {
+      for (const value of Object.values(row)) if (typeof value === 'string') bytes += value.length
+      if (items.length > 0 && bytes > PAGE_BYTES) break
+      items.push(await show(row))
+    }
+    return { items, next: rows.length > items.length ? cursorOf(rows[items.length - 1]!) : null, limit }
   }
 
-  /** Throws 409 if the list already has `most` entries. */
-  async room(prefix: string, most: number, what: string): Promise<void> {
-    const entries = await this.store.list(prefix, { limit: most })
-    if (entries.length >= most) throw tooMany(most, what)
+  /** Throws 409 if there are `most` rows already; `from` names their table and conditions. */
+  async room(sql: Sql, most: number, what: string, from: string, ...values: readonly Value[]): Promise<void> {
+    const found = await sql.get<{ count: number }>(`SELECT count(*) AS count FROM ${from}`, ...values)
+    if (Number(found!.count) >= most) throw tooMany(most, what)
   }
 
-  /**
-   * Creates the audit entry to be written along with a change. Details must not contain secrets. Throws ApiError 429
-   * after too many changes: each one stays in the store for a long time, even if it is undone.
-   */
-  audit(principal: Principal, action: string, target: { type: string; id: string }, details: Details = {}): Change {
-    const { type, subject, keyId, enterpriseId, address, requestId } = principal
-    this.#countChange(principal, action)
-    return this.auditEntry({
-      action,
-      actor: { type, id: subject.id, email: subject.email, key_id: keyId },
-      enterprise_id: enterpriseId,
-      account_id: principal.account?.id ?? null,
-      target,
-      details,
-      address,
-      request_id: requestId ?? null,
-    })
-  }
-
-  #countChange({ subject, account, enterpriseId }: Principal, action: string): void {
+  #countChange(principal: Principal, action: string): void {
     // Revoking or removing something is never limited: no one must be able to prevent that a key is revoked.
     if (ENDS.test(action)) return
-    const own = this.#changes.take(subject.id)
-    const state = own.allowed ? this.#changesOfAccounts.take(account?.id ?? enterpriseId) : own
+    const own = this.#changes.take(principal.subject.id)
+    const state = own.allowed ? this.#changesOfAccounts.take(accountOf(principal)) : own
     if (state.allowed) return
     const whose = own.allowed ? 'in this account' : 'by this user or service account'
     const message = `more than ${state.limit} changes in ${state.windowMs / 60_000} minutes ${whose}; wait`
     throw new ApiError(429, 'too_many_changes', message, { headers: rateHeaders(state) })
-  }
-
-  auditEntry(entry: Omit<AuditRecord, 'id' | 'at'>): Change {
-    const id = this.ids.next()
-    const value: AuditRecord = { id, at: this.time(), ...entry }
-    return { key: at.auditEntry(entry.enterprise_id, entry.account_id, id), value }
   }
 }
 
@@ -209,8 +195,4 @@ export function tooMany(most: number, what: string): ApiError {
     'limit_reached',
     `there can be at most ${most} ${what}; remove those that are not needed any more`,
   )
-}
-
-export function mapPage<A, B>(page: Page<A>, show: (item: A) => B): Page<B> {
-  return { ...page, items: page.items.map(show) }
 }

@@ -22,7 +22,7 @@ export class Ids {
   /** Greater than all previous ones in this process. */
   next(): string {
     this.#last = Math.max(Math.floor(this.#clock.wall()), this.#last + 1)
-    return this.#last.toString(16).padStart(12, '0') + this.#random(6).toString('hex')
+    return idAt(this.#last) + this.#random(6).toString('hex')
   }
 
   /** 9 letters and digits; the caller must check that they are unique. */
@@ -37,7 +37,7 @@ export class Ids {
   }
 }
 
-/** When an id was created, in milliseconds since the epoch. */
-export function timeOfId(id: string): number {
-  return Number.parseInt(id.slice(0, 12), 16)
+/** Ids that were created before `ms` are less than this; milliseconds since the epoch. */
+export function idAt(ms: number): string {
+  return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
 }

@@ -1,6 +1,6 @@
 import { every } from '../../../lib/time.js'
 import { Accounts } from './accounts/accounts.js'
-import { initialize } from './accounts/first-steps.js'
+import { initialize, isInitialized } from './accounts/first-steps.js'
 import { SCOPES } from './accounts/scopes.js'
 import { ServiceAccounts } from './accounts/service-accounts.js'
 import { Users } from './accounts/users.js'
@@ -9,15 +9,11 @@ import { Context, type ServiceOptions } from './context.js'
 import type { InitResult, TokenDocument } from './documents.js'
 import type { InitOptions } from './inputs.js'
 import { type AuthenticateRequest, Authentication } from './keys/authentication.js'
-import { KeyEnds } from './keys/key-ends.js'
 import { Keys } from './keys/keys.js'
 import type { Principal } from './keys/principal.js'
 import { UserKeys } from './keys/user-keys.js'
 import { Fleet } from './pipelines/fleet.js'
 import { Pipelines } from './pipelines/pipelines.js'
-import { prepareRevisions } from './pipelines/prepare-revisions.js'
-import { at } from './records.js'
-import { Literals } from './secrets/literals.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
@@ -54,9 +50,7 @@ export class Service {
   readonly fleet: Fleet
   readonly audit: Audit
   readonly #context: Context
-  readonly #literals: Literals
   readonly #keys: Keys
-  readonly #keyEnds: KeyEnds
   readonly #authentication: Authentication
   #stopTicking: () => void = () => {}
   #ticks = 0
@@ -66,25 +60,21 @@ export class Service {
     const context = new Context(options)
     this.#context = context
     this.#keys = new Keys(context, options.secret)
-    this.#keyEnds = new KeyEnds(context)
     this.#authentication = new Authentication(context, this.#keys)
     this.users = new Users(context, this.#keys)
     this.accounts = new Accounts(context, this.users)
     this.serviceAccounts = new ServiceAccounts(context, this.#keys)
     this.userKeys = new UserKeys(context, this.#keys)
-    const sealer = new Sealer(options.secret, context.random)
-    this.#literals = new Literals(sealer, options.components)
-    this.secrets = new Secrets(context, sealer)
-    this.pipelines = new Pipelines(context, options.components, this.secrets, this.#literals)
-    this.fleet = new Fleet(context)
+    this.secrets = new Secrets(context, new Sealer(options.secret, context.random))
+    this.pipelines = new Pipelines(context, options.components, this.secrets)
+    this.fleet = new Fleet(context, this.pipelines)
     this.audit = new Audit(context)
   }
 
   static async open(options: ServiceOptions): Promise<Service> {
     const service = new Service(options)
-    await prepareRevisions(service.#context, service.#literals)
     await service.pipelines.sizes.load(options.store)
-    await service.#keyEnds.look()
+    await service.#keys.lookAfter()
     if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())
     return service
   }
@@ -105,8 +95,8 @@ export class Service {
   }
 
   /** Whether `init` was done. */
-  async initialized(): Promise<boolean> {
-    return (await this.#context.read(at.initialized)) !== undefined
+  initialized(): Promise<boolean> {
+    return isInitialized(this.#context.store)
   }
 
   token(principal: Principal): TokenDocument {
@@ -127,7 +117,7 @@ export class Service {
 
   counts(): ServiceCounts {
     const { refused, authenticated, rateLimited } = this.#authentication
-    const { expiringSoon, expired } = this.#keyEnds
+    const { expiringSoon, expired } = this.#keys
     const { evicted: daemonsEvicted, refused: daemonsRefused } = this.fleet
     const counted = { refusedKeys: { ...refused }, authenticated, rateLimited, daemonsEvicted, daemonsRefused }
     return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
@@ -141,7 +131,7 @@ export class Service {
 
   /** Warns of keys that expire soon, and removes old data. */
   async sweep(): Promise<void> {
-    await this.#keyEnds.look()
+    await this.#keys.lookAfter()
     await this.fleet.forgetOld()
     await this.audit.forgetOld()
   }

@@ -4,11 +4,11 @@ import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
+import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
-import { makeFolder } from '../../../lib/files/make-folder.js'
-import { openLevelStore } from './level.js'
-import { requireUnused } from './level-database.js'
-import { type Store, StoreError } from './store.js'
+import { requireNone } from './earlier-store.js'
+import { openSqlite } from './sqlite.js'
+import { type Sql, type Store, StoreError } from './store.js'
 
 /**
  * The data_dir of the service: the folder `store`, and the file `secret`, the key of the access key hashes. They belong
@@ -27,25 +27,46 @@ export interface ServiceState {
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
-/** Opens the state, or creates it. Throws StoreError SLUICE_STORE_IN_USE if another process has it open. */
+/**
+ * Opens the state, or creates it. Throws StoreError: SLUICE_STORE_IN_USE if another service runs on it, unless this
+ * process opens it `beside` that one.
+ */
 export async function openState(
   dataDir: string,
   random: (bytes: number) => Buffer,
-  log?: Logger,
+  { log, beside = false }: { log: Logger; beside?: boolean },
 ): Promise<ServiceState> {
-  const store = await openLevelStore(join(dataDir, 'store'), log)
+  const ends: (() => unknown)[] = []
+  const close = async () => {
+    for (const end of ends.reverse()) await end()
+  }
   try {
+    await requireNone(dataDir, log)
+    if (!beside) ends.push((await lock(dataDir)).release)
+    const store = await openSqlite(join(dataDir, 'store'), log)
+    ends.push(() => store.close())
     const secret = await openSecret(dataDir, store, random)
     const backup: ServiceState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)
       await backUp(store, secret, path, more)
     }
-    return { store, secret, backup, close: () => store.close() }
+    return { store, secret, backup, close }
   } catch (error) {
-    await store.close()
+    await close()
     throw error instanceof StoreError
       ? error
       : unusable(`data_dir ${dataDir} cannot be used: ${errorText(error)}`, error)
+  }
+}
+
+/** SQLite itself would let a second service in. */
+async function lock(dataDir: string): Promise<DataDirLock> {
+  try {
+    return await lockDataDir(dataDir)
+  } catch (error) {
+    if (!(error instanceof DataDirError)) throw error
+    const inUse = error.code === 'SLUICE_DATA_DIR_IN_USE'
+    throw new StoreError(inUse ? 'SLUICE_STORE_IN_USE' : 'SLUICE_STORE_UNUSABLE', error.message, error)
   }
 }
 
@@ -55,18 +76,25 @@ function unusable(message: string, cause?: unknown): StoreError {
 
 async function openSecret(dataDir: string, store: Store, random: (bytes: number) => Buffer): Promise<Buffer> {
   const path = join(dataDir, 'secret')
-  const check = await store.get(CHECK)
-  let secret = await readSecret(path)
-  if (!secret && check !== undefined) {
-    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
-  }
-  if (!secret) {
-    secret = random(SECRET_BYTES)
+  let check = await checkIn(store)
+  check ??= await store.change('', async sql => {
+    // Another process may have opened it first.
+    const made = await checkIn(sql)
+    if (made !== undefined) return made
+    const secret = (await readSecret(path)) ?? random(SECRET_BYTES)
     await writeAtomic(path, `${secret.toString('hex')}\n`)
-  }
-  if (check === undefined) await store.write([{ key: CHECK, value: checkOf(secret) }])
-  else if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
+    await sql.run('INSERT INTO setting (name, value) VALUES ($1, $2)', CHECK, checkOf(secret))
+    return checkOf(secret)
+  })
+  const secret = await readSecret(path)
+  if (!secret)
+    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
+  if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
   return secret
+}
+
+async function checkIn(sql: Sql): Promise<string | undefined> {
+  return (await sql.get<{ value: string }>('SELECT value FROM setting WHERE name = $1', CHECK))?.value
 }
 
 async function readSecret(path: string): Promise<Buffer | undefined> {
@@ -128,15 +156,29 @@ async function backUp(
 export async function restoreState(
   backup: string,
   dataDir: string,
-  options: { replace?: boolean; folders?: readonly string[] } = {},
+  options: { log: Logger; replace?: boolean; folders?: readonly string[] },
 ): Promise<void> {
   const secret = await readSecret(join(backup, 'secret'))
   if (!secret) throw unusable(`${backup} is not a complete backup: it has no secret`)
+  await requireNone(backup, options.log)
+  const { release } = await lock(dataDir)
+  try {
+    await replaceState(backup, dataDir, secret, options)
+  } finally {
+    release()
+  }
+}
+
+async function replaceState(
+  backup: string,
+  dataDir: string,
+  secret: Buffer,
+  options: { replace?: boolean; folders?: readonly string[] },
+): Promise<void> {
   const target = join(dataDir, 'store')
   const present = await stat(target).catch(() => undefined)
   if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
-  await makeFolder(dataDir, 0o700)
-  const beside = (name: string) => join(dataDir, `${name}.restored`)
+  const staging = (name: string) => join(dataDir, `${name}.restored`)
   const names = ['store']
   for (const name of options.folders ?? []) if (await exists(join(backup, name))) names.push(name)
   for (const name of names)
@@ -146,17 +188,17 @@ export async function restoreState(
     if (!(await stat(join(backup, name))).isDirectory()) throw unusable(`${join(backup, name)} is not a folder`)
   try {
     for (const name of names) {
-      await rm(beside(name), { recursive: true, force: true })
-      await cp(join(backup, name), beside(name), { recursive: true, filter: isContent })
+      await rm(staging(name), { recursive: true, force: true })
+      await cp(join(backup, name), staging(name), { recursive: true, filter: isContent })
     }
-    await checkCopy(beside('store'), secret, backup)
-    for (const name of names) await secureTree(beside(name))
+    await checkCopy(staging('store'), secret, backup)
+    for (const name of names) await secureTree(staging(name))
     if (options.replace) await setAside(dataDir, names)
     // The store comes last: without it, an interrupted restore does not look complete.
-    for (const name of names.reverse()) await rename(beside(name), join(dataDir, name))
+    for (const name of names.reverse()) await rename(staging(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
-    for (const name of names) await rm(beside(name), { recursive: true, force: true })
+    for (const name of names) await rm(staging(name), { recursive: true, force: true })
     throw error instanceof StoreError ? error : unusable(`cannot restore ${backup}: ${errorText(error)}`, error)
   }
 }
@@ -164,10 +206,9 @@ export async function restoreState(
 async function checkCopy(path: string, secret: Buffer, backup: string): Promise<void> {
   let found: unknown
   try {
-    const store = await openLevelStore(path)
+    const store = await openSqlite(path)
     try {
-      found = await store.get(CHECK)
-      await store.check()
+      found = await checkIn(store)
     } finally {
       await store.close()
     }
@@ -175,15 +216,13 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
     const why = errorText(error).replaceAll(path, join(backup, 'store'))
     throw unusable(`${backup} is not restored, since its store is damaged: ${why}`, error)
   }
-  if (found === undefined)
-    throw unusable(`${backup} is not restored: its store is empty, or the list of its files is damaged`)
+  if (found === undefined) throw unusable(`${backup} is not restored: its store is empty`)
   if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not belong together`)
 }
 
 async function setAside(dataDir: string, names: readonly string[]): Promise<void> {
   const present = await Promise.all(names.map(name => exists(join(dataDir, name))))
   if (!present.includes(true)) return
-  if (present[0]) await requireUnused(join(dataDir, 'store'))
   for (let i = 1; ; i++) {
     const old = join(dataDir, `replaced-${i}`)
     try {

@@ -1,85 +1,51 @@
 /**
- * The storage of the service. Keys are paths, `pipeline/ACCOUNT/ID`; values are JSON. The interface is small, which
- * allows replacing the embedded database by a database server. test/unit/service/api/store.test.ts runs against any
- * implementation.
+ * The store of the service: tables (`schema.ts`) and statements that SQLite and PostgreSQL both run. Values are `$1`,
+ * `$2` …; times, ids and JSON are text.
  */
 
-export interface Entry {
-  readonly key: string
-  readonly value: unknown
+export type Value = string | number | null
+
+export interface Sql {
+  all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
+  /** The first row; undefined if there is none. */
+  get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
+  /** Resolves with the number of changed rows. */
+  run(text: string, ...values: readonly Value[]): Promise<number>
 }
 
-/** `value` undefined removes the key. */
-export interface Change {
-  readonly key: string
-  readonly value: unknown
-}
-
-/** A value that was read and must be unchanged; undefined: the key must not exist. */
-export type Expected = Entry
-
-export interface ListOptions {
-  /** Starts after this key (before it with `reverse`), which need not exist. */
-  readonly after?: string | undefined
-  readonly limit?: number | undefined
-  readonly reverse?: boolean | undefined
-}
-
-export interface Store {
-  /** Undefined if missing. Results are shared and must not be modified. */
-  get(key: string): Promise<unknown>
-  /** In the order of the keys. `prefix` ends with a slash. */
-  list(prefix: string, options?: ListOptions): Promise<readonly Entry[]>
+/** Outside of `change`, statements see what was committed, and `run` is a change of its own. */
+export interface Store extends Sql {
   /**
-   * Writes all changes or none; resolves when they are durable. Rejects with StoreError SLUICE_STORE_CONFLICT, changing
-   * nothing, if something in `expected` has changed. After any other rejection it is unknown whether they were saved.
+   * Does all of `work` or nothing; resolves when it is durable. Changes of one owner (an account or an enterprise) run
+   * one after the other. `work` may only await `sql`. Rejects with what `work` throws, or with StoreError; after that,
+   * it is unknown whether the change was saved.
    */
-  write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
-  /** Calls `changed` for every write of keys under `prefix` (with final slash), before the write resolves or fails. */
-  watch(prefix: string, changed: () => void): void
-  /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */
-  compact(): Promise<void>
-  /** Reads every record. Rejects if one is not as it was saved. */
-  check(): Promise<void>
-  /** Copies a consistent snapshot to a new folder, from which a store can be opened. */
-  backup(path: string): Promise<void>
+  change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
+  /**
+   * Calls `forget` after each change of one of the tables, before the change resolves; within a second if another
+   * process made it.
+   */
+  watch(tables: readonly Table[], forget: () => void): void
+  /** Copies a consistent snapshot into a new folder. */
+  backup(folder: string): Promise<void>
   health(): StoreHealth
   close(): Promise<void>
 }
 
-/**
- * All entries below a prefix, up to `limit` at a time: other work has its turn in between. The caller may remove those
- * that were yielded.
- */
-export async function* portionsOf(
-  store: Pick<Store, 'list'>,
-  prefix: string,
-  limit: number,
-): AsyncGenerator<readonly Entry[], void, undefined> {
-  for (let after: string | undefined; ; ) {
-    const entries = await store.list(prefix, { after, limit })
-    if (entries.length > 0) yield entries
-    if (entries.length < limit) return
-    after = entries.at(-1)!.key
-  }
-}
+/** Tables that caches are made from. */
+export const TABLES = ['account', 'person', 'service_account', 'access_key', 'pipeline', 'secret'] as const
+export type Table = (typeof TABLES)[number]
 
 export interface StoreHealth {
-  /** Whether the last write was saved. */
+  /** Whether the last change was saved. */
   readonly writable: boolean
   readonly failedWrites: number
-  /** Reads of records that differ from what was saved. */
-  readonly damagedReads: number
-  /** How often it was opened again after a failed write. */
-  readonly reopens: number
 }
 
 export type StoreErrorCode =
-  /** Something was changed in between. */
-  | 'SLUICE_STORE_CONFLICT'
   /** Another process has it open. */
   | 'SLUICE_STORE_IN_USE'
-  /** Something that was saved cannot be read any more. */
+  /** Its structure is damaged. */
   | 'SLUICE_STORE_DAMAGED'
   /** It cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'
@@ -90,4 +56,9 @@ export class StoreError extends Error {
     super(message, { cause })
     this.code = code
   }
+}
+
+/** The table that a statement changes; undefined if it only reads. */
+export function changedBy(text: string): string | undefined {
+  return /^\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)/.exec(text)?.[1]
 }

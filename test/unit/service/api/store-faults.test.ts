@@ -1,6 +1,7 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -8,45 +9,37 @@ import {
   renameSync,
   statSync,
   symlinkSync,
+  truncateSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { ClassicLevel } from 'classic-level'
+import { createInterface } from 'node:readline'
 import { pino } from 'pino'
-import t, { type Test } from 'tap'
-import { openLevelStore } from '../../../../src/service/api/store/level.js'
-import { readLog, writeLog } from '../../../../src/service/api/store/level-log.js'
+import t from 'tap'
+import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
+import { loadSqlite, openSqlite } from '../../../../src/service/api/store/sqlite.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
+import { BufferRun } from '../../../support/buffer-run.js'
 import { limitFileSize } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { needs } from '../../../support/needs.js'
-import { valuesOf } from '../../../support/values-of.js'
+import { put, settingOf } from '../../../support/settings.js'
 
 // Node.js ignores it, but not where the test runner listens to it.
 process.on('SIGXFSZ', () => {})
 
-const put = (key: string, value: unknown = key) => ({ key, value })
+const LOG = 'store.sqlite-wal'
+const log = pino({ enabled: false })
+const random = (bytes: number) => Buffer.alloc(bytes, 1)
 
-/** A copy of all files as they are at one moment: LevelDB removes files in the background, and a copy takes a while. */
-function copyAtOnce(path: string): string {
-  for (let attempt = 0; ; attempt++) {
-    const copy = mkdtempSync(`${path}-left-`)
-    const before = readdirSync(path).join()
-    try {
-      cpSync(path, copy, { recursive: true })
-      if (readdirSync(path).join() === before) return copy
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt > 100) throw error
-    }
-  }
-}
-
-/** What a process that is killed now leaves, opened again. */
-async function afterKill<T>(path: string, look: (store: Store) => Promise<T>): Promise<T> {
-  const left = copyAtOnce(path)
-  const store = await openLevelStore(left)
+/** What a process that is killed now leaves, or a machine whose power fails when `bytes` of the log are on the disk. */
+async function afterKill<T>(path: string, look: (store: Store) => Promise<T>, bytes?: number): Promise<T> {
+  const left = mkdtempSync(`${path}-left-`)
+  for (const name of ['store.sqlite', LOG]) cpSync(join(path, name), join(left, name))
+  if (bytes !== undefined) truncateSync(join(left, LOG), bytes)
+  const store = await openSqlite(left)
   try {
     return await look(store)
   } finally {
@@ -54,8 +47,17 @@ async function afterKill<T>(path: string, look: (store: Store) => Promise<T>): P
   }
 }
 
-const logsIn = (path: string) => readdirSync(path).filter(name => name.endsWith('.log'))
-const newestLog = (path: string) => join(path, logsIn(path).sort().at(-1)!)
+/** Both rows of a pair, or none. */
+const putPair = (store: Store, n: number, value = 'x') =>
+  store.change('', async sql => {
+    for (const side of ['a', 'b']) await put(sql, `${side}/${n}`, value)
+  })
+
+async function pairsIn(store: Store): Promise<{ a: number[]; b: number[] }> {
+  const rows = await store.all<{ name: string }>("SELECT name FROM setting WHERE name LIKE '_/%'")
+  const of = (side: string) => rows.flatMap(({ name }) => (name.startsWith(side) ? Number(name.slice(2)) : []))
+  return { a: of('a').sort((a, b) => a - b), b: of('b').sort((a, b) => a - b) }
+}
 
 // Buffered: the limit applies to standard output too when that is a file, and a failed write there ends the process.
 t.test('a write that fails at any byte: what is acknowledged survives a kill', { buffered: true }, async t => {
@@ -63,257 +65,298 @@ t.test('a write that fails at any byte: what is acknowledged survives a kill', {
   if (!prlimit) return
   const path = join(testFolder(t), 'store')
   const logged: { code?: string; msg: string }[] = []
-  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const store = await openLevelStore(path, log)
+  const store = await openSqlite(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
   t.teardown(() => limitFileSize(prlimit, undefined))
   t.teardown(() => store.close())
-  const expected = new Map<string, number>()
-  const write = async (key: string, value: number) => {
-    await store.write([put(key, value)])
-    expected.set(key, value)
+  const expected = new Map<string, string>()
+  const save = async (name: string, value: number) => {
+    await put(store, name, String(value))
+    expected.set(name, String(value))
   }
-  // A log record is 7 + 12 + 2 bytes, the key and the value. A large one has several fragments.
-  const cuts = [0, 1, 6, 7, 8, 11, 18, 19, 20, 25, 30, 32_768 - 300, 32_768, 40_000, 70_000]
-  let heard = 0
-  store.watch('k/', () => heard++)
+  // A frame of the log has a head of 24 bytes, and a page of 4096.
+  const cuts = [0, 1, 23, 24, 25, 1000, 4119, 4120, 4121, 8240, 20_000]
   for (const [round, cut] of cuts.entries()) {
-    await write('k/same', 2 * round)
-    await write(`k/before/${round}`, round)
-    limitFileSize(prlimit, statSync(newestLog(path)).size + cut)
+    await save('same', 2 * round)
+    await save(`before/${round}`, round)
+    limitFileSize(prlimit, statSync(join(path, LOG)).size + cut)
     try {
       for (let tries = 0; tries < 3; tries++) {
-        const doomed = [put(`k/failed/${round}`, 'x'.repeat(cut > 100 ? 100_000 : 40)), put('k/same', -1)]
-        await t.rejects(store.write(doomed), {
+        const doomed = store.change('', async sql => {
+          await put(sql, `failed/${round}`, 'x'.repeat(100_000))
+          await put(sql, 'same', 'never')
+        })
+        await t.rejects(doomed, {
           code: 'SLUICE_STORE_UNUSABLE',
-          message: /cannot save changes: .*(large|EFBIG).*continues by itself/s,
+          message: /cannot save changes: .*continues by itself/s,
         })
       }
-      t.match(store.health(), { writable: false })
-      t.equal(await store.get('k/same'), 2 * round, 'it can be read meanwhile')
-      t.equal(await store.get(`k/before/${round}`), round)
+      t.match(store.health(), { writable: false, failedWrites: 3 * (round + 1) })
+      t.equal(await settingOf(store, 'same'), String(2 * round), 'it can be read meanwhile')
     } finally {
       limitFileSize(prlimit, undefined)
     }
-    heard = 0
-    await write('k/same', 2 * round + 1)
-    t.ok(heard > 1, 'whoever remembers something hears that it was opened again')
-    await write(`k/after/${round}`, round)
-    t.match(store.health(), { writable: true, reopens: round + 1 })
-    const found = await afterKill(path, async left => {
-      const entries = await left.list('k/')
-      return entries.filter(({ key }) => !key.startsWith('k/failed/'))
-    })
-    const byKey = ([a]: [string, number], [b]: [string, number]) => (a < b ? -1 : 1)
-    t.same(
-      found.map(({ key, value }) => [key, value]),
-      [...expected].sort(byKey),
-      `cut after ${cut} bytes`,
-    )
+    await save('same', 2 * round + 1)
+    await save(`after/${round}`, round)
+    t.match(store.health(), { writable: true })
+    const rows = await afterKill(path, left => left.all<{ name: string; value: string }>('SELECT * FROM setting'))
+    t.same(new Map(rows.map(({ name, value }) => [name, value])), expected, `cut after ${cut} bytes`)
   }
-  t.notOk(existsSync(join(path, 'room.probe')))
-  t.ok(logged.some(({ code }) => code === 'SLUICE_STORE_WRITE_FAILED'))
-  t.equal(logged.filter(({ msg }) => /opened the store again/.test(msg)).length, cuts.length)
+  t.equal(logged.filter(({ code }) => code === 'SLUICE_STORE_WRITE_FAILED').length, cuts.length, 'once, and not each')
+  t.equal(logged.filter(({ msg }) => /saving changes again/.test(msg)).length, cuts.length)
 })
 
-t.test('a write that fails for a moment is saved by another try, whether it reached the disk or not', async t => {
-  const folder = testFolder(t)
-  for (const reaches of [true, false]) {
-    const path = join(folder, `store-${reaches}`)
-    const store = await openLevelStore(path)
-    const batch = ClassicLevel.prototype.batch as (...args: unknown[]) => Promise<void>
-    let fail = true
-    const stub = t.intercept(ClassicLevel.prototype, 'batch', {
-      configurable: true,
-      value: async function (this: ClassicLevel, ...args: unknown[]) {
-        if (!fail || reaches) await batch.apply(this, args)
-        if (fail) {
-          fail = false
-          throw new Error('IO error: Input/output error')
-        }
-      },
-    })
-    await Promise.all([store.write([put('a', 1)]), store.get('a'), store.list('a/')])
-    await store.write([put('b', 1)], [put('a', 1)])
-    stub.restore()
-    t.match(store.health(), { writable: true, failedWrites: 1, reopens: 1 })
-    t.same(await afterKill(path, left => Promise.all([left.get('a'), left.get('b')])), [1, 1])
-    await store.close()
+t.test('power fails at any byte of the log: every synced change is there, and no half of one', async t => {
+  const path = join(testFolder(t), 'store')
+  const store = await openSqlite(path)
+  t.teardown(() => store.close())
+  t.match(await store.change('', sql => sql.get('PRAGMA synchronous')), { synchronous: 2 }, 'each commit is synced')
+  const synced: number[] = []
+  for (let n = 0; n < 12; n++) {
+    await putPair(store, n, 'x'.repeat(n % 3 === 0 ? 6000 : 10))
+    synced.push(statSync(join(path, LOG)).size)
+  }
+  const cuts = synced.flatMap((size, i) => {
+    const before = synced[i - 1] ?? 0
+    return [size, size - 1, size - 30, Math.floor((size + before) / 2), before + 1].filter(cut => cut > before)
+  })
+  for (const cut of cuts) {
+    const { a, b } = await afterKill(path, pairsIn, cut)
+    const safe = synced.filter(size => size <= cut).length
+    t.same([a, b], Array(2).fill(Array.from({ length: safe }, (_, n) => n)), `${cut} bytes`)
   }
 })
 
-/** A store as a writer leaves it that continues after incomplete records: they stay in the middle of its log. */
-async function tornStore(t: Test, folder: string, change: (records: Buffer[]) => Buffer): Promise<string> {
-  const path = join(folder, 'store')
-  const store = await openLevelStore(path)
-  for (let i = 0; i < 30; i++) await store.write([put(`k/${i}`, [i, 'x'.repeat(i % 7 === 0 ? 40_000 : 200)])])
-  await store.close()
-  const log = newestLog(path)
-  const { records, damages } = readLog(readFileSync(log))
-  t.equal(records.length, 30)
-  t.same(damages, [])
-  t.same(writeLog(records), readFileSync(log), 'records are written as LevelDB writes them')
-  writeFileSync(log, change([...records]))
-  return path
+const modules = [
+  ['openSqlite, loadSqlite', '../../../../src/service/api/store/sqlite.js'],
+  ['put', '../../../support/settings.js'],
+].map(([name, path]) => `import { ${name} } from ${JSON.stringify(new URL(path!, import.meta.url).href)}`)
+
+/** Saves two pairs in one commit, and is killed after so many calls of the database. */
+const stepper = `${modules.join('\n')}
+const [path, most] = process.argv.slice(1)
+let left = Number.POSITIVE_INFINITY
+const step = () => left-- <= 0 && process.kill(process.pid, 'SIGKILL')
+const Sqlite = await loadSqlite()
+function Stepping(...where) {
+  const database = new Sqlite(...where)
+  const prepare = text => {
+    const statement = database.prepare(text)
+    return { all: of => statement.all(of), get: of => statement.get(of), run: of => (step(), statement.run(of)) }
+  }
+  return { prepare, exec: text => (step(), database.exec(text), step()), close: () => database.close() }
 }
+const store = await openSqlite(path, undefined, async () => Stepping)
+left = Number(most)
+const pair = n => store.change('', async sql => {
+  for (const side of ['a', 'b']) await put(sql, side + '/' + n, 'x')
+})
+await Promise.all([pair(1), pair(2)])
+console.log('saved')
+step()`
 
-t.test('incomplete writes between complete ones are removed, and every complete one is kept', async t => {
-  const tears: Record<string, (records: Buffer[]) => Buffer> = {
-    'in a header': records =>
-      Buffer.concat([writeLog(records.slice(0, 3)).subarray(0, -3), writeLog(records.slice(3))]),
-    'one after the other': records =>
-      Buffer.concat(records.flatMap((one, i) => (i % 4 === 1 ? writeLog([one]).subarray(0, 60) : writeLog([one])))),
-    'several in a row': records =>
-      Buffer.concat(records.map((one, i) => (i % 6 < 4 ? writeLog([one]).subarray(0, 50 + i) : writeLog([one])))),
-    'between fragments': records =>
-      Buffer.concat(records.map((one, i) => (i === 7 ? writeLog([one]).subarray(0, 32_768) : writeLog([one])))),
+t.test('killed at each step of a change', async t => {
+  const path = join(testFolder(t), 'store')
+  await (await openSqlite(path)).close()
+  const states = new Set<string>()
+  for (let steps = 0, ended = false; !ended && steps < 30; steps++) {
+    const copy = `${path}-${steps}`
+    cpSync(path, copy, { recursive: true })
+    const child = spawn(process.execPath, ['--input-type=module', '-e', stepper, copy, String(steps)])
+    let said = ''
+    child.stdout.on('data', data => (said += data))
+    const [code] = await once(child, 'close')
+    ended = code === 0
+    t.ok(ended || code === null, 'it ends, or is killed')
+    const store = await openSqlite(copy)
+    const { a, b } = await pairsIn(store)
+    t.same(a, b, `after ${steps} steps`)
+    t.ok(said === '' || a.length === 2, 'what was acknowledged is there')
+    states.add(`${said.trim()} ${a.join()}`)
+    await store.close()
   }
-  const folder = testFolder(t)
-  for (const [name, tear] of Object.entries(tears)) {
-    const logged: unknown[] = []
-    const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-    let complete: Buffer[] = []
-    const path = await tornStore(t, mkdtempSync(join(folder, 'torn-')), records => {
-      const bytes = tear(records)
-      complete = readLog(bytes).records as Buffer[]
-      return bytes
+  t.same([...states], [' ', ' 1,2', 'saved 1,2'])
+})
+
+/** Writes pairs until it is killed, four at a time, and says which are acknowledged. */
+const writer = `${modules.join('\n')}
+const [path, from] = process.argv.slice(1)
+const store = await openSqlite(path)
+let n = Number(from)
+async function lane() {
+  for (;;) {
+    const i = n++
+    await store.change('', async sql => {
+      for (const side of ['a', 'b']) await put(sql, side + '/' + i, 'x'.repeat(3000))
     })
-    const store = await openLevelStore(path, log)
-    const found = await store.list('k/')
-    t.equal(found.length, complete.length, name)
-    t.ok(complete.length >= 10, `${complete.length} complete records`)
-    t.match(logged, [{ code: 'SLUICE_STORE_REPAIRED', records: complete.length }], name)
-    t.equal(readdirSync(path).filter(file => file.endsWith('.log.damaged')).length, 1)
+    await new Promise(resolve => process.stdout.write(i + '\\n', resolve))
+  }
+}
+await Promise.all([lane(), lane(), lane(), lane()])`
+
+t.test('killed at any moment, it opens again with every acknowledged change, and no half of one', async t => {
+  const path = join(testFolder(t), 'store')
+  const acknowledged: number[] = []
+  let from = 0
+  for (const most of [1, 7, 60, 400]) {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', writer, path, String(from)])
+    let said = 0
+    for await (const line of createInterface({ input: child.stdout })) {
+      acknowledged.push(Number(line))
+      if (++said === most) child.kill('SIGKILL')
+    }
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    t.ok(said >= most, `${said} changes before the kill`)
+    const store = await openSqlite(path)
+    const { a, b } = await pairsIn(store)
+    t.same(a, b)
+    const there = new Set(a)
+    t.same(
+      acknowledged.filter(n => !there.has(n)),
+      [],
+    )
+    from = Math.max(...a) + 1
     await store.close()
   }
 })
 
-t.test(
-  'a record that was complete and cannot be read: the store does not open, and a backup takes its place',
-  async t => {
-    const folder = testFolder(t)
-    const dataDir = join(folder, 'data')
-    const random = (bytes: number) => Buffer.alloc(bytes, 1)
-    const state = await openState(dataDir, random)
-    await state.store.write([put('a', 1)])
-    await state.backup(join(folder, 'backup'))
-    for (const key of ['b', 'c', 'd']) await state.store.write([put(key, 'value')])
-    await state.close()
-    const log = newestLog(join(dataDir, 'store'))
-    const bytes = readFileSync(log)
-    bytes[bytes.indexOf('value') + 2]! ^= 1
-    writeFileSync(log, bytes)
-    for (let i = 0; i < 2; i++)
-      await t.rejects(openState(dataDir, random), {
-        code: 'SLUICE_STORE_DAMAGED',
-        message: /store is damaged: \d+ bytes of .*\.log, from offset \d+ on.*admin restore --replace/,
-      })
-    t.same(readFileSync(log), bytes, 'and nothing is changed')
-    await restoreState(join(folder, 'backup'), dataDir, { replace: true })
-    const restored = await openState(dataDir, random)
-    t.equal(await restored.store.get('a'), 1)
-    await restored.close()
-  },
-)
-
-t.test('a record that is not what was saved is never given out', async t => {
+t.test('a store whose structure is damaged does not open, and a backup takes its place', async t => {
   const folder = testFolder(t)
-  const path = join(folder, 'store')
-  const store = await openLevelStore(path)
-  await store.write([put('k/a', { role: 'viewer' }), put('k/b', 1)])
-  await store.close()
-  const change = async (key: string, text: (before: string) => string) => {
-    const level = new ClassicLevel(path)
-    await level.put(key, text((await level.get(key)) ?? ''))
-    await level.close()
+  const dataDir = join(folder, 'data')
+  const state = await openState(dataDir, random, { log })
+  for (let n = 0; n < 50; n++) await put(state.store, `k/${n}`, 'x'.repeat(1000))
+  await state.backup(join(folder, 'backup'))
+  await state.close()
+  const file = join(dataDir, 'store', 'store.sqlite')
+  const whole = readFileSync(file)
+  const damages: Record<string, Buffer> = {
+    'heads of pages': Buffer.from(whole.map((byte, i) => (i >= 4096 && i % 4096 < 8 ? byte ^ 1 : byte))),
+    'its head': Buffer.from(whole.map((byte, i) => (i < 20 ? 0 : byte))),
+    'its end': whole.subarray(0, whole.length - 8192),
   }
-  const damaged = {
-    code: 'SLUICE_STORE_DAMAGED',
-    message: /store is damaged: the record k\/\w is not the one that was saved/,
+  for (const [what, bytes] of Object.entries(damages)) {
+    writeFileSync(file, bytes)
+    for (let i = 0; i < 2; i++)
+      await t.rejects(
+        openState(dataDir, random, { log }),
+        {
+          code: 'SLUICE_STORE_DAMAGED',
+          message: /store .*store\.sqlite is damaged: .*admin restore --replace/s,
+        },
+        what,
+      )
   }
-  const texts: [string, (before: string) => string][] = [
-    ['k/a', text => text.replace('viewer', 'vhewer')],
-    ['k/a', text => text.replace(/^./, 'x')],
-    ['k/b', () => ''],
-  ]
-  for (const [key, text] of texts) {
-    await change(key, text)
-    const again = await openLevelStore(path)
-    await t.rejects(again.get(key), damaged)
-    await t.rejects(again.list('k/'), damaged)
-    await t.rejects(again.write([put('c')], [put(key, 1)]), damaged)
-    await t.rejects(again.backup(join(folder, 'backup')), damaged)
-    t.equal(again.health().damagedReads, 4)
-    await again.write([put('k/a', 1), put('k/b', 2)])
-    t.same(valuesOf(await again.list('k/'), 'value'), [1, 2], 'it can be replaced')
-    await again.close()
-  }
-  await change('k/a', () => '{"of":"an earlier version"}')
-  const earlier = await openLevelStore(path)
-  t.same(await earlier.get('k/a'), { of: 'an earlier version' })
-  await earlier.write([put('k/a', 3)], [put('k/a', { of: 'an earlier version' })])
-  t.equal(await earlier.get('k/a'), 3)
-  await earlier.close()
+  await restoreState(join(folder, 'backup'), dataDir, { log, replace: true })
+  const restored = await openState(dataDir, random, { log })
+  t.equal(await settingOf(restored.store, 'k/49'), 'x'.repeat(1000))
+  await restored.close()
 })
 
 t.test('a store that was removed or replaced while it is open acknowledges nothing', async t => {
   const path = join(testFolder(t), 'store')
   const logged: { code?: string; msg: string }[] = []
-  const store = await openLevelStore(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
+  const store = await openSqlite(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
   t.teardown(() => store.close())
-  await store.write([put('a')])
+  await put(store, 'a', 'a')
   renameSync(path, `${path}.away`)
   const refused = { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced while the service uses it/ }
-  await t.rejects(store.write([put('b')]), refused)
+  await t.rejects(put(store, 'b', 'b'), refused)
   t.notOk(store.health().writable)
   mkdirSync(path)
-  writeFileSync(join(path, 'LOCK'), '')
-  await t.rejects(store.write([put('c')]), refused)
-  t.equal(await store.get('a'), 'a', 'it can still be read')
+  writeFileSync(join(path, 'store.sqlite'), '')
+  await t.rejects(put(store, 'c', 'c'), refused)
+  t.equal(await settingOf(store, 'a'), 'a', 'it can still be read')
   renameSync(path, `${path}.other`)
   renameSync(`${path}.away`, path)
-  await store.write([put('d')])
+  await put(store, 'd', 'd')
   t.same(
-    await afterKill(path, async left => [await left.get('a'), await left.get('b'), await left.get('d')]),
-    ['a', undefined, 'd'],
+    await afterKill(path, left => Promise.all(['a', 'b', 'c', 'd'].map(name => settingOf(left, name)))),
+    ['a', undefined, undefined, 'd'],
     'when it is put back it is written to again',
   )
   t.same(
     logged.map(({ code, msg }) => code ?? msg),
-    ['SLUICE_STORE_REPLACED', 'the store is back in its place; saving changes again'],
+    ['SLUICE_STORE_REPLACED', 'the store can be written again; saving changes again'],
   )
 })
 
-t.test('a store that is removed during a write does not acknowledge it', async t => {
-  const path = join(testFolder(t), 'store')
-  const store = await openLevelStore(path)
-  const { batch } = ClassicLevel.prototype
-  t.teardown(async () => {
-    ClassicLevel.prototype.batch = batch
-    await store.close()
-  })
-  ClassicLevel.prototype.batch = function (this: ClassicLevel, ...args: unknown[]) {
-    renameSync(path, `${path}.away`)
-    return Reflect.apply(batch, this, args)
-  } as typeof batch
-  await t.rejects(store.write([put('a')]), { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced/ })
-})
-
-t.test('a lock that cannot be looked at is no reason to save nothing', async t => {
-  const path = join(testFolder(t), 'store')
-  const store = await openLevelStore(path)
+t.test('a disk that is full in the middle of a change fails all that share its commit', async t => {
+  const Sqlite = await loadSqlite()
+  let isFull = false
+  class Full extends Sqlite {
+    override prepare(text: string) {
+      if (isFull) throw Object.assign(new Error('database or disk is full'), { errcode: 13 })
+      return super.prepare(text)
+    }
+  }
+  const store = await openSqlite(join(testFolder(t), 'store'), undefined, async () => Full)
   t.teardown(() => store.close())
-  unlinkSync(join(path, 'LOCK'))
-  symlinkSync('LOCK', join(path, 'LOCK'))
-  await store.write([put('a')])
-  t.equal(await store.get('a'), 'a')
+  await put(store, 'a', 'a')
+  isFull = true
+  const refused = {
+    code: 'SLUICE_STORE_UNUSABLE',
+    message: /cannot save changes: database or disk is full\. Make room/,
+  }
+  const changes = [put(store, 'a', 'b'), store.run('DELETE FROM enterprise'), put(store, 'a', 'c')]
+  await Promise.all(changes.map(change => t.rejects(change, refused)))
+  t.match(store.health(), { writable: false, failedWrites: 1 })
+  isFull = false
+  t.equal(await settingOf(store, 'a'), 'a')
+  await put(store, 'a', 'd')
+  t.equal(await settingOf(store, 'a'), 'd')
 })
 
-t.test('damage behind the last valid record is a part of what was not acknowledged', t => {
-  const [first, second] = [Buffer.alloc(20, 1), Buffer.alloc(30, 2)]
-  const log = writeLog([first, second, Buffer.alloc(40_000, 3)])
-  const damaged = Buffer.from(log)
-  damaged[log.indexOf(second) + 5]! ^= 1
-  t.match(readLog(damaged), { records: { length: 2 }, damages: [{ offset: 27, bytes: 37, incomplete: false }] })
-  t.same(readLog(damaged.subarray(0, -1)), { records: [first], damages: [] }, 'the last one is not complete')
-  t.end()
+t.test('a store that is removed during a change does not acknowledge it', async t => {
+  const path = join(testFolder(t), 'store')
+  const Sqlite = await loadSqlite()
+  let isLate = false
+  class Removed extends Sqlite {
+    override exec(text: string): void {
+      if (text === 'COMMIT' && isLate) renameSync(path, `${path}.away`)
+      super.exec(text)
+    }
+  }
+  const store = await openSqlite(path, undefined, async () => Removed)
+  t.teardown(() => store.close())
+  const removed = { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced/ }
+  const change = store.change('', async sql => {
+    await put(sql, 'a', 'a')
+    renameSync(path, `${path}.away`)
+  })
+  await t.rejects(change, removed)
+  renameSync(`${path}.away`, path)
+  isLate = true
+  await t.rejects(put(store, 'b', 'b'), removed, 'also in its last moment')
+})
+
+t.test('a file that cannot be looked at is no reason to save nothing', async t => {
+  const path = join(testFolder(t), 'store')
+  const store = await openSqlite(path)
+  t.teardown(() => store.close())
+  unlinkSync(join(path, 'store.sqlite'))
+  symlinkSync('store.sqlite', join(path, 'store.sqlite'))
+  await put(store, 'a', 'a')
+  t.equal(await settingOf(store, 'a'), 'a')
+})
+
+t.test('a store of an earlier version is refused with what its buffers hold', async t => {
+  const dataDir = testFolder(t, { store: { CURRENT: 'MANIFEST-000001\n' } })
+  const refused = (message: RegExp) =>
+    t.rejects(openState(dataDir, random, { log }), { code: 'SLUICE_STORE_UNUSABLE', message })
+  await refused(/has a store of an earlier version.*The disk buffers of its pipelines are empty\. Then set another/)
+  const bufferOf = (id: string) => {
+    const path = join(dataDir, 'ingest', id, 'state', 'buffer', 'out')
+    mkdirSync(path, { recursive: true })
+    return folderOnDisk(path)
+  }
+  for (const [id, n] of [
+    ['b', 3],
+    ['a', 2],
+    ['c', 0],
+  ] as const) {
+    const run = await BufferRun.open({ folder: bufferOf(id), fate: () => undefined })
+    await run.put(Array.from({ length: n }, (_, i) => i))
+    await run.buffer.close()
+  }
+  await refused(/hold 5 events that are not delivered yet \(a, b\): deliver them first\. Start the earlier version/)
+  t.same(readdirSync(join(dataDir, 'store')), ['CURRENT'], 'and nothing is changed')
 })

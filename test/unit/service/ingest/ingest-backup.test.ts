@@ -3,12 +3,14 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync,
 import fs from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join, relative } from 'node:path'
+import { pino } from 'pino'
 import t from 'tap'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import { backUpIngest, INGEST_FOLDER } from '../../../../src/service/ingest/ingest-backup.js'
 import { testFolder } from '../../../support/folder.js'
 import { until } from '../../../support/until.js'
 
+const log = pino({ enabled: false })
 const ID = '0123456789abcdef01234567'
 const KEPT = {
   'keys.ndjson': 'newer keys',
@@ -41,7 +43,7 @@ t.test('a backup has what the pipelines keep, and a restore puts it back', async
   const dataDir = join(folder, 'service')
   const backup = join(folder, 'backup')
   write(dataDir, { ...KEPT, 'state/lock.3': 'of a process' })
-  const state = await openState(dataDir, randomBytes)
+  const state = await openState(dataDir, randomBytes, { log })
   await state.backup(backup, to => backUpIngest(dataDir, to))
   await state.close()
   t.same(found(backup), KEPT)
@@ -49,17 +51,17 @@ t.test('a backup has what the pipelines keep, and a restore puts it back', async
 
   const other = join(folder, 'other')
   const folders = [INGEST_FOLDER]
-  await restoreState(backup, other, { folders })
+  await restoreState(backup, other, { log, folders })
   t.same(found(other), KEPT)
   write(other, { 'keys.ndjson': 'later' })
-  await t.rejects(restoreState(backup, other, { folders }), { message: /exists; restore into an empty data_dir/ })
-  await restoreState(backup, other, { folders, replace: true })
+  await t.rejects(restoreState(backup, other, { log, folders }), { message: /exists; restore into an empty data_dir/ })
+  await restoreState(backup, other, { log, folders, replace: true })
   t.same(found(other), KEPT)
   t.match(found(join(other, 'replaced-1')), { 'keys.ndjson': 'later' }, 'what was there is kept beside it')
   write(other, { 'keys.ndjson': 'later' })
-  await restoreState(backup, other, { replace: true })
+  await restoreState(backup, other, { log, replace: true })
   t.match(found(other), { 'keys.ndjson': 'later' }, 'the store alone')
-  await (await openState(other, randomBytes)).close()
+  await (await openState(other, randomBytes, { log })).close()
 
   const none = join(folder, 'none')
   mkdirSync(none)

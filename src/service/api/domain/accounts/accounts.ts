@@ -1,14 +1,19 @@
-import type { Change } from '../../store/store.js'
-import { type Context, mapPage } from '../context.js'
+import type { Sql } from '../../store/store.js'
+import type { Context } from '../context.js'
 import type { AccountDocument, CreatedAccountDocument, Page } from '../documents.js'
 import { notFound } from '../errors.js'
 import type { AccountInput, PageQuery } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
-import { type AccountRecord, at } from '../records.js'
 import { requireAccount, requireEnterprise, requireFeatureManagement, requireGrant } from './access.js'
 import { FEATURES } from './features.js'
 import { ROLE_SCOPES } from './scopes.js'
 import type { Users } from './users.js'
+
+interface Row extends Omit<AccountDocument, 'features'> {
+  readonly features: string
+}
+
+const ROW = 'SELECT id, short_id, title, enterprise_id, features, created_at FROM account'
 
 export class Accounts {
   readonly #context: Context
@@ -22,78 +27,82 @@ export class Accounts {
   /** Accounts of the enterprise. Enterprise tokens only, without delegation. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AccountDocument>> {
     requireEnterprise(principal)
-    return mapPage(await this.#context.page<AccountRecord>(at.accounts(principal.enterpriseId), page), show)
+    const rows = {
+      text: `${ROW} WHERE id > $1 AND enterprise_id = $3 ORDER BY id`,
+      values: [principal.enterpriseId],
+      first: '',
+      cursorOf: ({ id }: Row) => id,
+    }
+    return this.#context.page(page, rows, show)
   }
 
   async create(principal: Principal, { title, manager }: AccountInput): Promise<CreatedAccountDocument> {
     requireEnterprise(principal)
     if (manager) requireGrant(principal, ROLE_SCOPES.manager)
     const context = this.#context
-    const { enterpriseId } = principal
-    return context.turns.take(enterpriseId, async () => {
-      await context.room(at.accounts(enterpriseId), context.limits.accounts, 'accounts in an enterprise')
-      const { record, changes, expected } = await this.make(enterpriseId, title)
-      const first = manager && this.#users.make(record, { ...manager, role: 'manager' }, principal.givesUntil)
-      const details = first ? { title, manager_id: first.record.id } : { title }
-      const entry = context.audit(principal, 'account.create', { type: 'account', id: record.id }, details)
-      await context.write([...changes, ...(first?.changes ?? []), entry], expected)
-      return { ...show(record), ...(first ? { manager: first.document } : {}) }
+    const { enterpriseId, givesUntil } = principal
+    return context.change(principal, async (sql, audit) => {
+      const theirs = 'account WHERE enterprise_id = $1'
+      await context.room(sql, context.limits.accounts, 'accounts in an enterprise', theirs, enterpriseId)
+      const account = await this.add(sql, enterpriseId, title)
+      const first = manager && (await this.#users.add(sql, account, { ...manager, role: 'manager' }, givesUntil))
+      await audit(
+        'account.create',
+        { type: 'account', id: account.id },
+        first ? { title, manager_id: first.id } : { title },
+      )
+      return { ...account, ...(first ? { manager: first } : {}) }
     })
   }
 
-  /** Prepares another account; the caller writes the changes. */
-  async make(
-    enterpriseId: string,
-    title: string,
-  ): Promise<{ record: AccountRecord; changes: Change[]; expected: Change[] }> {
-    const context = this.#context
-    let shortId = context.ids.short()
-    while ((await context.read(at.shortId(shortId))) !== undefined) shortId = context.ids.short()
-    const record: AccountRecord = {
-      id: context.ids.next(),
-      short_id: shortId,
+  async add(sql: Sql, enterprise_id: string, title: string): Promise<AccountDocument> {
+    const { ids } = this.#context
+    let short_id = ids.short()
+    while (await sql.get('SELECT id FROM account WHERE short_id = $1', short_id)) short_id = ids.short()
+    const row: Row = {
+      id: ids.next(),
+      short_id,
       title,
-      enterprise_id: enterpriseId,
-      features: {},
-      created_at: context.time(),
+      enterprise_id,
+      features: '{}',
+      created_at: this.#context.time(),
     }
-    const changes = [
-      { key: at.account(enterpriseId, record.id), value: record },
-      { key: at.shortId(shortId), value: record.id },
-    ]
-    return { record, changes, expected: changes.map(({ key }) => ({ key, value: undefined })) }
+    await sql.run(
+      `INSERT INTO account (id, short_id, title, enterprise_id, features, created_at)
+       VALUES ($1, $2, $3, $4, $5, $6)`,
+      ...[row.id, short_id, title, enterprise_id, row.features, row.created_at],
+    )
+    return show(row)
   }
 
   /** The account acted in. */
   async current(principal: Principal): Promise<AccountDocument> {
-    return show(await this.#current(principal))
+    return show(await read(this.#context.store, requireAccount(principal)))
   }
 
   /** Enables or disables a beta feature. Throws 404 if it is unknown. Requires the personal key of a manager. */
   async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
     const { id } = requireFeatureManagement(principal)
     if (!Object.hasOwn(FEATURES, feature)) throw notFound('feature')
-    const context = this.#context
-    return context.turns.take(id, async () => {
-      const before = await this.#current(principal)
-      if ((before.features[feature] === true) === enabled) return show(before)
-      const record: AccountRecord = { ...before, features: { ...before.features, [feature]: enabled } }
-      const key = at.account(principal.enterpriseId, id)
-      const entry = context.audit(principal, 'account.feature', { type: 'account', id }, { feature, enabled })
-      await context.write([{ key, value: record }, entry], [{ key, value: before }])
-      return show(record)
+    return this.#context.change(principal, async (sql, audit) => {
+      const before = await read(sql, { id })
+      const features = JSON.parse(before.features)
+      if ((features[feature] === true) === enabled) return show(before)
+      const after = { ...before, features: JSON.stringify({ ...features, [feature]: enabled }) }
+      await sql.run('UPDATE account SET features = $2 WHERE id = $1', id, after.features)
+      await audit('account.feature', { type: 'account', id }, { feature, enabled })
+      return show(after)
     })
-  }
-
-  async #current(principal: Principal): Promise<AccountRecord> {
-    const { id } = requireAccount(principal)
-    const record = await this.#context.read<AccountRecord>(at.account(principal.enterpriseId, id))
-    if (!record) throw notFound('account')
-    return record
   }
 }
 
-function show(record: AccountRecord): AccountDocument {
-  const { id, short_id, title, enterprise_id, features, created_at } = record
-  return { id, short_id, title, enterprise_id, features: { throttle: features.throttle === true }, created_at }
+async function read(sql: Sql, { id }: { readonly id: string }): Promise<Row> {
+  const row = await sql.get<Row>(`${ROW} WHERE id = $1`, id)
+  if (!row) throw notFound('account')
+  return row
+}
+
+function show({ id, short_id, title, enterprise_id, features, created_at }: Row): AccountDocument {
+  const throttle = JSON.parse(features).throttle === true
+  return { id, short_id, title, enterprise_id, features: { throttle }, created_at }
 }

@@ -1,17 +1,16 @@
 import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
-import type { AccountRecord } from '../records.js'
 
 /** Processors in beta. A manager has to enable the feature in the account before pipelines with them are published. */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }
 
-/** The features that processors of these types require and the account lacks. */
-export function missingFeatures(account: AccountRecord, types: Iterable<string>): string[] {
+/** The features that processors of these types require and that are not enabled. */
+export function missingFeatures(enabled: Readonly<Record<string, boolean>>, types: Iterable<string>): string[] {
   const used = new Set(types)
   return Object.entries(FEATURES).flatMap(([name, { processor }]) =>
-    used.has(processor) && account.features[name] !== true ? [name] : [],
+    used.has(processor) && enabled[name] !== true ? [name] : [],
   )
 }
 

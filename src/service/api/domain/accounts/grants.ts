@@ -1,15 +1,11 @@
 import { timingSafeEqual } from 'node:crypto'
-import { Recent } from '../../store/recent.js'
-import type { Context } from '../context.js'
-import type { Keys } from '../keys/keys.js'
-import type { Principal } from '../keys/principal.js'
-import { type AccountRecord, at, type KeyRecord, type ServiceAccountRecord, type UserRecord } from '../records.js'
-import { ROLE_SCOPES } from './scopes.js'
+import { Cached } from '../../store/cached.js'
+import type { Store } from '../../store/store.js'
+import { NEVER } from '../keys/keys.js'
+import type { Principal, TokenType } from '../keys/principal.js'
+import { ROLE_SCOPES, type Role, type Scope } from './scopes.js'
 
-/**
- * Caches what each key grants, by its hash. Writing any record that grants are made from clears the cache, so changes
- * apply to the next request. A grant that was being read during such a write is not cached.
- */
+/** What each key grants, by its hash. A change of any table that grants are made from applies to the next request. */
 
 type Given =
   | 'version'
@@ -29,83 +25,84 @@ export interface Grant extends Pick<Principal, Given> {
   readonly revoked: boolean
 }
 
+interface Row {
+  readonly id: string
+  readonly type: TokenType
+  readonly subject_id: string
+  readonly enterprise_id: string
+  readonly account_id: string | null
+  readonly scopes: string | null
+  readonly expires_at: string | null
+  readonly revoked_at: string | null
+  readonly gives_until: string | null
+  /** null: the account is gone, or there is none. */
+  readonly short_id: string | null
+  readonly email: string | null
+  readonly role: Role | null
+  /** null: the subject is gone. */
+  readonly subject_title: string | null
+  readonly subject_scopes: string | null
+}
+
+const GRANT = `
+  SELECT k.id, k.type, k.subject_id, k.enterprise_id, k.account_id, k.scopes, k.expires_at, k.revoked_at, k.gives_until,
+    a.short_id, p.email, p.role, coalesce(p.title, s.title) AS subject_title, s.scopes AS subject_scopes
+  FROM access_key k
+  LEFT JOIN account a ON a.id = k.account_id
+  LEFT JOIN person p ON p.id = k.subject_id
+  LEFT JOIN service_account s ON s.id = k.subject_id
+  WHERE k.hash = $1`
+
 /** Of each of the two generations. */
 const MOST_REMEMBERED = 10_000
-const MADE_FROM = [at.allKeys, at.allUsers, at.allServiceAccounts, at.allAccounts]
 
 export class Grants {
-  readonly #context: Context
-  readonly #keys: Keys
-  #known = new Recent<Grant>(MOST_REMEMBERED)
-  /** How often the cache was cleared: grants of the same number are as they were. */
-  version = 0
+  readonly #store: Pick<Store, 'get' | 'watch'>
+  readonly #known: Cached<Grant>
 
-  constructor(context: Context, keys: Keys) {
-    this.#context = context
-    this.#keys = keys
-    const forget = () => {
-      this.#known = new Recent(MOST_REMEMBERED)
-      this.version++
-    }
-    for (const prefix of MADE_FROM) context.store.watch(prefix, forget)
+  constructor(store: Pick<Store, 'get' | 'watch'>) {
+    this.#store = store
+    this.#known = new Cached(store, ['access_key', 'person', 'service_account', 'account'], MOST_REMEMBERED)
+  }
+
+  /** Grants of the same number are as they were. */
+  get version(): number {
+    return this.#known.version
   }
 
   /** The grant, if it is cached. */
   known(hash: Buffer): Grant | undefined {
-    const found = this.#known.get(hash.toString('latin1'))?.value
+    const found = this.#known.known(hash.toString('latin1'))?.value
     return found && timingSafeEqual(found.hash, hash) ? found : undefined
   }
 
   /** Includes ended keys. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
-    const known = this.#known
     const { version } = this
-    const record = await this.#keys.find(hash)
-    if (!record) return undefined
-    const grant = { ...(await this.#grant(record, hash)), version }
-    known.set(hash.toString('latin1'), grant, 1)
-    return grant
-  }
-
-  async #grant(record: KeyRecord, hash: Buffer): Promise<Omit<Grant, 'version'>> {
-    const { type, enterprise_id, account_id, subject_id } = record
-    const place =
-      type === 'personal'
-        ? at.user(enterprise_id, account_id!, subject_id)
-        : at.serviceAccount(enterprise_id, account_id, subject_id)
-    const found = await this.#context.read<ServiceAccountRecord | UserRecord>(place)
-    const account =
-      account_id === null ? undefined : await this.#context.read<AccountRecord>(at.account(enterprise_id, account_id))
-    return {
-      hash,
-      type,
-      revoked: record.revoked_at !== null || !found || !owns(found, record) || (account_id !== null && !account),
-      subject: found ? subjectOf(found) : { id: subject_id, email: '', title: '' },
-      enterpriseId: enterprise_id,
-      account: account && { id: account.id, shortId: account.short_id },
-      scopes: new Set(found ? scopesOf(found, record) : []),
-      role: found && 'role' in found ? found.role : undefined,
-      keyId: record.id,
-      expiresAt: record.expires_at,
-      givesUntil: record.gives_until === undefined ? record.expires_at : record.gives_until,
-    }
+    return await this.#known.read(hash.toString('latin1'), async () => {
+      const row = await this.#store.get<Row>(GRANT, hash.toString('hex'))
+      return row && { ...grantOf(row, hash), version }
+    })
   }
 }
 
-/** Whether the key is still one of its subject's keys. Records of users do not list theirs. */
-function owns(subject: ServiceAccountRecord | UserRecord, { id }: KeyRecord): boolean {
-  return 'role' in subject || subject.key?.id === id || subject.old_key?.id === id
-}
-
-/** The scopes of the subject, unless the key narrows them. */
-function scopesOf(subject: ServiceAccountRecord | UserRecord, { scopes }: KeyRecord) {
-  const own = 'role' in subject ? ROLE_SCOPES[subject.role] : subject.scopes
-  return scopes === null ? own : own.filter(scope => scopes.includes(scope))
-}
-
-function subjectOf(record: ServiceAccountRecord | UserRecord): Principal['subject'] {
-  const { id, title } = record
-  return { id, email: 'role' in record ? record.email : serviceAccountEmail(id), title }
+function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
+  const { type, subject_id, account_id, short_id, role, scopes, subject_scopes, subject_title } = row
+  const own: readonly Scope[] = role ? ROLE_SCOPES[role] : JSON.parse(subject_scopes ?? '[]')
+  const narrowed: readonly Scope[] | null = scopes === null ? null : JSON.parse(scopes)
+  return {
+    hash,
+    type,
+    revoked: row.revoked_at !== null || subject_title === null || (account_id !== null && short_id === null),
+    subject: { id: subject_id, email: row.email ?? serviceAccountEmail(subject_id), title: subject_title ?? '' },
+    enterpriseId: row.enterprise_id,
+    account: account_id === null || short_id === null ? undefined : { id: account_id, shortId: short_id },
+    scopes: new Set(narrowed ? own.filter(scope => narrowed.includes(scope)) : own),
+    role: role ?? undefined,
+    keyId: row.id,
+    expiresAt: row.expires_at,
+    givesUntil: row.gives_until === null ? row.expires_at : row.gives_until === NEVER ? null : row.gives_until,
+  }
 }
 
 /** The address of a service account wherever the address of a subject is shown. */

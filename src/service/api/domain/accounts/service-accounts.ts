@@ -1,11 +1,10 @@
-import type { Change } from '../../store/store.js'
+import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
 import type { KeyedServiceAccountDocument, Page, ServiceAccountDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, RotateInput, ServiceAccountInput } from '../inputs.js'
 import { endOfNew, type Keys } from '../keys/keys.js'
 import type { Principal } from '../keys/principal.js'
-import { at, type ServiceAccountRecord } from '../records.js'
 import { requireGrant, requireId, requireServiceAccountManagement } from './access.js'
 import { serviceAccountEmail } from './grants.js'
 import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from './scopes.js'
@@ -16,11 +15,26 @@ interface Owner {
   readonly accountId: string | null
 }
 
-export interface MadeServiceAccount {
-  readonly record: ServiceAccountRecord
-  readonly key: string
-  readonly changes: readonly Change[]
+interface Row {
+  readonly id: string
+  readonly enterprise_id: string
+  readonly account_id: string | null
+  readonly title: string
+  readonly scopes: string
+  readonly created_at: string
+  /** Its key; null if it was revoked. */
+  readonly key_id: string | null
+  readonly key_created_at: string
+  readonly key_expires_at: string | null
+  readonly key_last_used_at: string | null
 }
+
+const ROWS = `
+  SELECT s.id, s.enterprise_id, s.account_id, s.title, s.scopes, s.created_at, k.id AS key_id,
+    k.created_at AS key_created_at, k.expires_at AS key_expires_at, u.at AS key_last_used_at
+  FROM service_account s LEFT JOIN access_key k ON k.id = s.key_id LEFT JOIN key_use u ON u.key_id = k.id`
+
+const idOf = ({ accountId, enterpriseId }: Owner): string => accountId ?? enterpriseId
 
 /** Service accounts of the account acted in, or of the enterprise at enterprise scope. Each has one key. */
 export class ServiceAccounts {
@@ -33,141 +47,128 @@ export class ServiceAccounts {
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<ServiceAccountDocument>> {
-    const { enterpriseId, accountId } = ownerFor(principal)
-    const found = await this.#context.page<ServiceAccountRecord>(at.serviceAccounts(enterpriseId, accountId), page)
-    return { ...found, items: await Promise.all(found.items.map(record => this.#show(record))) }
+    const rows = {
+      text: `${ROWS} WHERE s.id > $1 AND s.owner_id = $3 ORDER BY s.id`,
+      values: [idOf(ownerFor(principal))],
+      first: '',
+      cursorOf: ({ id }: Row) => id,
+    }
+    return this.#context.page(page, rows, row => this.#show(row))
   }
 
   async get(principal: Principal, id: string): Promise<ServiceAccountDocument> {
-    return this.#show(await this.#read(ownerFor(principal), id))
+    return this.#show(await this.#read(this.#context.store, ownerFor(principal), id))
   }
 
   async create(principal: Principal, input: ServiceAccountInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const scopes = grantedScopes(principal, owner, input.scopes)
     const context = this.#context
-    return context.turns.take(owner.accountId ?? owner.enterpriseId, async () => {
-      const prefix = at.serviceAccounts(owner.enterpriseId, owner.accountId)
-      await context.room(prefix, context.limits.serviceAccounts, 'service accounts')
+    return context.change(principal, async (sql, audit) => {
+      const theirs = 'service_account WHERE owner_id = $1'
+      await context.room(sql, context.limits.serviceAccounts, 'service accounts', theirs, idOf(owner))
       const expiresAt = endOfNew(context, principal.givesUntil, input.expires_in)
-      const made = this.make(owner, input.title, scopes, expiresAt)
-      const { record } = made
-      const details = { title: record.title, scopes: scopes.join(' '), key_id: record.key!.id }
-      const entry = context.audit(principal, 'service_account.create', target(record.id), details)
-      await context.write([...made.changes, entry], [{ key: keyOf(record), value: undefined }])
-      return { ...(await this.#show(record)), key: made.key, old_key_valid_until: null }
+      const made = await this.add(sql, owner, input.title, scopes, expiresAt)
+      const { id, title, access_key } = made
+      await audit('service_account.create', target(id), { title, scopes: scopes.join(' '), key_id: access_key!.id })
+      return made
     })
   }
 
-  /** Prepares a service account and its key; the caller writes the changes. */
-  make(
-    { enterpriseId, accountId }: Owner,
-    title: string | undefined,
+  async add(
+    sql: Sql,
+    owner: Owner,
+    title = 'service account',
     scopes: readonly Scope[],
     expiresAt: string | null = null,
-  ): MadeServiceAccount {
-    const id = this.#context.ids.next()
-    const made = this.#makeKey({ id, enterprise_id: enterpriseId, account_id: accountId }, expiresAt)
-    const record: ServiceAccountRecord = {
-      id,
-      enterprise_id: enterpriseId,
-      account_id: accountId,
-      title: title ?? 'service account',
-      scopes,
-      created_at: this.#context.time(),
-      key: made.ref,
-      old_key: null,
-    }
-    return { record, key: made.key, changes: [{ key: keyOf(record), value: record }, ...made.changes] }
+  ): Promise<KeyedServiceAccountDocument> {
+    const { ids } = this.#context
+    const [id, now] = [ids.next(), this.#context.time()]
+    await sql.run(
+      `INSERT INTO service_account (id, owner_id, enterprise_id, account_id, title, scopes, created_at)
+       VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+      ...[id, idOf(owner), owner.enterpriseId, owner.accountId, title, JSON.stringify(scopes), now],
+    )
+    const key = await this.#addKey(sql, owner, id, expiresAt)
+    return { ...this.#show(await this.#read(sql, owner, id)), key, old_key_valid_until: null }
   }
 
   /** Issues a new key, also if the old one was revoked. The old one ends immediately, or after the requested grace. */
   async rotate(principal: Principal, id: string, input: RotateInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const context = this.#context
-    return context.turns.take(owner.accountId ?? owner.enterpriseId, async () => {
-      const before = await this.#read(owner, id)
-      requireGrant(principal, before.scopes)
-      const made = this.#makeKey(before, endOfNew(context, principal.givesUntil, input.expires_in))
-      const older = await this.#keys.end(before.old_key)
-      const old = await this.#keys.end(before.key, input.grace)
-      const record: ServiceAccountRecord = { ...before, key: made.ref, old_key: old.left }
-      const until = old.left?.expires_at ?? null
-      const details = { key_id: made.ref.id, old_key_id: before.key?.id ?? null, old_key_valid_until: until }
-      const entry = context.audit(principal, 'service_account.rotate', target(id), details)
-      await context.write(
-        [...older.changes, ...old.changes, ...made.changes, { key: keyOf(before), value: record }, entry],
-        [{ key: keyOf(before), value: before }],
-      )
-      return { ...(await this.#show(record)), key: made.key, old_key_valid_until: until }
+    return context.change(principal, async (sql, audit) => {
+      const before = await this.#read(sql, owner, id)
+      requireGrant(principal, JSON.parse(before.scopes))
+      const expiresAt = endOfNew(context, principal.givesUntil, input.expires_in)
+      // Of the keys before, only the last one may have a grace.
+      const until = await this.#grace(sql, before.key_id, input.grace ?? 0)
+      await this.#keys.revoke(sql, id, until === null ? '' : before.key_id!)
+      const key = await this.#addKey(sql, owner, id, expiresAt)
+      const after = this.#show(await this.#read(sql, owner, id))
+      const details = { key_id: after.access_key!.id, old_key_id: before.key_id, old_key_valid_until: until }
+      await audit('service_account.rotate', target(id), details)
+      return { ...after, key, old_key_valid_until: until }
     })
+  }
+
+  /** Ends a key after a time, unless it ends earlier. Resolves with its end; null: it has no grace. */
+  async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
+    if (key === null || graceMs === 0) return null
+    const [now, then] = [this.#context.time(), this.#context.time(graceMs)]
+    const left = await sql.get<{ expires_at: string }>(
+      `UPDATE access_key SET expires_at = CASE WHEN expires_at <= $3 THEN expires_at ELSE $3 END
+       WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) RETURNING expires_at`,
+      ...[key, now, then],
+    )
+    return left?.expires_at ?? null
   }
 
   /** Revokes its key, and one in a grace period, immediately. */
   async revoke(principal: Principal, id: string): Promise<void> {
-    await this.#end(principal, id, 'service_account.revoke', before => ({ ...before, key: null, old_key: null }))
+    await this.#end(principal, id, 'service_account.revoke', 'UPDATE service_account SET key_id = NULL WHERE id = $1')
   }
 
   async remove(principal: Principal, id: string): Promise<void> {
-    await this.#end(principal, id, 'service_account.remove', () => undefined)
+    await this.#end(principal, id, 'service_account.remove', 'DELETE FROM service_account WHERE id = $1')
   }
 
-  async #end(
-    principal: Principal,
-    id: string,
-    action: string,
-    after: (before: ServiceAccountRecord) => ServiceAccountRecord | undefined,
-  ): Promise<void> {
+  async #end(principal: Principal, id: string, action: string, statement: string): Promise<void> {
     const owner = ownerFor(principal)
-    const context = this.#context
-    await context.turns.take(owner.accountId ?? owner.enterpriseId, async () => {
-      const before = await this.#read(owner, id)
-      const ended = [...(await this.#keys.end(before.key)).changes, ...(await this.#keys.end(before.old_key)).changes]
-      const entry = context.audit(principal, action, target(id), { title: before.title })
-      const key = keyOf(before)
-      await context.write([...ended, { key, value: after(before) }, entry], [{ key, value: before }])
+    await this.#context.change(principal, async (sql, audit) => {
+      const { title } = await this.#read(sql, owner, id)
+      await this.#keys.revoke(sql, id)
+      await sql.run(statement, id)
+      await audit(action, target(id), { title })
     })
   }
 
-  #makeKey(
-    { id, enterprise_id, account_id }: Pick<ServiceAccountRecord, 'id' | 'enterprise_id' | 'account_id'>,
-    expiresAt: string | null,
-  ) {
-    return this.#keys.make({
-      type: account_id === null ? 'enterprise_service_account' : 'service_account',
-      subjectId: id,
-      enterpriseId: enterprise_id,
-      accountId: account_id,
-      scopes: null,
-      expiresAt,
-    })
+  async #addKey(sql: Sql, owner: Owner, subject_id: string, expires_at: string | null): Promise<string> {
+    const { enterpriseId: enterprise_id, accountId: account_id } = owner
+    const type = account_id === null ? 'enterprise_service_account' : 'service_account'
+    const { key, document } = await this.#keys.add(sql, { type, subject_id, enterprise_id, account_id, expires_at })
+    await sql.run('UPDATE service_account SET key_id = $2 WHERE id = $1', subject_id, document.id)
+    return key
   }
 
-  async #read({ enterpriseId, accountId }: Owner, id: string): Promise<ServiceAccountRecord> {
+  async #read(sql: Sql, owner: Owner, id: string): Promise<Row> {
     requireId(id, 'service account')
-    const record = await this.#context.read<ServiceAccountRecord>(at.serviceAccount(enterpriseId, accountId, id))
-    if (!record) throw notFound('service account')
-    return record
+    const row = await sql.get<Row>(`${ROWS} WHERE s.id = $1 AND s.owner_id = $2`, id, idOf(owner))
+    if (!row) throw notFound('service account')
+    return row
   }
 
-  async #show(record: ServiceAccountRecord): Promise<ServiceAccountDocument> {
-    const { id, title, account_id, enterprise_id, scopes, created_at, key } = record
-    return {
-      id,
-      title,
-      email: serviceAccountEmail(id),
-      account_id,
-      enterprise_id,
-      scopes: [...scopes],
-      created_at,
-      access_key: key && (await this.#keys.show(key)),
-    }
+  #show(row: Row): ServiceAccountDocument {
+    const { id, title, account_id, enterprise_id, scopes, created_at, key_id } = row
+    const { key_created_at, key_expires_at: expires_at, key_last_used_at: last_used_at } = row
+    const key = key_id && this.#keys.show({ id: key_id, created_at: key_created_at, expires_at, last_used_at })
+    const email = serviceAccountEmail(id)
+    const own = JSON.parse(scopes)
+    return { id, title, email, account_id, enterprise_id, scopes: own, created_at, access_key: key || null }
   }
 }
 
 const target = (id: string) => ({ type: 'service_account', id })
-const keyOf = ({ enterprise_id, account_id, id }: ServiceAccountRecord) =>
-  at.serviceAccount(enterprise_id, account_id, id)
 
 function ownerFor(principal: Principal): Owner {
   requireServiceAccountManagement(principal)

@@ -1,10 +1,10 @@
 import { timingSafeEqual } from 'node:crypto'
 import { networkOf } from '../../../../lib/network/network-address.js'
+import { Cached } from '../../store/cached.js'
 import { type Grant, Grants } from '../accounts/grants.js'
 import type { Context } from '../context.js'
 import { ApiError, forbidden, unauthorized } from '../errors.js'
 import { ID } from '../ids.js'
-import { type AccountRecord, at } from '../records.js'
 import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { RateLimiter, type RateState, rateHeaders } from './rate-limiter.js'
@@ -22,11 +22,19 @@ export interface AuthenticateRequest {
   readonly connection?: object | undefined
 }
 
-interface Brought {
+interface AccountRow {
+  readonly id: string
+  readonly short_id: string
+}
+
+interface LastKey {
   readonly authorization: Buffer
   readonly hash: Buffer
 }
 
+const ACCOUNT = 'SELECT id, short_id FROM account WHERE id = $1 AND enterprise_id = $2'
+/** Accounts in each of the two generations of the cache. */
+const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
 /** A longer header contains no key. */
 const LONGEST_HEADER = 200
@@ -39,14 +47,17 @@ export class Authentication {
   readonly #keys: Keys
   readonly #grants: Grants
   /** The last header of each connection. */
-  readonly #brought = new WeakMap<object, Brought>()
+  readonly #lastKeys = new WeakMap<object, LastKey>()
+  /** Those that enterprises act in, by enterprise and id. */
+  readonly #accounts: Cached<AccountRow>
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
 
   constructor(context: Context, keys: Keys) {
     this.#context = context
     this.#keys = keys
-    this.#grants = new Grants(context, keys)
+    this.#grants = new Grants(context.store)
+    this.#accounts = new Cached(context.store, ['account'], MOST_REMEMBERED)
     this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock)
     this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
   }
@@ -109,11 +120,11 @@ export class Authentication {
     const { connection, authorization = '' } = request
     if (!connection) return this.#keys.hash(this.#keyOf(request))
     const given = Buffer.from(authorization)
-    const before = this.#brought.get(connection)
+    const before = this.#lastKeys.get(connection)
     if (before?.authorization.length === given.length && timingSafeEqual(before.authorization, given))
       return before.hash
     const hash = this.#keys.hash(this.#keyOf(request))
-    this.#brought.set(connection, { authorization: given, hash })
+    this.#lastKeys.set(connection, { authorization: given, hash })
     return hash
   }
 
@@ -142,7 +153,9 @@ export class Authentication {
       )
     }
     const account = ID.test(accountId)
-      ? await this.#context.read<AccountRecord>(at.account(principal.enterpriseId, accountId))
+      ? await this.#accounts.read(`${principal.enterpriseId} ${accountId}`, () =>
+          this.#context.store.get<AccountRow>(ACCOUNT, accountId, principal.enterpriseId),
+        )
       : undefined
     if (!account) {
       throw forbidden(

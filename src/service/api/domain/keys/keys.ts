@@ -1,13 +1,11 @@
-import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
-import type { Change } from '../../store/store.js'
-import type { Scope } from '../accounts/scopes.js'
-import type { Context } from '../context.js'
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
+import type { Sql } from '../../store/store.js'
+import { type Context, tooMany } from '../context.js'
 import type { KeyDocument } from '../documents.js'
 import { forbidden } from '../errors.js'
-import { at, type KeyRecord, type KeyRef } from '../records.js'
 import type { TokenType } from './principal.js'
 
-/** Access keys. The key itself is returned once; only its HMAC is stored. Keys are also indexed by their end. */
+/** Access keys. The key itself is returned once; only its HMAC is stored. */
 
 const RANDOM_BYTES = 20
 const PREFIXES: Readonly<Record<TokenType, string>> = {
@@ -16,69 +14,61 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
   personal: 'sta_',
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
+const DAY_MS = 86_400_000
+/** How long the service can explain why a key does not work. */
+const REMEMBERED_MS = 30 * DAY_MS
+/** Warns at most this long before the end, and only when less than this share of the key's life is left. */
+const WARNED_MS = 7 * DAY_MS
+const WARNED_SHARE = 0.2
 
 /** Whether a text has the form of a key. */
 export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** Stored under `key-end/TIME/ID`. */
-export interface KeyEnd {
-  readonly hash: string
-}
+/** In place of a time for keys that may give keys that do not expire. */
+export const NEVER = 'never'
 
 export interface NewKey {
   readonly type: TokenType
-  readonly subjectId: string
-  readonly enterpriseId: string
-  readonly accountId: string | null
-  readonly scopes: readonly Scope[] | null
+  readonly subject_id: string
+  readonly enterprise_id: string
+  readonly account_id: string | null
   /** null: it does not expire. */
-  readonly expiresAt: string | null
-  /** For first keys, see KeyRecord. */
-  readonly givesUntil?: string | null
+  readonly expires_at: string | null
+  readonly title?: string
+  /** JSON; null: not narrowed. */
+  readonly scopes?: string | null
+  /** The key it was created with, of the same user; revoking that one also revokes this one. */
+  readonly parent_id?: string
+  /** For the first key of a user: the latest end of keys created with it, or NEVER. Others pass on their own end. */
+  readonly gives_until?: string
 }
 
-export interface MadeKey {
-  /** To be shown once. */
-  readonly key: string
-  readonly ref: KeyRef
-  readonly changes: readonly Change[]
+/** Keys that end within the horizon, or have ended and are remembered. */
+interface Ending {
+  readonly id: string
+  readonly type: TokenType
+  readonly subject_id: string
+  readonly account_id: string | null
+  readonly created_at: string
+  readonly expires_at: string
 }
 
 export class Keys {
+  /** As of the last check. */
+  expiringSoon = 0
+  expired = 0
   readonly #context: Context
   readonly #secret: KeyObject
   /** Last uses of keys that have not been written to the store yet. */
   #uses = new Map<string, string>()
+  /** By key: whole days that were left at the last warning. */
+  #warned = new Map<string, number>()
 
   constructor(context: Context, secret: Buffer) {
     this.#context = context
     this.#secret = createSecretKey(secret)
-  }
-
-  /** The changes make the key valid once they are written. */
-  make({ type, subjectId, enterpriseId, accountId, scopes, expiresAt, givesUntil }: NewKey): MadeKey {
-    const context = this.#context
-    const key = PREFIXES[type] + context.random(RANDOM_BYTES).toString('hex')
-    const hash = this.hash(key).toString('hex')
-    const ref: KeyRef = {
-      id: context.ids.next(),
-      hash,
-      created_at: context.time(),
-      expires_at: expiresAt,
-    }
-    const record: KeyRecord = {
-      ...ref,
-      type,
-      subject_id: subjectId,
-      enterprise_id: enterpriseId,
-      account_id: accountId,
-      scopes,
-      revoked_at: null,
-      ...(givesUntil === undefined ? {} : { gives_until: givesUntil }),
-    }
-    return { key, ref, changes: [{ key: at.key(hash), value: record }, ...endOf(ref)] }
   }
 
   /** The form in which a key is stored and found. */
@@ -86,35 +76,55 @@ export class Keys {
     return createHmac('sha256', this.#secret).update(key).digest()
   }
 
-  /** The record of the key with this hash, including ended ones; undefined if there is none. */
-  async find(hash: Buffer): Promise<KeyRecord | undefined> {
-    const record = await this.#context.read<KeyRecord>(at.key(hash.toString('hex')))
-    return record && timingSafeEqual(Buffer.from(record.hash, 'hex'), hash) ? record : undefined
+  /** Adds a key. The text of `key` is to be shown once. */
+  async add(sql: Sql, of: NewKey): Promise<{ key: string; document: KeyDocument }> {
+    const { random, ids } = this.#context
+    const key = PREFIXES[of.type] + random(RANDOM_BYTES).toString('hex')
+    const document = { id: ids.next(), created_at: this.#context.time(), expires_at: of.expires_at, last_used_at: null }
+    await sql.run(
+      `INSERT INTO access_key (id, hash, type, subject_id, enterprise_id, account_id, title, scopes, parent_id,
+         created_at, expires_at, gives_until)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+      ...[document.id, this.hash(key).toString('hex'), of.type, of.subject_id, of.enterprise_id, of.account_id],
+      ...[of.title ?? '', of.scopes ?? null, of.parent_id ?? null],
+      ...[document.created_at, of.expires_at, of.gives_until ?? null],
+    )
+    return { key, document }
   }
 
-  /** Ends a key now or after `graceMs`, unless it expires earlier; `left` is the key that remains valid until then. */
-  async end(ref: KeyRef | null, graceMs = 0): Promise<{ changes: readonly Change[]; left: KeyRef | null }> {
-    const record = ref && (await this.#context.read<KeyRecord>(at.key(ref.hash)))
-    if (!ref || !record || record.revoked_at !== null || isOver(ref.expires_at, this.#context.time())) {
-      return { changes: [], left: null }
-    }
-    const then = this.#context.time(graceMs)
-    if (graceMs > 0 && isOver(ref.expires_at, then)) return { changes: [], left: ref }
-    const left = { ...ref, expires_at: then }
-    const ended: KeyRecord = graceMs > 0 ? { ...record, expires_at: then } : { ...record, revoked_at: then }
-    const changes = [{ key: at.key(ref.hash), value: ended }, ...endOf(left)]
-    if (ref.expires_at !== null) changes.unshift({ key: at.keyEnd(ref.expires_at, ref.id), value: undefined })
-    return { changes, left: graceMs > 0 ? left : null }
+  /** Revokes all keys of a subject that have not ended, except one of them. */
+  async revoke(sql: Sql, subject: string, except = ''): Promise<void> {
+    await sql.run(
+      `UPDATE access_key SET revoked_at = $3
+       WHERE subject_id = $1 AND id <> $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)`,
+      ...[subject, except, this.#context.time()],
+    )
+  }
+
+  /** Makes room for one more key of a user: removes expired ones if there are too many, and throws if there are none. */
+  async makeRoom(sql: Sql, user: string): Promise<void> {
+    const most = this.#context.limits.keysPerUser
+    const text = `
+      SELECT count(*) AS kept, sum(CASE WHEN expires_at <= $2 THEN 1 ELSE 0 END) AS ended
+      FROM access_key WHERE subject_id = $1 AND revoked_at IS NULL`
+    const now = this.#context.time()
+    const { kept, ended } = (await sql.get<{ kept: number; ended: number | null }>(text, user, now))!
+    if (Number(kept) < most) return
+    if (Number(kept) - Number(ended) >= most) throw tooMany(most, 'personal keys of a user')
+    await this.#remove(sql, 'subject_id = $1 AND revoked_at IS NULL AND expires_at <= $2', user, now)
+  }
+
+  async #remove(sql: Sql, conditions: string, ...values: readonly string[]): Promise<void> {
+    const keys = await sql.all<{ id: string }>(`DELETE FROM access_key WHERE ${conditions} RETURNING id`, ...values)
+    for (const { id } of keys) await sql.run('DELETE FROM key_use WHERE key_id = $1', id)
   }
 
   used(id: string): void {
     this.#uses.set(id, this.#context.time())
   }
 
-  async show(ref: KeyRef): Promise<KeyDocument> {
-    const { id, created_at, expires_at } = ref
-    const used = this.#uses.get(id) ?? (await this.#context.read<string>(at.keyUse(id)))
-    return { id, created_at, expires_at, last_used_at: used ?? null }
+  show({ id, created_at, expires_at, last_used_at }: KeyDocument): KeyDocument {
+    return { id, created_at, expires_at, last_used_at: this.#uses.get(id) ?? last_used_at }
   }
 
   /** Writes the last uses to the store. */
@@ -123,17 +133,61 @@ export class Keys {
     const uses = this.#uses
     this.#uses = new Map()
     try {
-      await this.#context.store.write([...uses].map(([id, time]) => ({ key: at.keyUse(id), value: time })))
+      await this.#context.store.change('', async sql => {
+        for (const [id, time] of uses)
+          await sql.run(
+            'INSERT INTO key_use (key_id, at) VALUES ($1, $2) ON CONFLICT (key_id) DO UPDATE SET at = excluded.at',
+            ...[id, time],
+          )
+      })
     } catch (error) {
       this.#uses = new Map([...uses, ...this.#uses])
       throw error
     }
   }
-}
 
-/** The index entry of a key by its end. */
-function endOf({ id, hash, expires_at }: KeyRef): Change[] {
-  return expires_at === null ? [] : [{ key: at.keyEnd(expires_at, id), value: { hash } satisfies KeyEnd }]
+  /** Forgets keys that ended long ago, and warns of those about to expire. */
+  async lookAfter(): Promise<void> {
+    const context = this.#context
+    const forgotten = context.time(-REMEMBERED_MS)
+    await this.#forget(forgotten).catch(error =>
+      // They grant nothing. The service starts and warns without it, too.
+      context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour'),
+    )
+    const ending = await context.store.all<Ending>(
+      `SELECT id, type, subject_id, account_id, created_at, expires_at FROM access_key
+       WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2`,
+      ...[forgotten, context.time(WARNED_MS)],
+    )
+    const now = context.time()
+    const soon = ending.filter(one => one.expires_at > now && this.#isSoon(one))
+    this.#warned = new Map(soon.map(one => [one.id, this.#warn(one)]))
+    this.expiringSoon = soon.length
+    this.expired = ending.filter(({ expires_at }) => expires_at <= now).length
+  }
+
+  async #forget(until: string): Promise<void> {
+    const { store } = this.#context
+    const ended = 'revoked_at <= $1 OR expires_at <= $1'
+    // A start does not write without need.
+    if (await store.get(`SELECT id FROM access_key WHERE ${ended} LIMIT 1`, until))
+      await store.change('', sql => this.#remove(sql, ended, until))
+  }
+
+  #isSoon({ created_at, expires_at }: Ending): boolean {
+    const [from, until] = [Date.parse(created_at), Date.parse(expires_at)]
+    return until - this.#context.clock.wall() <= Math.min(WARNED_MS, (until - from) * WARNED_SHARE)
+  }
+
+  /** Warns at most once a day for each key. */
+  #warn({ id, type, subject_id, account_id, expires_at }: Ending): number {
+    const days = Math.floor((Date.parse(expires_at) - this.#context.clock.wall()) / DAY_MS)
+    if (this.#warned.get(id) !== days) {
+      const fields = { key_id: id, type, subject: subject_id, account: account_id, expires_at }
+      this.#context.log.warn(fields, 'an access key expires soon; rotate it')
+    }
+    return days
+  }
 }
 
 /**

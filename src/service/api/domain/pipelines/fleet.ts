@@ -1,4 +1,4 @@
-import { portionsOf } from '../../store/store.js'
+import type { Sql, Value } from '../../store/store.js'
 import { requireId, requireReporter, requireScope } from '../accounts/access.js'
 import { type Context, tooMany } from '../context.js'
 import type { DaemonDocument, Page } from '../documents.js'
@@ -6,13 +6,38 @@ import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, ReportInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { RateLimiter, rateHeaders } from '../keys/rate-limiter.js'
-import { at, type DaemonRecord, type PipelineRecord } from '../records.js'
 import { KnownDaemons, SILENT_MS } from './known-daemons.js'
+import type { Pipelines } from './pipelines.js'
 
 /** Daemons that have not reported for this long are removed. */
 const FORGOTTEN_MS = 30 * 86_400_000
-/** Entries processed before other work gets a turn. */
-const PORTION = 500
+
+/** JSON of the column `report`. */
+type Report = Pick<DaemonDocument, 'host' | 'version' | 'revision' | 'health' | 'error' | 'totals' | 'started_at'>
+
+interface Daemon {
+  readonly id: string
+  readonly pipeline_id: string
+  readonly enterprise_id: string
+  readonly account_id: string
+  readonly registered_at: string
+  readonly reported_at: string
+  readonly report: Report
+}
+
+type Row = Omit<Daemon, 'report'> & { readonly report: string }
+
+const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report FROM daemon'
+/** Sorts as the rows do. */
+const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
+
+/** An entry that is not in the store yet. */
+interface Unwritten {
+  readonly enterprise_id: string
+  readonly account_id: string
+  /** Undefined: to be removed. */
+  readonly daemon: Daemon | undefined
+}
 
 /**
  * The reports of daemons. A report loses its value when the next one arrives, so reports are kept in memory and written
@@ -20,8 +45,8 @@ const PORTION = 500
  */
 export class Fleet {
   readonly #context: Context
-  /** Undefined: to be removed. */
-  readonly #unwritten = new Map<string, DaemonRecord | undefined>()
+  readonly #pipelines: Pick<Pipelines, 'find'>
+  readonly #unwritten = new Map<string, Unwritten>()
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
@@ -30,59 +55,57 @@ export class Fleet {
   /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
-  constructor(context: Context) {
+  constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
     this.#context = context
+    this.#pipelines = pipelines
     this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock)
   }
 
   /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
-  async list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>> {
+  async list(principal: Principal, { limit, after = '' }: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
-    const { enterpriseId, account } = principal
-    const prefix = at.daemons(enterpriseId, account?.id)
-    const { limit, after } = page
-    const first = after === undefined ? {} : { after: prefix + after }
-    const unwritten = [...this.#unwritten].filter(([key]) => key.startsWith(prefix) && !(key <= (first.after ?? '')))
-    const removed = unwritten.filter(([, record]) => record === undefined).length
-    const stored = await this.#context.store.list(prefix, { ...first, limit: limit + 1 + removed })
-    const entries = new Map(stored.map(({ key, value }) => [key, value as DaemonRecord | undefined]))
-    for (const [key, record] of unwritten) entries.set(key, record)
-    const found = [...entries].filter(([, record]) => record).sort(([a], [b]) => (a < b ? -1 : 1))
+    const [scope, of] = principal.account
+      ? (['account_id', principal.account.id] as const)
+      : (['enterprise_id', principal.enterpriseId] as const)
+    const unwritten = [...this.#unwritten].filter(([key, one]) => one[scope] === of && key > after)
+    const removed = unwritten.filter(([, { daemon }]) => daemon === undefined).length
+    const slash = after.indexOf('/')
+    const rows = await this.#context.store.all<Row>(
+      `${ROW} WHERE (pipeline_id, id) > ($1, $2) AND ${scope} = $3 ORDER BY pipeline_id, id LIMIT $4`,
+      ...[slash < 0 ? after : after.slice(0, slash), slash < 0 ? '' : after.slice(slash + 1), of],
+      limit + 1 + removed,
+    )
+    const entries = new Map<string, Daemon | undefined>(rows.map(row => [keyOf(row), daemonOf(row)]))
+    for (const [key, { daemon }] of unwritten) entries.set(key, daemon)
+    const found = [...entries].flatMap(([, daemon]) => daemon ?? []).sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
     const shown = found.slice(0, limit)
-    const items = await Promise.all(shown.map(([key, record]) => this.#show(record!, enterpriseId, key.split('/')[2]!)))
-    return { items, next: found.length > limit ? shown.at(-1)![0].slice(prefix.length) : null, limit }
+    const items = await Promise.all(shown.map(daemon => this.#show(daemon)))
+    return { items, next: found.length > limit ? keyOf(shown.at(-1)!) : null, limit }
   }
 
   /** Requires `pipeline:read`; viewers are not allowed. Stored in memory first, and written every few seconds. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
-    const { id: accountId } = requireReporter(principal)
-    const { enterpriseId } = principal
-    requireId(input.pipeline_id, 'pipeline')
-    const pipeline = await this.#pipeline(enterpriseId, accountId, input.pipeline_id)
-    if (!pipeline) throw notFound('pipeline')
-    const key = at.daemon(enterpriseId, accountId, pipeline.id, input.daemon_id)
-    const known = await this.#daemons(enterpriseId, accountId)
-    if (!known.has(key)) this.#admit(principal, known)
+    const { id: account_id } = requireReporter(principal)
+    const { daemon_id: id, pipeline_id, error = null, totals = {}, started_at = null, ...given } = input
+    requireId(pipeline_id, 'pipeline')
+    if ((await this.#pipelines.find(pipeline_id))?.account_id !== account_id) throw notFound('pipeline')
+    const key = keyOf({ pipeline_id, id })
+    const known = await this.#daemons(account_id)
+    if (!known.has(key)) this.#admit(principal, account_id, known)
     const registeredMs = known.reported(key, Math.floor(this.#context.clock.wall()))
-    const record: DaemonRecord = {
-      id: input.daemon_id,
-      pipeline_id: pipeline.id,
-      host: input.host,
-      version: input.version,
-      revision: input.revision,
-      health: input.health,
-      error: input.error ?? null,
-      totals: input.totals ?? {},
-      started_at: input.started_at ?? null,
-      reported_at: this.#context.time(),
+    const place = { enterprise_id: principal.enterpriseId, account_id }
+    const daemon: Daemon = {
+      ...{ id, pipeline_id, ...place },
       registered_at: new Date(registeredMs).toISOString(),
+      reported_at: this.#context.time(),
+      report: { ...given, error, totals, started_at },
     }
-    this.#unwritten.set(key, record)
-    return this.#show(record, enterpriseId, accountId)
+    this.#unwritten.set(key, { ...place, daemon })
+    return this.#show(daemon)
   }
 
   /** Throws if another daemon cannot be added. A full account loses a daemon that is not known to be real. */
-  #admit({ subject, account }: Principal, known: KnownDaemons): void {
+  #admit({ subject, enterpriseId: enterprise_id }: Principal, account_id: string, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)
     if (!rate.allowed) {
@@ -98,10 +121,10 @@ export class Fleet {
       }
       if (this.evicted++ === 0)
         log.warn(
-          { account: account?.id, subject: subject.id, limit: limits.daemons },
+          { account: account_id, subject: subject.id, limit: limits.daemons },
           'an account has reached its limit of daemons; new ones replace those that reported only briefly',
         )
-      this.#unwritten.set(key, undefined)
+      this.#unwritten.set(key, { enterprise_id, account_id, daemon: undefined })
     }
   }
 
@@ -109,55 +132,63 @@ export class Fleet {
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
     const reports = [...this.#unwritten]
-    await this.#context.store.write(reports.map(([key, value]) => ({ key, value })))
+    await this.#context.store.change('', async sql => {
+      for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
+    })
     // A list reads them here until then. What was reported meanwhile is written next time.
-    for (const [key, value] of reports) if (this.#unwritten.get(key) === value) this.#unwritten.delete(key)
+    for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
-  /** Removes daemons that have not reported for a long time, and those whose pipeline is gone. */
+  /** Removes daemons that have not reported for a long time. */
   async forgetOld(): Promise<void> {
-    const { store } = this.#context
-    const oldest = this.#context.time(-FORGOTTEN_MS)
-    for await (const entries of portionsOf(store, at.allDaemons, PORTION)) {
-      const gone: string[] = []
-      for (const { key, value } of entries) {
-        const record = value as DaemonRecord
-        const [, enterprise, account] = key.split('/') as [string, string, string]
-        const kept = record.reported_at > oldest && (await this.#pipeline(enterprise, account, record.pipeline_id))
-        if (!kept) gone.push(key)
-      }
-      if (gone.length > 0) await store.write(gone.map(key => ({ key, value: undefined })))
-    }
     await this.flush()
+    await this.#context.store.run('DELETE FROM daemon WHERE reported_at <= $1', this.#context.time(-FORGOTTEN_MS))
     this.#known.clear()
   }
 
-  async #daemons(enterpriseId: string, accountId: string): Promise<KnownDaemons> {
-    const known = this.#known.get(accountId)
+  async #daemons(account: string): Promise<KnownDaemons> {
+    const known = this.#known.get(account)
     if (known) return known
-    const entries = await this.#context.store.list(at.daemons(enterpriseId, accountId))
-    const read = this.#known.get(accountId) ?? new KnownDaemons(entries)
-    this.#known.set(accountId, read)
+    const text = 'SELECT pipeline_id, id, registered_at, reported_at FROM daemon WHERE account_id = $1'
+    const rows = await this.#context.store.all<Omit<Daemon, 'report'>>(text, account)
+    const read = this.#known.get(account) ?? new KnownDaemons(rows.map(row => ({ ...row, key: keyOf(row) })))
+    this.#known.set(account, read)
     return read
   }
 
-  #pipeline(enterprise: string, account: string, id: string): Promise<PipelineRecord | undefined> {
-    return this.#context.read<PipelineRecord>(at.pipeline(enterprise, account, id))
-  }
-
-  async #show(
-    { registered_at: _, ...record }: DaemonRecord,
-    enterprise: string,
-    account: string,
-  ): Promise<DaemonDocument> {
-    const pipeline = await this.#pipeline(enterprise, account, record.pipeline_id)
-    const published = pipeline?.published_revision ?? null
-    const silent = Date.parse(record.reported_at) + SILENT_MS < this.#context.clock.wall()
+  async #show({ id, pipeline_id, report, reported_at }: Daemon): Promise<DaemonDocument> {
+    const published = (await this.#pipelines.find(pipeline_id))?.published_revision ?? null
+    const silent = Date.parse(reported_at) + SILENT_MS < this.#context.clock.wall()
     return {
-      ...record,
+      ...{ id, pipeline_id, ...report, reported_at },
       published_revision: published,
-      behind: published !== null && record.revision !== published,
+      behind: published !== null && report.revision !== published,
       silent,
     }
   }
+}
+
+function daemonOf({ report, ...row }: Row): Daemon {
+  return { ...row, report: JSON.parse(report) }
+}
+
+/** Its pipeline may have been removed since it reported. */
+async function write(sql: Sql, daemon: Daemon): Promise<void> {
+  const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
+  const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]
+  await sql.run(
+    `INSERT INTO daemon (pipeline_id, id, enterprise_id, account_id, registered_at, reported_at, report)
+     SELECT $1, $2, $3, $4, $5, $6, $7
+     WHERE EXISTS (SELECT id FROM pipeline WHERE id = $1 AND removed_at IS NULL)
+     ON CONFLICT (pipeline_id, id) DO UPDATE SET registered_at = excluded.registered_at,
+       reported_at = excluded.reported_at, report = excluded.report`,
+    ...values,
+    JSON.stringify(report),
+  )
+}
+
+async function remove(sql: Sql, key: string): Promise<void> {
+  const slash = key.indexOf('/')
+  const names = [key.slice(0, slash), key.slice(slash + 1)]
+  await sql.run('DELETE FROM daemon WHERE pipeline_id = $1 AND id = $2', ...names)
 }

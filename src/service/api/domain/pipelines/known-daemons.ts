@@ -1,6 +1,3 @@
-import type { Entry } from '../../store/store.js'
-import type { DaemonRecord } from '../records.js'
-
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
 /** A daemon counts as real after reporting for this long: whoever invents ids has to keep reporting for all of them. */
@@ -15,13 +12,9 @@ interface Known {
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
 
-  constructor(entries: readonly Entry[]) {
-    for (const { key, value } of entries) {
-      const { registered_at, reported_at } = value as DaemonRecord
-      const reportedMs = Date.parse(reported_at)
-      // Records without a registration time are from an earlier version.
-      this.#daemons.set(key, { registeredMs: registered_at ? Date.parse(registered_at) : 0, reportedMs })
-    }
+  constructor(rows: readonly { readonly key: string; readonly registered_at: string; readonly reported_at: string }[]) {
+    for (const { key, registered_at, reported_at } of rows)
+      this.#daemons.set(key, { registeredMs: Date.parse(registered_at), reportedMs: Date.parse(reported_at) })
   }
 
   get size(): number {

@@ -19,14 +19,12 @@ const standIn = ingestSource(new Feed().definition)
 
 /**
  * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
- * are, since only the runner has the values. With `literals`, literal keys are accepted, as in revisions saved by
- * earlier versions. Throws ApiError 400 with the place of every fault.
+ * are, since only the runner has the values. Throws ApiError 400 with the place of every fault.
  */
 export function checkPipelineConfig(
   config: Readonly<Record<string, unknown>>,
   components: readonly AnyDefinition[],
   most: { readonly bytes: number; readonly components: number },
-  { literals = false }: { literals?: boolean } = {},
 ): Config {
   // Must come first: a value of unlimited depth cannot even be serialized.
   if (isDeeper(config, MOST_LEVELS)) {
@@ -36,7 +34,7 @@ export function checkPipelineConfig(
   if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
   if (countComponents(config) > most.components)
     throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
-  const secrets = [...misplacedSecrets(config, components), ...(literals ? [] : literalSecrets(config, components))]
+  const secrets = [...misplacedSecrets(config, components), ...literalSecrets(config, components)]
   if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   try {
     return compilingWithin(PATTERNS_MS, () =>

@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
-import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
-import { type Change, portionsOf } from '../../store/store.js'
+import { Cached } from '../../store/cached.js'
+import type { Sql } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requirePipelineWrite, requireScope } from '../accounts/access.js'
 import { missingFeatures, notEnabled } from '../accounts/features.js'
-import { type Context, mapPage } from '../context.js'
-import { Derived } from '../derived.js'
+import type { Context } from '../context.js'
 import type {
   Page,
   PipelineDocument,
@@ -17,12 +16,10 @@ import type {
 import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
-import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from '../records.js'
-import type { Literals } from '../secrets/literals.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
-import { RevisionSizes, RevisionWrites } from './revisions.js'
+import { type Revision, Revisions } from './revisions.js'
 
 /** A document with its strong ETag, including the quotes. */
 export interface Tagged<T> {
@@ -33,10 +30,27 @@ export interface Tagged<T> {
 /** Called on every publish, and with undefined when a pipeline is deleted. */
 export type PublishListener = (pipelineId: string, published: PublishedDocument | undefined) => void
 
+type Config = Readonly<Record<string, unknown>>
+
+/** A pipeline. Its draft is its latest revision. */
+export interface PipelineRow extends Omit<PipelineDocument, 'config' | 'missing_secrets' | 'published_revision'> {
+  readonly published_revision: number | null
+  readonly published_at: string | null
+  /** Incremented by every change; the source of the ETag. */
+  readonly version: number
+}
+
+const COLUMNS =
+  'p.id, p.account_id, p.title, p.revision, p.published_revision, p.published_at, p.version, p.created_at, p.updated_at'
+const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at IS NULL`
+
 /** Pipelines per read when all of them are processed. */
 const PORTION = 20
-const LARGEST_REVISION = 9_999_999_999
 const LATER_SECONDS = '10'
+/** Pipelines in each of the two generations of the cache. */
+const MOST_REMEMBERED = 10_000
+/** The same for pages of lists, of at most 1 MiB. */
+const MOST_PAGES = 32
 
 /**
  * Pipelines: a draft and its saved, immutable revisions, one of which is published. Saving an unchanged draft creates
@@ -47,66 +61,73 @@ export class Pipelines {
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
-  readonly #literals: Literals
-  /** Disk usage of the saved revisions. */
-  readonly sizes = new RevisionSizes()
+  readonly #rows: Cached<PipelineRow>
+  readonly #pages: Cached<Page<PipelineDocument>>
+  readonly #revisions: Revisions
   /** Reports options of a configuration that are limited where this service runs the pipeline. */
-  boundsOf: (
-    pipeline: string,
-    config: PipelineRecord['config'],
-  ) => Promise<readonly (Fault & { readonly obstacle?: true })[]> = async () => []
-  readonly #writes: RevisionWrites
+  boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
+    async () => []
   readonly #checks = new PacedWork()
-  readonly #hidden = new Derived((config: RevisionRecord['config']) => hideLiterals(config, this.#components))
-  readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
-  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets, literals: Literals) {
+  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
     this.#context = context
     this.#components = components
     this.#secrets = secrets
-    this.#literals = literals
-    this.#writes = new RevisionWrites(context, this.sizes)
+    this.#rows = new Cached(context.store, ['pipeline'], MOST_REMEMBERED)
+    this.#pages = new Cached(context.store, ['pipeline', 'secret'], MOST_PAGES)
+    this.#revisions = new Revisions(context, components)
+  }
+
+  /** Disk usage of the saved revisions. */
+  get sizes() {
+    return this.#revisions.sizes
   }
 
   /** Includes all accounts at enterprise scope. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
-    if (principal.account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
-    const prefix = at.pipelines(principal.enterpriseId, principal.account?.id)
-    const found = await this.#context.page<PipelineRecord>(prefix, page)
-    const missing = await Promise.all(found.items.map(record => this.#missing(record)))
-    if (missing.every(({ length }) => length === 0)) return this.#shown.of(found)
-    return { ...found, items: found.items.map((record, i) => this.#show(record, missing[i]!)) }
+    const { account, enterpriseId } = principal
+    if (account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
+    const { limit, after = '' } = page
+    const key = [account?.id ?? enterpriseId, limit, after].join(' ')
+    return (await this.#pages.read(key, () => this.#page(account?.id, enterpriseId, page)))!
+  }
+
+  #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<Page<PipelineDocument>> {
+    const rows = {
+      text: `SELECT ${COLUMNS}, r.config FROM pipeline p
+             JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.revision
+             WHERE p.id > $1 AND p.${account ? 'account_id' : 'enterprise_id'} = $3 AND p.removed_at IS NULL
+             ORDER BY p.id`,
+      values: [account ?? enterprise],
+      first: '',
+      cursorOf: ({ id }: PipelineRow) => id,
+    }
+    return this.#context.page<PipelineRow & { config: string }, PipelineDocument>(page, rows, async row => {
+      const draft = this.#revisions.parsed(row.id, row.revision, row.config)
+      return show(row, draft, await this.#missing(this.#context.store, row, draft))
+    })
   }
 
   async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
     const account = requirePipelineWrite(principal)
     const context = this.#context
     await this.#check(account.id, config)
-    return context.turns.take(account.id, async () => {
-      const { enterpriseId } = principal
-      await context.room(at.pipelines(enterpriseId, account.id), context.limits.pipelines, 'pipelines in an account')
-      const now = context.time()
-      const record: PipelineRecord = {
-        id: context.ids.next(),
-        enterprise_id: enterpriseId,
-        account_id: account.id,
-        title,
-        config,
-        revision: 1,
-        published_revision: null,
-        published_at: null,
-        version: 1,
-        created_at: now,
-        updated_at: now,
-      }
-      const key = keyOf(record)
-      const entry = context.audit(principal, 'pipeline.create', target(record.id), { title })
-      const saved = await this.#writes.add(record, principal)
-      await context.write([{ key, value: record }, ...saved.changes, entry], [{ key, value: undefined }])
-      saved.done()
-      return this.#tagged(record)
+    const { row, bytes } = await context.change(principal, async (sql, audit) => {
+      const theirs = 'pipeline WHERE account_id = $1 AND removed_at IS NULL'
+      await context.room(sql, context.limits.pipelines, 'pipelines in an account', theirs, account.id)
+      const [id, now] = [context.ids.next(), context.time()]
+      await sql.run(
+        `INSERT INTO pipeline (id, enterprise_id, account_id, title, revision, version, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, 1, 1, $5, $5)`,
+        ...[id, principal.enterpriseId, account.id, title, now],
+      )
+      await audit('pipeline.create', target(id), { title })
+      const row = await readRow(sql, account, id)
+      return { row, bytes: await this.#revisions.add(sql, row, JSON.stringify(config), principal) }
     })
+    this.sizes.set(account.id, bytes)
+    return this.#tagged(row)
   }
 
   async get(principal: Principal, id: string): Promise<Tagged<PipelineDocument>> {
@@ -123,51 +144,42 @@ export class Pipelines {
   ): Promise<Tagged<PipelineDocument>> {
     const account = requirePipelineWrite(principal)
     const context = this.#context
-    return context.turns.take(account.id, async () => {
-      const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
-      if (config) await this.#check(account.id, config)
-      const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
-      if (!saved && (title === undefined || title === before.title)) return this.#tagged(before)
-      const { literals, ...rest } = before
-      const record: PipelineRecord = {
-        ...(saved ? rest : before),
-        title: title ?? before.title,
-        config: saved ? config : before.config,
-        revision: before.revision + (saved ? 1 : 0),
-        version: before.version + 1,
-        updated_at: context.time(),
-      }
-      const details = { title: record.title, revision: record.revision }
-      const revision = saved ? await this.#writes.add(record, principal) : undefined
-      const changes = [
-        { key: keyOf(record), value: record },
-        ...(revision?.changes ?? []),
-        context.audit(principal, 'pipeline.update', target(id), details),
-      ]
-      await context.write(changes, [{ key: keyOf(before), value: before }])
-      revision?.done()
-      return this.#tagged(record)
+    await this.#requireMatch(context.store, ifMatch, await this.#read(principal, id))
+    if (config) await this.#check(account.id, config)
+    const { row, bytes } = await context.change(principal, async (sql, audit) => {
+      const before = await readRow(sql, account, id)
+      await this.#requireMatch(sql, ifMatch, before)
+      const text = config && JSON.stringify(config)
+      const saved = text !== undefined && text !== (await this.#revisions.textOf(sql, before))
+      if (!saved && (title === undefined || title === before.title)) return { row: before }
+      await sql.run(
+        'UPDATE pipeline SET title = $2, revision = $3, version = version + 1, updated_at = $4 WHERE id = $1',
+        ...[id, title ?? before.title, before.revision + (saved ? 1 : 0), context.time()],
+      )
+      const row = await readRow(sql, account, id)
+      await audit('pipeline.update', target(id), { title: row.title, revision: row.revision })
+      return saved ? { row, bytes: await this.#revisions.add(sql, row, text, principal) } : { row }
     })
+    this.sizes.set(account.id, bytes)
+    return this.#tagged(row)
   }
 
   async remove(principal: Principal, id: string, ifMatch?: string): Promise<void> {
     const account = requirePipelineWrite(principal)
     const context = this.#context
-    await context.turns.take(account.id, async () => {
-      const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
-      const kept = this.#kept(before).map(revision => at.revision(id, revision))
-      const daemons = await context.store.list(at.daemons(before.enterprise_id, before.account_id, id))
-      const gone = [keyOf(before), ...kept, at.revisionBytes(account.id, id), ...daemons.map(({ key }) => key)]
-      const entry = context.audit(principal, 'pipeline.remove', target(id), { title: before.title })
-      const changes: Change[] = gone.map(key => ({ key, value: undefined }))
-      if (before.published_revision !== null)
-        changes.push({ key: at.removedPipeline(id), value: { removed_at: context.time() } })
-      await context.write([...changes, entry], [{ key: keyOf(before), value: before }])
-      this.sizes.set(account.id, id, undefined)
-      if (before.published_revision !== null) this.#notify(id, undefined)
+    const { wasPublished, bytes } = await context.change(principal, async (sql, audit) => {
+      const before = await readRow(sql, account, id)
+      await this.#requireMatch(sql, ifMatch, before)
+      const wasPublished = before.published_revision !== null
+      await sql.run('DELETE FROM daemon WHERE pipeline_id = $1', id)
+      // One that was published stays until the files of its run are removed as well.
+      if (wasPublished) await sql.run('UPDATE pipeline SET removed_at = $2 WHERE id = $1', id, context.time())
+      else await sql.run('DELETE FROM pipeline WHERE id = $1', id)
+      await audit('pipeline.remove', target(id), { title: before.title })
+      return { wasPublished, bytes: await this.#revisions.removeAll(sql, before) }
     })
+    this.sizes.set(account.id, bytes)
+    if (wasPublished) this.#notify(id, undefined)
   }
 
   /** Publishes the latest revision, or an earlier one as a rollback. Throws 403 feature_not_enabled. */
@@ -179,114 +191,105 @@ export class Pipelines {
   ): Promise<Tagged<PublishedPipelineDocument>> {
     const account = requirePipelineWrite(principal)
     const context = this.#context
-    return context.turns.take(account.id, async () => {
-      const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
-      const number = input.revision ?? before.revision
-      const revision = await this.#revision(before, number)
-      // A saved revision may have become invalid: the schema may have changed since.
-      const { processors } = await this.#check(account.id, this.#configOf(revision), { literals: true })
-      const gate = at.account(before.enterprise_id, before.account_id)
-      const owner = await context.read<AccountRecord>(gate)
-      if (!owner) throw notFound('pipeline')
-      const missing = missingFeatures(
-        owner,
-        processors.map(({ type }) => type),
-      )
-      if (missing.length > 0) throw notEnabled(missing)
-      const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, this.#configOf(revision)))
-      const withBounds = ({ document, etag }: Tagged<PipelineDocument>) => ({
-        document: {
-          ...document,
-          service_bounds: bounds.map(({ path, ...bound }) => ({ ...bound, path: path && `config.${path}` })),
-        },
-        etag,
-      })
-      if (before.published_revision === number) return withBounds(await this.#tagged(before))
-      const now = context.time()
-      const record: PipelineRecord = {
-        ...before,
-        published_revision: number,
-        published_at: now,
-        version: before.version + 1,
-        updated_at: now,
-      }
+    const { store } = context
+    const draft = await this.#read(principal, id)
+    await this.#requireMatch(store, ifMatch, draft)
+    const number = input.revision ?? draft.revision
+    const { config } = await this.#revisions.read(store, id, number)
+    // A saved revision may have become invalid: the schema may have changed since.
+    const { processors } = await this.#check(account.id, config)
+    const types = processors.map(({ type }) => type)
+    await requireFeatures(store, account.id, types)
+    const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, config))
+    const { row, isNew, bytes } = await context.change(principal, async (sql, audit) => {
+      const before = await readRow(sql, account, id)
+      await this.#requireMatch(sql, ifMatch, before)
+      await this.#revisions.requireKept(sql, id, number)
+      await requireFeatures(sql, account.id, types)
       const from = before.published_revision
-      const action = from !== null && number < from ? 'pipeline.rollback' : 'pipeline.publish'
-      const entry = context.audit(principal, action, target(id), { revision: number, revision_before: from })
-      const stale = from !== null && from <= record.revision - context.limits.revisions
-      const old = await this.#writes.remove(before, stale ? from : undefined)
-      await context.write(
-        [{ key: keyOf(record), value: record }, ...old.changes, entry],
-        [
-          { key: keyOf(before), value: before },
-          { key: gate, value: owner },
-        ],
+      if (from === number) return { row: before, isNew: false }
+      await sql.run(
+        `UPDATE pipeline SET published_revision = $2, published_at = $3, version = version + 1, updated_at = $3
+         WHERE id = $1`,
+        ...[id, number, context.time()],
       )
-      old.done()
-      this.#notify(id, this.#publishedOf(record, revision))
-      return withBounds(await this.#tagged(record))
+      const action = from !== null && number < from ? 'pipeline.rollback' : 'pipeline.publish'
+      await audit(action, target(id), { revision: number, revision_before: from })
+      const row = await readRow(sql, account, id)
+      return { row, isNew: true, bytes: await this.#revisions.forgetOld(sql, row) }
     })
+    this.sizes.set(account.id, bytes)
+    if (isNew) this.#notify(id, publishedOf(row, config))
+    const { document, etag } = await this.#tagged(row)
+    const service_bounds = bounds.map(({ path, ...bound }) => ({ ...bound, path: path && `config.${path}` }))
+    return { document: { ...document, service_bounds }, etag }
   }
 
   /** Newest first. */
   async revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>> {
     requireScope(principal, 'pipeline:read')
-    const pipeline = await this.#read(principal, id)
-    const found = await this.#context.page<RevisionRecord>(at.revisions(id), page, true)
-    return mapPage(found, revision => this.#showRevision(revision, pipeline))
+    return this.#revisions.list(await this.#read(principal, id), page)
   }
 
   async revision(principal: Principal, id: string, revision: number): Promise<RevisionDocument> {
     requireScope(principal, 'pipeline:read')
-    const pipeline = await this.#read(principal, id)
-    return this.#showRevision(await this.#revision(pipeline, revision), pipeline)
+    return this.#revisions.document(await this.#read(principal, id), revision)
   }
 
-  /**
-   * The revision for daemons; throws 409 not_published. Literal keys of old revisions are only shown to service
-   * accounts, which daemons use, and hidden from people.
-   */
+  /** The revision for daemons; throws 409 not_published. Literal keys are hidden from people. */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
-    const record = await this.#read(principal, id)
-    const document = await this.#published(record)
-    const shown = principal.type === 'personal' ? { ...document, config: this.#hidden.of(document.config) } : document
-    return { document: shown, etag: publishedTag(record) }
+    const row = await this.#read(principal, id)
+    if (row.published_revision === null) throw notPublished(409)
+    const { config, shown } = await this.#revisions.read(this.#context.store, id, row.published_revision)
+    return { document: publishedOf(row, principal.type === 'personal' ? shown : config), etag: publishedTag(row) }
   }
 
   /** The revision that the service itself runs, for a request with `ingest:write`; throws 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
-    const record = await this.#read(principal, id)
+    const row = await this.#read(principal, id)
     // Senders retry after a 503, but would drop their events after a 409.
-    if (record.published_revision === null) throw notPublished(503, { 'retry-after': LATER_SECONDS })
-    return this.#published(record)
+    if (row.published_revision === null) throw notPublished(503, { 'retry-after': LATER_SECONDS })
+    const { config } = await this.#revisions.read(this.#context.store, id, row.published_revision)
+    return publishedOf(row, config)
   }
 
   /** All published pipelines, or those of one account, for the engine in the service. */
-  async *allPublished(prefix: string = at.allPipelines): AsyncGenerator<PublishedDocument, void, undefined> {
-    for await (const entries of portionsOf(this.#context.store, prefix, PORTION))
-      for (const { value } of entries) {
-        const record = value as PipelineRecord
-        if (record.published_revision !== null) yield await this.#published(record)
-      }
+  async *allPublished(account?: string): AsyncGenerator<PublishedDocument, void, undefined> {
+    const text = `SELECT ${COLUMNS}, r.config FROM pipeline p
+                  JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.published_revision
+                  WHERE p.id > $1 AND p.removed_at IS NULL ${account === undefined ? '' : 'AND p.account_id = $3'}
+                  ORDER BY p.id LIMIT $2`
+    const of = account === undefined ? [] : [account]
+    for (let after = ''; ; ) {
+      const rows = await this.#context.store.all<PipelineRow & { config: string }>(text, after, PORTION, ...of)
+      for (const row of rows)
+        yield publishedOf(row, this.#revisions.parsed(row.id, row.published_revision!, row.config).config)
+      if (rows.length < PORTION) return
+      after = rows.at(-1)!.id
+    }
   }
 
   /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
-  async configOf(id: string, revision: number): Promise<RevisionRecord['config'] | undefined> {
-    const found = await this.#context.read<RevisionRecord>(at.revision(id, revision))
-    return found && this.#configOf(found)
+  async configOf(id: string, revision: number): Promise<Config | undefined> {
+    return (await this.#revisions.find(this.#context.store, id, revision))?.config
   }
 
   /** Removed pipelines whose files have not been removed yet. */
-  async *removed(): AsyncGenerator<string, void, undefined> {
-    const entries = await this.#context.store.list(at.allRemovedPipelines)
-    for (const { key } of entries) yield key.slice(at.allRemovedPipelines.length)
+  async removed(): Promise<string[]> {
+    const rows = await this.#context.store.all<{ id: string }>('SELECT id FROM pipeline WHERE removed_at IS NOT NULL')
+    return rows.map(({ id }) => id)
   }
 
   async filesRemoved(id: string): Promise<void> {
-    await this.#context.write([{ key: at.removedPipeline(id), value: undefined }])
+    await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
+  }
+
+  /** Undefined if it does not exist. */
+  find(id: string): Promise<PipelineRow | undefined> {
+    const { store } = this.#context
+    return this.#rows.read(id, () => store.get<PipelineRow>(ROW, id))
   }
 
   /** The returned function removes the listener. */
@@ -306,81 +309,79 @@ export class Pipelines {
     }
   }
 
-  #check(account: string, config: Readonly<Record<string, unknown>>, options: { literals?: boolean } = {}) {
+  #check(account: string, config: Config) {
     const { configBytes, components } = this.#context.limits
     const limits = { bytes: configBytes, components }
-    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits, options))
+    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
   /** The secrets that the draft or the published revision refers to, but that do not exist. */
-  async #missing(record: PipelineRecord): Promise<string[]> {
-    const { id, account_id, revision, published_revision } = record
-    const draft = this.#literals.open(record, keyOf(record))
-    const missing = await this.#secrets.missing(account_id, draft)
-    if (published_revision === null || published_revision === revision) return missing
-    const published = await this.#context.read<RevisionRecord>(at.revision(id, published_revision))
-    if (!published) return missing
-    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, this.#configOf(published)))])].sort()
-  }
-
-  async #tagged(record: PipelineRecord): Promise<Tagged<PipelineDocument>> {
-    const missing = await this.#missing(record)
-    return { document: this.#show(record, missing), etag: pipelineTag(record, missing) }
-  }
-
-  #show(record: PipelineRecord, missing: readonly string[]): PipelineDocument {
-    const { id, account_id, title, revision, published_revision, created_at, updated_at } = record
-    const config = this.#hidden.of(record.config)
-    const missing_secrets = [...missing]
-    return { id, account_id, title, config, revision, published_revision, missing_secrets, created_at, updated_at }
-  }
-
-  #showRevision({ literals, ...record }: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
-    return {
-      ...record,
-      config: this.#hidden.of(record.config),
-      published: record.revision === published_revision,
+  async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {
+    const { id, account_id, revision, published_revision } = row
+    const revisions = [draft]
+    if (published_revision !== null && published_revision !== revision) {
+      const published = await this.#revisions.find(sql, id, published_revision)
+      if (published) revisions.push(published)
     }
+    const names = new Set(revisions.flatMap(({ config }) => this.#secrets.namesIn(config)))
+    return names.size === 0 ? [] : await this.#secrets.missing(account_id, [...names].sort())
   }
 
-  async #read(principal: Principal, id: string): Promise<PipelineRecord> {
+  async #tagged(row: PipelineRow): Promise<Tagged<PipelineDocument>> {
+    const { store } = this.#context
+    const draft = await this.#revisions.read(store, row.id, row.revision)
+    const missing = await this.#missing(store, row, draft)
+    return { document: show(row, draft, missing), etag: pipelineTag(row, missing) }
+  }
+
+  /** Throws 412 if `ifMatch` is given and does not contain the ETag. Weak tags never match. */
+  async #requireMatch(sql: Sql, ifMatch: string | undefined, row: PipelineRow): Promise<void> {
+    if (ifMatch === undefined || ifMatch.trim() === '*') return
+    const draft = await this.#revisions.read(sql, row.id, row.revision)
+    const etag = pipelineTag(row, await this.#missing(sql, row, draft))
+    if (ifMatch.split(',').some(tag => tag.trim() === etag)) return
+    const message = 'the pipeline has changed since you read it; read it again and repeat the change'
+    throw new ApiError(412, 'precondition_failed', message, { headers: { etag } })
+  }
+
+  async #read(principal: Principal, id: string): Promise<PipelineRow> {
     const account = requireAccount(principal)
     requireId(id, 'pipeline')
-    const record = await this.#context.read<PipelineRecord>(at.pipeline(principal.enterpriseId, account.id, id))
-    if (!record) throw notFound('pipeline')
-    return record
-  }
-
-  async #revision(pipeline: PipelineRecord, revision: number): Promise<RevisionRecord> {
-    if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST_REVISION) throw notFound('revision')
-    const found = await this.#context.read<RevisionRecord>(at.revision(pipeline.id, revision))
-    if (!found) throw notFound('revision')
-    return found
-  }
-
-  async #published(record: PipelineRecord): Promise<PublishedDocument> {
-    if (record.published_revision === null) throw notPublished(409)
-    return this.#publishedOf(record, await this.#revision(record, record.published_revision))
-  }
-
-  #configOf(record: RevisionRecord): RevisionRecord['config'] {
-    return this.#literals.open(record, at.revision(record.pipeline_id, record.revision))
-  }
-
-  #publishedOf({ id, account_id, title, published_at }: PipelineRecord, record: RevisionRecord): PublishedDocument {
-    const { revision } = record
-    return { id, account_id, title, revision, config: this.#configOf(record), published_at: published_at! }
-  }
-
-  #kept({ revision, published_revision }: PipelineRecord): number[] {
-    const first = Math.max(1, revision - this.#context.limits.revisions + 1)
-    const kept = Array.from({ length: revision - first + 1 }, (_, i) => first + i)
-    return published_revision !== null && published_revision < first ? [published_revision, ...kept] : kept
+    return requireOf(account, await this.find(id))
   }
 }
 
 const target = (id: string) => ({ type: 'pipeline', id })
-const keyOf = ({ enterprise_id, account_id, id }: PipelineRecord) => at.pipeline(enterprise_id, account_id, id)
+
+/** Within a change. */
+async function readRow(sql: Sql, account: { readonly id: string }, id: string): Promise<PipelineRow> {
+  requireId(id, 'pipeline')
+  return requireOf(account, await sql.get<PipelineRow>(ROW, id))
+}
+
+function requireOf(account: { readonly id: string }, row: PipelineRow | undefined): PipelineRow {
+  if (row?.account_id !== account.id) throw notFound('pipeline')
+  return row
+}
+
+async function requireFeatures(sql: Sql, account: string, types: readonly string[]): Promise<void> {
+  const row = await sql.get<{ features: string }>('SELECT features FROM account WHERE id = $1', account)
+  if (!row) throw notFound('pipeline')
+  const missing = missingFeatures(JSON.parse(row.features), types)
+  if (missing.length > 0) throw notEnabled(missing)
+}
+
+function show(row: PipelineRow, { shown }: Revision, missing: string[]): PipelineDocument {
+  const { id, account_id, title, revision, published_revision, created_at, updated_at } = row
+  return {
+    ...{ id, account_id, title, config: shown, revision, published_revision },
+    ...{ missing_secrets: missing, created_at, updated_at },
+  }
+}
+
+function publishedOf({ id, account_id, title, published_revision, published_at }: PipelineRow, config: Config) {
+  return { id, account_id, title, revision: published_revision!, config, published_at: published_at! }
+}
 
 function notPublished(status: number, headers: Readonly<Record<string, string>> = {}): ApiError {
   const message = 'no revision of this pipeline is published yet; publish one first'
@@ -388,27 +389,13 @@ function notPublished(status: number, headers: Readonly<Record<string, string>> 
 }
 
 /** Changes with everything that a pipeline shows. */
-function pipelineTag({ version }: PipelineRecord, missingSecrets: readonly string[]): string {
+function pipelineTag({ version }: PipelineRow, missingSecrets: readonly string[]): string {
   const missing = createHash('sha256').update(missingSecrets.join()).digest('hex').slice(0, 8)
   return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
 }
 
 /** Changes with what daemons receive, but not with drafts. */
-function publishedTag({ published_revision, published_at, title }: PipelineRecord): string {
+function publishedTag({ published_revision, published_at, title }: PipelineRow): string {
   const mark = createHash('sha256').update(`${published_at} ${title}`).digest('hex').slice(0, 8)
   return `"r${published_revision}-${mark}"`
-}
-
-/** Throws 412 if `ifMatch` is given and does not contain `etag`. Weak tags never match. */
-function requireMatch(ifMatch: string | undefined, etag: string): void {
-  if (ifMatch === undefined || ifMatch.trim() === '*') return
-  if (ifMatch.split(',').some(tag => tag.trim() === etag)) return
-  throw new ApiError(
-    412,
-    'precondition_failed',
-    'the pipeline has changed since you read it; read it again and repeat the change',
-    {
-      headers: { etag },
-    },
-  )
 }

@@ -1,24 +1,185 @@
-import type { Change, Store } from '../../store/store.js'
+import type { AnyDefinition } from '../../../../core/component.js'
+import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
+import { Recent } from '../../store/recent.js'
+import type { Sql } from '../../store/store.js'
 import type { Context } from '../context.js'
-import { ApiError } from '../errors.js'
+import type { Page, RevisionDocument } from '../documents.js'
+import { ApiError, notFound } from '../errors.js'
+import type { PageQuery } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
-import { at, type PipelineRecord, type RevisionRecord } from '../records.js'
+import type { PipelineRow } from './pipelines.js'
+
+type Config = Readonly<Record<string, unknown>>
+
+/** The content of a revision. */
+export interface Revision {
+  readonly config: Config
+  /** Without the values of options that are keys now and were none when it was saved: their plugin says so. */
+  readonly shown: Config
+}
+
+interface Row {
+  readonly revision: number
+  readonly config: string
+  readonly created_at: string
+  readonly created_by: string
+}
+
+const ROW = 'SELECT revision, config, created_at, created_by FROM revision WHERE pipeline_id = $3'
+/** Texts of remembered revisions, in each of the two generations. */
+const REMEMBERED_BYTES = 32 * 1024 * 1024
+const LARGEST = 2_147_483_647
+
+/** The saved revisions of pipelines. They never change; old ones are removed. */
+export class Revisions {
+  readonly sizes = new RevisionSizes()
+  readonly #context: Context
+  readonly #components: readonly AnyDefinition[]
+  readonly #known = new Recent<Revision>(REMEMBERED_BYTES)
+
+  constructor(context: Context, components: readonly AnyDefinition[]) {
+    this.#context = context
+    this.#components = components
+  }
+
+  /** Undefined if it does not exist. */
+  async find(sql: Sql, pipeline: string, revision: number): Promise<Revision | undefined> {
+    const found = this.#known.get(nameOf(pipeline, revision))
+    if (found) return found.value
+    if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
+    const text = await this.textOf(sql, { id: pipeline, revision })
+    if (text === undefined) return undefined
+    // What a change has written may not be committed.
+    return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
+  }
+
+  /** Throws 404 if it does not exist. */
+  async read(sql: Sql, pipeline: string, revision: number): Promise<Revision> {
+    const found = await this.find(sql, pipeline, revision)
+    if (!found) throw notFound('revision')
+    return found
+  }
+
+  /** Of the text that the store has. */
+  parsed(pipeline: string, revision: number, text: string): Revision {
+    const name = nameOf(pipeline, revision)
+    const found = this.#known.get(name)
+    if (found) return found.value
+    const parsed = this.#parse(text)
+    this.#known.set(name, parsed, text.length)
+    return parsed
+  }
+
+  #parse(text: string): Revision {
+    const config: Config = JSON.parse(text)
+    return { config, shown: hideLiterals(config, this.#components) }
+  }
+
+  async textOf(sql: Sql, { id, revision }: Pick<PipelineRow, 'id' | 'revision'>): Promise<string | undefined> {
+    const text = 'SELECT config FROM revision WHERE pipeline_id = $1 AND revision = $2'
+    return (await sql.get<{ config: string }>(text, id, revision))?.config
+  }
+
+  /** Newest first. */
+  async list(pipeline: PipelineRow, page: PageQuery): Promise<Page<RevisionDocument>> {
+    const rows = {
+      text: `${ROW} AND revision < CAST($1 AS integer) ORDER BY revision DESC`,
+      values: [pipeline.id],
+      first: String(LARGEST),
+      cursorOf: ({ revision }: Row) => String(revision),
+    }
+    const after = page.after && String(Math.min(LARGEST, Number.parseInt(page.after, 10) || LARGEST))
+    return this.#context.page({ ...page, after }, rows, row => this.#show(row, pipeline))
+  }
+
+  async document(pipeline: PipelineRow, revision: number): Promise<RevisionDocument> {
+    if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) throw notFound('revision')
+    const { store } = this.#context
+    const row = await store.get<Row>(`${ROW.replace('$3', '$1')} AND revision = $2`, pipeline.id, revision)
+    if (!row) throw notFound('revision')
+    return this.#show(row, pipeline)
+  }
+
+  #show(row: Row, { id, published_revision }: PipelineRow): RevisionDocument {
+    const { revision, created_at } = row
+    const { shown } = this.parsed(id, revision, row.config)
+    const created_by = JSON.parse(row.created_by)
+    return {
+      pipeline_id: id,
+      revision,
+      config: shown,
+      created_at,
+      created_by,
+      published: revision === published_revision,
+    }
+  }
+
+  /** Throws 404 if it was removed. */
+  async requireKept(sql: Sql, pipeline: string, revision: number): Promise<void> {
+    if ((await this.textOf(sql, { id: pipeline, revision })) === undefined) throw notFound('revision')
+  }
+
+  /**
+   * Adds the latest revision of a pipeline and removes the one that it leaves no room for. Resolves with the bytes that
+   * the account then has. Throws ApiError 409 if it has no room.
+   */
+  async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
+    const { id, account_id, revision, updated_at } = pipeline
+    const by = JSON.stringify({ id: subject.id, email: subject.email })
+    const record = `{"pipeline_id":"${id}","revision":${revision},"config":${config},"created_at":"${updated_at}","created_by":${by}}`
+    const bytes = Buffer.byteLength(record)
+    const removed = await this.#removeOld(sql, pipeline)
+    this.sizes.requireRoom(account_id, bytes - removed)
+    await sql.run(
+      `INSERT INTO revision (pipeline_id, revision, account_id, bytes, created_at, created_by, config)
+       VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+      ...[id, revision, account_id, bytes, updated_at, by, config],
+    )
+    return bytesOf(sql, account_id)
+  }
+
+  /** Removes a revision that was published until now, if it is old. Resolves with the bytes that the account then has. */
+  async forgetOld(sql: Sql, pipeline: PipelineRow): Promise<number> {
+    await this.#removeOld(sql, pipeline)
+    return bytesOf(sql, pipeline.account_id)
+  }
+
+  /** Resolves with the bytes that the account then has. */
+  async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
+    await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
+    return bytesOf(sql, account_id)
+  }
+
+  /** The published revision always stays. Resolves with the removed bytes. */
+  async #removeOld(sql: Sql, { id, revision, published_revision }: PipelineRow): Promise<number> {
+    const rows = await sql.all<{ bytes: number }>(
+      'DELETE FROM revision WHERE pipeline_id = $1 AND revision <= $2 AND revision <> $3 RETURNING bytes',
+      ...[id, revision - this.#context.limits.revisions, published_revision ?? 0],
+    )
+    return rows.reduce((sum, { bytes }) => sum + bytes, 0)
+  }
+}
+
+const nameOf = (pipeline: string, revision: number): string => `${pipeline} ${revision}`
+
+async function bytesOf(sql: Sql, account: string): Promise<number> {
+  const text = 'SELECT coalesce(sum(bytes), 0) AS bytes FROM revision WHERE account_id = $1'
+  return Number((await sql.get<{ bytes: number }>(text, account))!.bytes)
+}
 
 /** Whether an account may store this many more bytes. */
 export type HasRoom = (account: string, bytes: number) => boolean
 
-/** Disk usage of the saved revisions of each account: counted in memory, and stored by pipeline. */
+/** Disk usage of the saved revisions of each account, as of its last change. */
 export class RevisionSizes {
-  readonly #pipelines = new Map<string, Map<string, number>>()
   readonly #accounts = new Map<string, number>()
   /** By default only the number of revisions is limited. */
   hasRoom: HasRoom = () => true
 
-  async load(store: Store): Promise<void> {
-    for (const { key, value } of await store.list(at.allRevisionBytes)) {
-      const [account, pipeline] = key.slice(at.allRevisionBytes.length).split('/')
-      this.set(account!, pipeline!, value as number)
-    }
+  async load(sql: Sql): Promise<void> {
+    const text = 'SELECT account_id, sum(bytes) AS bytes FROM revision GROUP BY account_id'
+    for (const row of await sql.all<{ account_id: string; bytes: number }>(text))
+      this.set(row.account_id, Number(row.bytes))
   }
 
   /** The sum over all pipelines. */
@@ -32,85 +193,16 @@ export class RevisionSizes {
     return this.#accounts.get(account) ?? 0
   }
 
+  /** Undefined: it has not changed. */
+  set(account: string, bytes: number | undefined): void {
+    if (bytes === 0) this.#accounts.delete(account)
+    else if (bytes !== undefined) this.#accounts.set(account, bytes)
+  }
+
   /** Throws ApiError 409 if `more` bytes would exceed the limit of the account. */
   requireRoom(account: string, more: number): void {
     if (more <= 0 || this.hasRoom(account, more)) return
     const message = `the pipelines of this account take all the disk space that they may use; the saved revisions take ${this.of(account)} bytes of it, the rest is buffers, dead-letter queues and idempotency keys. Delete pipelines that are not needed`
     throw new ApiError(409, 'account_disk_full', message)
-  }
-
-  /** The size of a pipeline's revisions after adding `more` bytes, which may be negative. */
-  after(account: string, pipeline: string, more: number): number {
-    return Math.max(0, (this.#pipelines.get(account)?.get(pipeline) ?? 0) + more)
-  }
-
-  /** Records what was written; undefined: the pipeline is gone. */
-  set(account: string, pipeline: string, bytes: number | undefined): void {
-    const own = this.#pipelines.get(account) ?? new Map<string, number>()
-    const before = own.get(pipeline) ?? 0
-    if (bytes === undefined) own.delete(pipeline)
-    else own.set(pipeline, bytes)
-    if (own.size === 0) this.#pipelines.delete(account)
-    else this.#pipelines.set(account, own)
-    const left = this.of(account) - before + (bytes ?? 0)
-    if (left > 0) this.#accounts.set(account, left)
-    else this.#accounts.delete(account)
-  }
-}
-
-export function revisionSize(record: RevisionRecord): number {
-  return Buffer.byteLength(JSON.stringify(record))
-}
-
-interface Write {
-  readonly changes: readonly Change[]
-  readonly done: () => void
-}
-
-/** Creates the changes of the store that add and remove revisions, including the size of their pipeline. */
-export class RevisionWrites {
-  readonly #context: Context
-  readonly #sizes: RevisionSizes
-
-  constructor(context: Context, sizes: RevisionSizes) {
-    this.#context = context
-    this.#sizes = sizes
-  }
-
-  /** Adds a revision and removes the one that it leaves no room for. Throws ApiError 409 if the account has no room. */
-  async add(pipeline: PipelineRecord, { subject }: Principal): Promise<Write> {
-    const { id, account_id, revision, config, updated_at, published_revision } = pipeline
-    const value: RevisionRecord = {
-      pipeline_id: id,
-      revision,
-      config,
-      created_at: updated_at,
-      created_by: { id: subject.id, email: subject.email },
-    }
-    const oldest = revision - this.#context.limits.revisions
-    const old = oldest < 1 || oldest === published_revision ? undefined : at.revision(id, oldest)
-    const more = revisionSize(value) - (await this.#sizeOf(old))
-    this.#sizes.requireRoom(account_id, more)
-    const removed = old === undefined ? [] : [{ key: old, value: undefined }]
-    return this.#write(pipeline, [{ key: at.revision(id, revision), value }, ...removed], more)
-  }
-
-  async remove(pipeline: PipelineRecord, revision: number | undefined): Promise<Write> {
-    if (revision === undefined) return { changes: [], done: () => {} }
-    const key = at.revision(pipeline.id, revision)
-    return this.#write(pipeline, [{ key, value: undefined }], -(await this.#sizeOf(key)))
-  }
-
-  #write({ id, account_id }: PipelineRecord, changes: readonly Change[], more: number): Write {
-    const bytes = this.#sizes.after(account_id, id, more)
-    return {
-      changes: [...changes, { key: at.revisionBytes(account_id, id), value: bytes }],
-      done: () => this.#sizes.set(account_id, id, bytes),
-    }
-  }
-
-  async #sizeOf(key: string | undefined): Promise<number> {
-    const record = key === undefined ? undefined : await this.#context.read<RevisionRecord>(key)
-    return record ? revisionSize(record) : 0
   }
 }

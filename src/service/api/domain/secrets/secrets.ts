@@ -1,13 +1,13 @@
 import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/published/account-secrets.js'
+import { Cached } from '../../store/cached.js'
+import type { Sql } from '../../store/store.js'
 import { requirePipelineRead, requirePipelineWrite } from '../accounts/access.js'
-import { type Context, mapPage } from '../context.js'
-import { Derived } from '../derived.js'
+import type { Context } from '../context.js'
 import type { Page, SecretDocument } from '../documents.js'
 import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, SecretInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
-import { at, type SecretRecord } from '../records.js'
-import type { Sealer } from './sealer.js'
+import type { Sealed, Sealer } from './sealer.js'
 
 /** The secrets that a configuration refers to, for the runner of the pipeline. */
 export interface ConfigSecrets {
@@ -19,7 +19,20 @@ export interface ConfigSecrets {
 }
 
 /** Called when a secret was saved or removed. */
-export type SecretListener = (accountId: string, enterpriseId: string, name: string) => void
+export type SecretListener = (accountId: string, name: string) => void
+
+interface Row extends Pick<SecretDocument, 'name' | 'created_at' | 'updated_at'> {
+  /** Changes each time a value is saved. */
+  readonly id: string
+  /** JSON of the encrypted value. */
+  readonly sealed: string
+  /** JSON. */
+  readonly updated_by: string
+}
+
+const ROW = 'SELECT name, id, sealed, created_at, updated_at, updated_by FROM secret'
+/** Secrets in each of the two generations of the cache. */
+const MOST_REMEMBERED = 5000
 
 const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
 
@@ -31,16 +44,25 @@ export class Secrets {
   readonly #context: Context
   readonly #sealer: Sealer
   readonly #listeners = new Set<SecretListener>()
-  readonly #names = new Derived((config: object) => secretNamesIn(config))
+  readonly #rows: Cached<Row>
+  /** By configuration: walking through it costs more than everything else of a request. */
+  readonly #names = new WeakMap<object, readonly string[]>()
 
   constructor(context: Context, sealer: Sealer) {
     this.#context = context
     this.#sealer = sealer
+    this.#rows = new Cached(context.store, ['secret'], MOST_REMEMBERED)
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<SecretDocument>> {
     const account = requirePipelineRead(principal)
-    return mapPage(await this.#context.page<SecretRecord>(at.secrets(account.id), page), show)
+    const rows = {
+      text: `${ROW} WHERE name > $1 AND account_id = $3 ORDER BY name`,
+      values: [account.id],
+      first: '',
+      cursorOf: ({ name }: Row) => name,
+    }
+    return this.#context.page(page, rows, show)
   }
 
   /** Creates a secret or replaces its value. */
@@ -52,64 +74,71 @@ export class Secrets {
       throw new ApiError(404, 'not_found', message)
     }
     const context = this.#context
-    return context.turns.take(account.id, async () => {
-      const key = at.secret(account.id, name)
-      const before = await context.read<SecretRecord>(key)
-      if (!before) await context.room(at.secrets(account.id), context.limits.secrets, 'secrets in an account')
+    const shown = await context.change(principal, async (sql, audit) => {
+      const before = await readRow(sql, account.id, name)
+      if (!before) {
+        const theirs = 'secret WHERE account_id = $1'
+        await context.room(sql, context.limits.secrets, 'secrets in an account', theirs, account.id)
+      }
       const now = context.time()
-      const record: SecretRecord = {
+      const row: Row = {
         id: context.ids.next(),
         name,
-        sealed: this.#sealer.seal(value, key),
+        sealed: JSON.stringify(this.#sealer.seal(value, placeOf(account.id, name))),
         created_at: before?.created_at ?? now,
         updated_at: now,
-        updated_by: { id: principal.subject.id, email: principal.subject.email },
+        updated_by: JSON.stringify({ id: principal.subject.id, email: principal.subject.email }),
       }
-      const entry = context.audit(principal, before ? 'secret.replace' : 'secret.create', target(name))
-      await context.write([{ key, value: record }, entry], [{ key, value: before }])
-      this.#notify(principal, name)
-      return show(record)
+      await sql.run(
+        `INSERT INTO secret (account_id, name, id, sealed, created_at, updated_at, updated_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)
+         ON CONFLICT (account_id, name) DO UPDATE SET id = excluded.id, sealed = excluded.sealed,
+           updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
+        ...[account.id, name, row.id, row.sealed, row.created_at, row.updated_at, row.updated_by],
+      )
+      await audit(before ? 'secret.replace' : 'secret.create', target(name))
+      return show(row)
     })
+    this.#notify(principal, name)
+    return shown
   }
 
   /** Pipelines that refer to it stop running. */
   async remove(principal: Principal, name: string): Promise<void> {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) throw notFound('secret')
-    const context = this.#context
-    await context.turns.take(account.id, async () => {
-      const key = at.secret(account.id, name)
-      const before = await context.read<SecretRecord>(key)
-      if (!before) throw notFound('secret')
-      const entry = context.audit(principal, 'secret.remove', target(name))
-      await context.write([{ key, value: undefined }, entry], [{ key, value: before }])
-      this.#notify(principal, name)
+    await this.#context.change(principal, async (sql, audit) => {
+      const removed = await sql.run('DELETE FROM secret WHERE account_id = $1 AND name = $2', account.id, name)
+      if (removed === 0) throw notFound('secret')
+      await audit('secret.remove', target(name))
     })
+    this.#notify(principal, name)
   }
 
   namesIn(config: object): readonly string[] {
-    return this.#names.of(config)
+    let names = this.#names.get(config)
+    if (!names) this.#names.set(config, (names = secretNamesIn(config)))
+    return names
   }
 
   async exists(accountId: string, name: string): Promise<boolean> {
     return (await this.#read(accountId, name)) !== undefined
   }
 
-  /** The names that a configuration refers to but the account does not have. */
-  async missing(accountId: string, config: object): Promise<string[]> {
-    const names = this.#names.of(config)
-    const records = await Promise.all(names.map(name => this.#read(accountId, name)))
-    return names.filter((_, i) => !records[i])
+  /** Those of `names` that the account does not have. */
+  async missing(accountId: string, names: readonly string[]): Promise<string[]> {
+    const rows = await Promise.all(names.map(name => this.#read(accountId, name)))
+    return names.filter((_, i) => !rows[i])
   }
 
   async for(accountId: string, config: object): Promise<ConfigSecrets> {
-    const names = this.#names.of(config)
+    const names = this.namesIn(config)
     if (names.length === 0) return NONE
-    const records = await Promise.all(names.map(name => this.#read(accountId, name)))
+    const rows = await Promise.all(names.map(name => this.#read(accountId, name)))
     return {
-      version: records.map(record => record?.id ?? 'none').join(),
+      version: rows.map(row => row?.id ?? 'none').join(),
       names,
-      values: () => Object.fromEntries(names.map((name, i) => [name, this.#open(accountId, name, records[i])])),
+      values: () => Object.fromEntries(names.map((name, i) => [name, this.#open(accountId, name, rows[i])])),
     }
   }
 
@@ -119,27 +148,32 @@ export class Secrets {
     return () => this.#listeners.delete(listener)
   }
 
-  #notify({ account, enterpriseId }: Principal, name: string): void {
-    for (const listener of this.#listeners) listener(account!.id, enterpriseId, name)
+  #notify({ account }: Principal, name: string): void {
+    for (const listener of this.#listeners) listener(account!.id, name)
   }
 
-  #read(accountId: string, name: string): Promise<SecretRecord | undefined> {
-    return SECRET_NAME.test(name)
-      ? this.#context.read<SecretRecord>(at.secret(accountId, name))
-      : Promise.resolve(undefined)
+  async #read(accountId: string, name: string): Promise<Row | undefined> {
+    if (!SECRET_NAME.test(name)) return undefined
+    const { store } = this.#context
+    return await this.#rows.read(`${accountId} ${name}`, () => readRow(store, accountId, name))
   }
 
-  #open(accountId: string, name: string, record: SecretRecord | undefined): string {
-    if (!record)
-      throw new Error(`the secret ${name} does not exist in the account; save it with PUT /v3/secret/${name}`)
-    const value = this.#sealer.open(record.sealed, at.secret(accountId, name))
+  #open(accountId: string, name: string, row: Row | undefined): string {
+    if (!row) throw new Error(`the secret ${name} does not exist in the account; save it with PUT /v3/secret/${name}`)
+    const value = this.#sealer.open(JSON.parse(row.sealed) as Sealed, placeOf(accountId, name))
     if (value !== undefined) return value
     throw new Error(`the secret ${name} cannot be decrypted; save it again with PUT /v3/secret/${name}`)
   }
 }
 
 const target = (name: string) => ({ type: 'secret', id: name })
+/** What a value is bound to: it cannot be decrypted elsewhere. */
+const placeOf = (accountId: string, name: string) => `secret/${accountId}/${name}`
 
-function show({ name, created_at, updated_at, updated_by }: SecretRecord): SecretDocument {
-  return { name, created_at, updated_at, updated_by }
+async function readRow(sql: Sql, accountId: string, name: string): Promise<Row | undefined> {
+  return await sql.get<Row>(`${ROW} WHERE account_id = $1 AND name = $2`, accountId, name)
+}
+
+function show({ name, created_at, updated_at, updated_by }: Row): SecretDocument {
+  return { name, created_at, updated_at, updated_by: JSON.parse(updated_by) }
 }

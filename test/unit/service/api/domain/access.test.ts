@@ -1,13 +1,11 @@
 import t from 'tap'
 import { networkOf } from '../../../../../src/lib/network/network-address.js'
 import { Grants } from '../../../../../src/service/api/domain/accounts/grants.js'
-import type { Context } from '../../../../../src/service/api/domain/context.js'
 import { ApiError } from '../../../../../src/service/api/domain/errors.js'
-import type { Keys } from '../../../../../src/service/api/domain/keys/keys.js'
 import type { Principal } from '../../../../../src/service/api/domain/keys/principal.js'
 import { RateLimiter, rateHeaders } from '../../../../../src/service/api/domain/keys/rate-limiter.js'
-import type { AccountRecord } from '../../../../../src/service/api/domain/records.js'
 import type { Service } from '../../../../../src/service/api/domain/service.js'
+import type { Table } from '../../../../../src/service/api/store/store.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 import { ManualTime } from '../../../../support/manual-time.js'
 import { valuesOf } from '../../../../support/values-of.js'
@@ -408,33 +406,27 @@ t.test('a principal is of one moment', async t => {
 })
 
 t.test('what was being read while something was written is not remembered', async t => {
-  let changed = () => {}
-  let read = (_account: AccountRecord) => {}
-  const record = {
-    type: 'service_account',
-    subject_id: 's',
-    enterprise_id: 'e',
-    account_id: 'a',
-    scopes: null,
-    id: 'k',
+  const watched = new Map<string, () => void>()
+  let read = (_row: object) => {}
+  const store = {
+    watch: (tables: readonly Table[], forget: () => void) => {
+      for (const table of tables) watched.set(table, forget)
+    },
+    get: <R>() => new Promise<R>(resolve => (read = row => resolve(row as R))),
   }
-  const subject = { id: 's', title: '', scopes: ['pipeline:read'], key: { id: 'k' } }
-  const context = {
-    store: { watch: (_prefix: string, forget: () => void) => (changed = forget) },
-    read: (key: string) =>
-      key.startsWith('account/') ? new Promise(resolve => (read = resolve)) : Promise.resolve(subject),
-  }
-  const keys = { find: async () => ({ ...record, revoked_at: null, expires_at: null }) }
-  const grants = new Grants(context as unknown as Context, keys as unknown as Keys)
+  const grants = new Grants(store)
   const hash = Buffer.from('h')
-  for (const written of [true, false]) {
+  const row = { type: 'service_account', subject_id: 's', account_id: 'a', short_id: 'short', subject_title: '' }
+  const found = { ...row, scopes: null, revoked_at: null, expires_at: null, gives_until: null }
+  const reads = async (changed?: string) => {
     const reading = grants.read(hash)
-    await new Promise(setImmediate)
-    if (written) changed()
-    read({ id: 'a', short_id: 'short' } as AccountRecord)
+    if (changed) watched.get(changed)!()
+    read(found)
     t.match(await reading, { revoked: false, account: { shortId: 'short' } })
-    t.equal(grants.known(hash) === undefined, written)
+    return grants.known(hash) !== undefined
   }
+  for (const table of ['account', 'person', 'service_account', 'access_key']) t.notOk(await reads(table), table)
+  t.ok(await reads())
 })
 
 type Calls = Pick<Service, 'users' | 'serviceAccounts' | 'userKeys'>

@@ -1,5 +1,3 @@
-import { readdir, readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
 import { components } from '../../../../../src/components/list.js'
@@ -72,13 +70,8 @@ t.test('secrets are written, replaced, removed, and never shown', async t => {
       ['secret.create', 'up', {}],
     ],
   )
-  const sealed = written.filter(text => text.includes('"sealed"'))
-  t.equal(sealed.length, 3)
-  t.equal(
-    new Set(sealed.map(text => JSON.parse(text).value.sealed.data)).size,
-    3,
-    'the same value is never the same twice',
-  )
+  const sealed = written.flatMap(text => /\\"data\\":\\"(.+?)\\"/.exec(text)?.[1] ?? [])
+  t.equal(new Set(sealed).size, 3, 'the same value is never the same twice')
   for (const text of written) t.notMatch(text, /value-\d/, 'nothing of it is stored as it is')
 })
 
@@ -242,117 +235,44 @@ t.test('the schemas of plugins say where their secrets are', async t => {
   t.notMatch(shown, /"a"|"b"|=c"/, 'a plugin that is not there any more has them where others have')
 })
 
-t.test('keys that were saved earlier are hidden, and still reach daemons', async t => {
-  const { service, first, store } = await openService(t)
-  const { pipelines } = service
-  const me = await as(service, first.manager.key)
-  const { id } = (await pipelines.create(me, { title: 'x', config: token('${secret:up}') })).document
-  const { proxy } = proxied('hunter2').destinations.out
-  const old = {
-    ...hashed('hunter2'),
-    ...http({
-      url: 'http://logs.example.com/x;token=hunter2?a=b&token=hunter2&hunter2',
-      auth: { key: 'hunter2' },
-      proxy,
-      headers: { 'x-key': 'hunter2', accept: 'text/plain' },
-    }),
-  }
-  for (const prefix of ['pipeline/', `revision/${id}/`])
-    for (const { key, value } of await store.list(prefix))
-      await store.write([{ key, value: { ...(value as object), config: old } }])
-  const hidden = { ...proxy, auth: { user: 'me', password: HIDDEN } }
-  const shown = {
-    processors: { one: { action: { hash: { key: HIDDEN } } } },
-    destinations: {
-      out: {
-        url: `http://logs.example.com/x;token=${HIDDEN}?a=b&token=${HIDDEN}&${HIDDEN}`,
-        auth: { key: HIDDEN },
-        proxy: hidden,
-        headers: { 'x-key': HIDDEN, accept: 'text/plain' },
-      },
-    },
-  }
-  t.match(
-    (await pipelines.publish(me, id, {})).document,
-    { published_revision: 1, config: shown },
-    'it can be published',
-  )
-  const documents = [
-    (await pipelines.get(me, id)).document,
-    (await pipelines.list(me, PAGE)).items[0],
-    (await pipelines.revisions(me, id, PAGE)).items[0],
-    await pipelines.revision(me, id, 1),
-    (await pipelines.published(me, id)).document,
-  ]
-  for (const document of documents) {
-    t.match(document, { config: shown })
-    t.notMatch(JSON.stringify(document), /hunter/)
-  }
-  const daemon = await as(service, first.service_account.key)
-  t.same((await pipelines.published(daemon, id)).document.config, old)
-  t.same((await pipelines.forIngest(me, id)).config, old)
-  t.equal(await outcome(pipelines.update(me, id, { config: documents[0]!.config })), '400 invalid_pipeline')
-  t.equal(await outcome(pipelines.update(me, id, { title: 'y' })), 'done')
-})
-
-t.test('keys that earlier versions stored as text are encrypted at the start', async t => {
-  const KEY = 'hunter-Zq4rEkY0vXw8Jz1'
-  const { service, first, store, again, reopen, path, logged, disk } = await openService(t)
-  const me = await as(service, first.manager.key)
-  const other = proxied('${secret:up}')
-  const ids: string[] = []
-  for (let n = 0; n < 12; n++)
-    ids.push((await service.pipelines.create(me, { title: `${n}`, config: token('${secret:up}') })).document.id)
-  const [id, second] = ids as [string, string]
-  await service.pipelines.publish(me, id, {})
-  await service.pipelines.update(me, id, { config: other })
-  const headers = { 'x-key': `Bearer ${KEY}`, accept: 'text/plain' }
-  const literal = http({ url: `http://x/?token=${KEY}`, auth: { key: KEY }, headers })
-  // As an earlier version left it.
-  const asBefore = ['revisions-prepared', ...(await store.list('revision-bytes/')).map(({ key }) => key)]
-  await store.write(asBefore.map(key => ({ key, value: undefined })))
-  for (const prefix of [`revision/${id}/`, `revision/${second}/`, 'pipeline/'])
-    for (const { key, value } of await store.list(prefix)) {
-      const { revision, id: pipeline } = value as { revision: number; id?: string }
-      if (revision !== 1 || (pipeline && pipeline !== second)) continue
-      await store.write([{ key, value: { ...(value as object), config: literal } }])
-    }
-  await reopen()
-  const files = async () => {
-    const names = await readdir(path)
-    return Buffer.concat(await Promise.all(names.map(name => readFile(join(path, name))))).includes('Zq4rEkY0vXw8Jz1')
-  }
-  t.ok(await files())
-  for (const writes of [0, 1, 2]) {
-    disk.writesLeft = writes
-    const interrupted = await again()
-    t.match(logged.at(-1), { code: 'SLUICE_LITERALS_NOT_ENCRYPTED', error: /no space left/ })
-    const daemon = await as(interrupted, first.service_account.key)
-    t.same((await interrupted.pipelines.published(daemon, id)).document.config, literal, 'it runs meanwhile')
-    await interrupted.close().catch(() => {})
-    await reopen()
-  }
-  disk.writesLeft = Number.POSITIVE_INFINITY
-  const now = await again()
-  t.match(await store.get('revisions-prepared'), { at: String })
-  t.notOk(await files(), 'nor is it anywhere in the files of the store')
-  t.notMatch(JSON.stringify([...(await store.list('revision/')), ...(await store.list('pipeline/'))]), /hunter/)
-  const daemon = await as(now, first.service_account.key)
-  t.same((await now.pipelines.published(daemon, id)).document.config, literal, 'daemons get it as before')
-  t.same((await now.pipelines.forIngest(me, id)).config, literal)
-  const shown = { config: { destinations: { out: { auth: { key: HIDDEN } } } } }
-  t.match(await now.pipelines.revision(me, id, 1), shown)
-  t.notOk('literals' in (await now.pipelines.revision(me, id, 1)))
-  t.match((await now.pipelines.get(me, id)).document, { config: other })
-  t.match((await now.pipelines.publish(me, second, {})).document, { published_revision: 1, ...shown })
-  t.match((await now.pipelines.update(me, second, { config: other })).document, { config: other, revision: 2 })
-  t.same((await now.pipelines.forIngest(me, second)).config, literal)
-  const before = logged.length
-  const third = await again()
-  t.equal(logged.length, before, 'once is enough')
-  t.same((await third.pipelines.published(daemon, id)).document.config, literal)
-  t.equal(third.pipelines.sizes.of(first.account.id), now.pipelines.sizes.of(first.account.id))
-})
+t.test(
+  'an option that a plugin declares to be a key after it was saved is hidden, and still reaches daemons',
+  async t => {
+    const pluginWith = (pin: z.ZodType) =>
+      defineProcessor({
+        type: 'own',
+        summary: 'It is only read.',
+        options: z.strictObject({ pin }),
+        examples: [{ title: 'x', yaml: '' }],
+        create: () => {
+          throw new Error('it is not run')
+        },
+      })
+    const before = [...components, pluginWith(reaches('nothing', z.string()))]
+    const after = [...components, pluginWith(secret())]
+    const { service, first, again } = await openService(t, {}, before)
+    const me = await as(service, first.manager.key)
+    const config = processing({ type: 'own', pin: 'hunter2' })
+    const { id } = (await service.pipelines.create(me, { title: 'x', config })).document
+    await service.pipelines.publish(me, id, {})
+    const { pipelines } = await again(after)
+    const shown = processing({ type: 'own', pin: HIDDEN })
+    const documents = [
+      (await pipelines.get(me, id)).document,
+      (await pipelines.list(me, PAGE)).items[0],
+      (await pipelines.revisions(me, id, PAGE)).items[0],
+      await pipelines.revision(me, id, 1),
+      (await pipelines.published(me, id)).document,
+    ]
+    for (const document of documents) t.same(document?.config, shown)
+    const daemon = await as(service, first.service_account.key)
+    t.same((await pipelines.published(daemon, id)).document.config, config)
+    t.same((await pipelines.forIngest(me, id)).config, config)
+    t.equal(await outcome(pipelines.update(me, id, { config: shown })), '400 invalid_pipeline')
+    t.equal(await outcome(pipelines.update(me, id, { title: 'y' })), 'done')
+    t.equal(await outcome(pipelines.publish(me, id, {})), '400 invalid_pipeline', 'it is not published once more')
+  },
+)
 
 t.test('a pipeline tells which of its secrets do not exist', async t => {
   const { service, first } = await openService(t)

@@ -1,0 +1,333 @@
+import { closeSync, openSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+import { every } from '../../../lib/time.js'
+import { MIGRATIONS } from './schema.js'
+import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
+
+/**
+ * The embedded store, one file. Changes run one after the other on one connection. Those of one turn of the event loop
+ * share a commit, and so one sync of the disk. Everything else reads on a second connection, which sees what was
+ * committed. Other processes may open the file as well, such as `sluice admin`.
+ */
+
+const FILE = 'store.sqlite'
+/** How long a change waits for one of another process. */
+const BUSY_MS = 5000
+/** How often changes of other processes are looked for. */
+const LOOK_MS = 1000
+const CACHE_KB = 32 * 1024
+
+interface Statement {
+  all(values: object): unknown[]
+  get(values: object): unknown
+  run(values: object): { readonly changes: number | bigint }
+}
+
+interface Database {
+  prepare(text: string): Statement
+  exec(text: string): void
+  close(): void
+}
+
+interface Waiting {
+  readonly work: (sql: Sql) => Promise<unknown>
+  readonly resolve: (value: unknown) => void
+  readonly reject: (error: unknown) => void
+}
+
+type Sqlite = new (path: string, options?: { readOnly: boolean }) => Database
+
+/** Opens the store in `folder`, which is created if it is missing. Throws StoreError. */
+export async function openSqlite(folder: string, log?: Logger, load = loadSqlite): Promise<SqliteStore> {
+  const path = join(folder, FILE)
+  const opened: Database[] = []
+  try {
+    await makeFolder(folder, 0o700)
+    // SQLite would let the umask decide; its other files get the mode of this one.
+    closeSync(openSync(path, 'a', 0o600))
+    const Sqlite = await load()
+    const writer = new Sqlite(path)
+    opened.push(writer)
+    writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL`)
+    migrate(writer)
+    const reader = new Sqlite(path, { readOnly: true })
+    opened.push(reader)
+    for (const one of opened) one.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA cache_size = -${CACHE_KB}`)
+    requireWhole(reader, path)
+    return new SqliteStore(path, writer, reader, log)
+  } catch (error) {
+    for (const one of opened) one.close()
+    throw unusable(path, error)
+  }
+}
+
+/** The module of Node.js 22.13 and later, or the package with the same interface. */
+export async function loadSqlite(): Promise<Sqlite> {
+  const { emitWarning } = process
+  // An operator can do nothing about the warning that the module is experimental.
+  process.emitWarning = ((...about: Parameters<typeof emitWarning>) => {
+    if ((about[1] as unknown) !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, about)
+  }) as typeof emitWarning
+  try {
+    return (await import('node:sqlite' as string).catch(() => import('@photostructure/sqlite'))).DatabaseSync
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
+/** Runs the migrations that are missing, once for all processes. */
+function migrate(writer: Database): void {
+  const version = () => (writer.prepare('PRAGMA user_version').get({}) as { user_version: number }).user_version
+  if (version() >= MIGRATIONS.length) return
+  writer.exec('BEGIN IMMEDIATE')
+  for (const text of MIGRATIONS.slice(version())) writer.exec(text)
+  writer.exec(`PRAGMA user_version = ${Math.max(version(), MIGRATIONS.length)}; COMMIT`)
+}
+
+function requireWhole(reader: Database, path: string): void {
+  const { quick_check } = reader.prepare('PRAGMA quick_check(1)').get({}) as { quick_check: string }
+  if (quick_check !== 'ok') throw damaged(path, quick_check)
+}
+
+export class SqliteStore implements Store {
+  readonly #path: string
+  readonly #writer: Database
+  readonly #reads: Sql
+  readonly #log: Logger | undefined
+  readonly #closeReader: () => void
+  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  readonly #prepared = new Map<string, Statement>()
+  /** Identifies the open file. */
+  readonly #file: string | undefined
+  readonly #stopLooking: () => void
+  #waiting: Waiting[] = []
+  #working: Promise<void> | undefined
+  #failedWrites = 0
+  #writable = true
+  #isAway = false
+  #isClosed = false
+  #seen: number | undefined
+
+  constructor(path: string, writer: Database, reader: Database, log: Logger | undefined) {
+    this.#path = path
+    this.#writer = writer
+    this.#log = log
+    this.#reads = statements(reader, new Map(), path)
+    this.#closeReader = () => reader.close()
+    this.#file = fileAt(path)
+    this.#seen = this.#dataVersion()
+    this.#stopLooking = every(LOOK_MS, () => this.#look())
+  }
+
+  all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
+    return this.#reads.all<R>(text, ...values)
+  }
+
+  get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined> {
+    return this.#reads.get<R>(text, ...values)
+  }
+
+  run(text: string, ...values: readonly Value[]): Promise<number> {
+    return this.change('', sql => sql.run(text, ...values))
+  }
+
+  change<T>(_owner: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.push({ work, resolve: resolve as (value: unknown) => void, reject })
+      this.#working ??= this.#workOff()
+    })
+  }
+
+  async #workOff(): Promise<void> {
+    await new Promise(setImmediate)
+    while (this.#waiting.length > 0) await this.#commit(this.#waiting.splice(0))
+    this.#working = undefined
+  }
+
+  async #commit(group: readonly Waiting[]): Promise<void> {
+    const changed = new Set<string>()
+    const sql = statements(this.#writer, this.#prepared, this.#path, changed)
+    const answers: (() => void)[] = []
+    let failure: StoreError | undefined
+    try {
+      this.#writer.exec('BEGIN IMMEDIATE')
+      for (const one of group) answers.push(await this.#do(one, sql))
+      if (changed.size > 0) this.#requireInPlace()
+      this.#writer.exec('COMMIT')
+      // SQLite continues to write to a file that was removed.
+      if (changed.size > 0) this.#requireInPlace()
+      if (changed.size > 0) this.#saved()
+    } catch (error) {
+      failure = this.#failed(error)
+    }
+    this.#tell(changed)
+    if (failure) for (const { reject } of group) reject(failure)
+    else for (const answer of answers) answer()
+  }
+
+  /** Resolves with the answer to give after the commit. Rejects if the store fails, and then for the whole group. */
+  async #do({ work, resolve, reject }: Waiting, sql: Sql): Promise<() => void> {
+    this.#writer.exec('SAVEPOINT one')
+    try {
+      const value = await work(sql)
+      this.#writer.exec('RELEASE one')
+      return () => resolve(value)
+    } catch (error) {
+      if (error instanceof StoreError) throw error
+      this.#writer.exec('ROLLBACK TO one; RELEASE one')
+      return () => reject(error)
+    }
+  }
+
+  #saved(): void {
+    if (!this.#writable) this.#log?.info({ path: this.#path }, 'the store can be written again; saving changes again')
+    this.#writable = true
+  }
+
+  #failed(error: unknown): StoreError {
+    try {
+      this.#writer.exec('ROLLBACK')
+    } catch {
+      // SQLite has done it itself, or the change had not begun.
+    }
+    this.#failedWrites++
+    const failure = unwritable(this.#path, error)
+    if (this.#writable) {
+      const code = this.#isAway ? 'SLUICE_STORE_REPLACED' : 'SLUICE_STORE_WRITE_FAILED'
+      const fields = { code, path: this.#path, error: errorText(error) }
+      this.#log?.error(fields, 'a change could not be saved in the store. Check the disk of data_dir')
+    }
+    this.#writable = false
+    return failure
+  }
+
+  /** Throws StoreError if the open file is no longer the one at its path. */
+  #requireInPlace(): void {
+    const now = fileAt(this.#path)
+    this.#isAway = now !== undefined && this.#file !== undefined && now !== this.#file
+    if (!this.#isAway) return
+    const message = `the store ${this.#path} was removed or replaced while the service uses it; put it back, or restart the service with the one that is there now`
+    throw new StoreError('SLUICE_STORE_UNUSABLE', message)
+  }
+
+  watch(tables: readonly Table[], forget: () => void): void {
+    this.#watches.push({ tables, forget })
+  }
+
+  #tell(changed: ReadonlySet<string>): void {
+    for (const { tables, forget } of this.#watches) if (tables.some(table => changed.has(table))) forget()
+  }
+
+  /** Which tables another process has changed is unknown. */
+  #look(): void {
+    if (this.#working) return
+    const seen = this.#dataVersion()
+    if (seen !== undefined && seen === this.#seen) return
+    this.#seen = seen
+    for (const { forget } of this.#watches) forget()
+  }
+
+  /** Changes with each commit of another process; undefined if it cannot be read. */
+  #dataVersion(): number | undefined {
+    try {
+      return (this.#writer.prepare('PRAGMA data_version').get({}) as { data_version: number }).data_version
+    } catch {
+      return undefined
+    }
+  }
+
+  async backup(folder: string): Promise<void> {
+    const path = join(folder, FILE)
+    try {
+      await makeFolder(folder, 0o700)
+      await this.#reads.run('VACUUM INTO $1', path)
+    } catch (error) {
+      throw unusable(path, error)
+    }
+  }
+
+  health(): StoreHealth {
+    return { writable: this.#writable, failedWrites: this.#failedWrites }
+  }
+
+  async close(): Promise<void> {
+    await this.#working
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#stopLooking()
+    this.#closeReader()
+    try {
+      // In Node.js 20, the connection is closed when its statements are collected, and the log would stay until then.
+      this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch {
+      // The next one who opens it reads the log.
+    }
+    this.#writer.close()
+  }
+}
+
+function statements(database: Database, prepared: Map<string, Statement>, path: string, changed?: Set<string>): Sql {
+  const execute = <T>(text: string, values: readonly Value[], how: (statement: Statement, values: object) => T): T => {
+    try {
+      let statement = prepared.get(text)
+      if (!statement) prepared.set(text, (statement = database.prepare(text)))
+      const table = changed && changedBy(text)
+      if (table) changed.add(table)
+      return how(statement, Object.fromEntries(values.map((value, i) => [`$${i + 1}`, value])))
+    } catch (error) {
+      throw isMistake(error) ? error : unusable(path, error)
+    }
+  }
+  return {
+    all: async <R>(text: string, ...values: readonly Value[]) =>
+      execute(text, values, (statement, named) => statement.all(named)) as R[],
+    get: async <R>(text: string, ...values: readonly Value[]) =>
+      execute(text, values, (statement, named) => statement.get(named)) as R | undefined,
+    run: async (text, ...values) => Number(execute(text, values, (statement, named) => statement.run(named)).changes),
+  }
+}
+
+/** Result codes of SQLite; the upper bytes say more. */
+const [ERROR, CORRUPT, CONSTRAINT, MISMATCH, NOTADB] = [1, 11, 19, 20, 26] as const
+
+function resultOf(error: unknown): number | undefined {
+  const { errcode } = (error ?? {}) as { errcode?: number }
+  return errcode === undefined ? undefined : errcode & 0xff
+}
+
+/** The statement is wrong, and not the store. */
+function isMistake(error: unknown): boolean {
+  return ([ERROR, CONSTRAINT, MISMATCH] as (number | undefined)[]).includes(resultOf(error))
+}
+
+function unusable(path: string, error: unknown): StoreError {
+  if (error instanceof StoreError) return error
+  const result = resultOf(error)
+  if (result === CORRUPT || result === NOTADB) return damaged(path, errorText(error))
+  return new StoreError('SLUICE_STORE_UNUSABLE', `the store ${path} cannot be used: ${errorText(error)}`, error)
+}
+
+function damaged(path: string, why: string): StoreError {
+  const advice = 'Check the disk, and put a backup in place with "sluice admin restore --replace"'
+  return new StoreError('SLUICE_STORE_DAMAGED', `the store ${path} is damaged: ${why}. ${advice}`)
+}
+
+function unwritable(path: string, error: unknown): StoreError {
+  if (error instanceof StoreError && error.cause === undefined) return error
+  const reason = errorText(error instanceof StoreError ? error.cause : error)
+  const message = `the store ${path} cannot save changes: ${reason}. Make room on its disk, or repair it; the service then continues by itself`
+  return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
+}
+
+/** Identifies the file at a path; empty if there is none, undefined if that cannot be determined. */
+function fileAt(path: string): string | undefined {
+  try {
+    const { dev, ino } = statSync(path, { bigint: true })
+    return `${dev} ${ino}`
+  } catch (error) {
+    return ['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '') ? '' : undefined
+  }
+}
