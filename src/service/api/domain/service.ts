@@ -74,7 +74,7 @@ export class Service {
   static async open(options: ServiceOptions): Promise<Service> {
     const service = new Service(options)
     await service.pipelines.sizes.load(options.store)
-    await service.#keys.lookAfter()
+    await service.#keys.checkEnds()
     if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())
     return service
   }
@@ -131,7 +131,7 @@ export class Service {
 
   /** Warns of keys that expire soon, and removes old data. */
   async sweep(): Promise<void> {
-    await this.#keys.lookAfter()
+    await this.#keys.checkEnds()
     await this.fleet.forgetOld()
     await this.audit.forgetOld()
   }

@@ -16,8 +16,8 @@ import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Tab
 const FILE = 'store.sqlite'
 /** How long a change waits for one of another process. */
 const BUSY_MS = 5000
-/** How often changes of other processes are looked for. */
-const LOOK_MS = 1000
+/** Interval of the checks for changes by other processes. */
+const POLL_MS = 1000
 const CACHE_KB = 32 * 1024
 
 interface Statement {
@@ -46,8 +46,7 @@ export async function openSqlite(folder: string, log?: Logger, load = loadSqlite
   const opened: Database[] = []
   try {
     await makeFolder(folder, 0o700)
-    // SQLite would let the umask decide; its other files get the mode of this one.
-    closeSync(openSync(path, 'a', 0o600))
+    create(path)
     const Sqlite = await load()
     const writer = new Sqlite(path)
     opened.push(writer)
@@ -61,6 +60,18 @@ export async function openSqlite(folder: string, log?: Logger, load = loadSqlite
   } catch (error) {
     for (const one of opened) one.close()
     throw unusable(path, error)
+  }
+}
+
+/**
+ * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened: closing it
+ * would end the locks that this process has on it.
+ */
+function create(path: string): void {
+  try {
+    closeSync(openSync(path, 'wx', 0o600))
+  } catch (error) {
+    if (errorCode(error) !== 'EEXIST') throw error
   }
 }
 
@@ -102,7 +113,7 @@ export class SqliteStore implements Store {
   readonly #prepared = new Map<string, Statement>()
   /** Identifies the open file. */
   readonly #file: string | undefined
-  readonly #stopLooking: () => void
+  readonly #stopPolling: () => void
   #waiting: Waiting[] = []
   #working: Promise<void> | undefined
   #failedWrites = 0
@@ -119,7 +130,7 @@ export class SqliteStore implements Store {
     this.#closeReader = () => reader.close()
     this.#file = fileAt(path)
     this.#seen = this.#dataVersion()
-    this.#stopLooking = every(LOOK_MS, () => this.#look())
+    this.#stopPolling = every(POLL_MS, () => this.#poll())
   }
 
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
@@ -222,7 +233,7 @@ export class SqliteStore implements Store {
   }
 
   /** Which tables another process has changed is unknown. */
-  #look(): void {
+  #poll(): void {
     if (this.#working) return
     const seen = this.#dataVersion()
     if (seen !== undefined && seen === this.#seen) return
@@ -257,7 +268,7 @@ export class SqliteStore implements Store {
     await this.#working
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#stopLooking()
+    this.#stopPolling()
     this.#closeReader()
     try {
       // In Node.js 20, the connection is closed when its statements are collected, and the log would stay until then.

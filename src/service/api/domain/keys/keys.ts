@@ -147,7 +147,7 @@ export class Keys {
   }
 
   /** Forgets keys that ended long ago, and warns of those about to expire. */
-  async lookAfter(): Promise<void> {
+  async checkEnds(): Promise<void> {
     const context = this.#context
     const forgotten = context.time(-REMEMBERED_MS)
     await this.#forget(forgotten).catch(error =>
