@@ -21,8 +21,8 @@ export interface TestedService {
   readonly logged: Record<string, unknown>[]
   /** All statements that changed the store, with their values. */
   readonly written: string[]
-  /** A second service over the same store. */
-  again(components?: readonly AnyDefinition[]): Promise<Service>
+  /** A second service over the same store, or over another connection to it. */
+  again(components?: readonly AnyDefinition[], store?: Store): Promise<Service>
   /** Changes that succeed before all others fail, and those that end before one fails there, with all of its commit. */
   readonly disk: { writesLeft: number; endsLeft: number }
 }
@@ -67,9 +67,9 @@ export async function openService(
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const seeded = new Seeded(7)
   const random = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => seeded.below(256)))
-  const open = (components = known) =>
+  const open = (components = known, of = store) =>
     Service.open({
-      store,
+      store: of,
       secret: Buffer.alloc(32, 5),
       clock: time,
       random,

@@ -1,5 +1,8 @@
+import { join } from 'node:path'
 import t from 'tap'
+import { openSqlite } from '../../../../../src/service/api/store/sqlite.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
+import { until } from '../../../../support/until.js'
 import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
@@ -212,6 +215,18 @@ t.test('a key that comes to its end is warned of, and long after it forgotten', 
   t.equal(await outcome(as(service, long.key)), '401 token_unknown')
   const used = [first.manager, first.service_account, first.enterprise_service_account]
   for (const { key } of used) t.equal(await outcome(as(service, key)), 'done', 'one that is in use')
+})
+
+t.test('a key that another process revokes is refused within a second', async t => {
+  const { service, first, again } = await openService(t)
+  const store = await openSqlite(join(t.testdirName, 'store'))
+  t.teardown(() => store.close())
+  const other = await again(undefined, store)
+  const manager = await as(other, first.manager.key)
+  const { key, id } = await other.serviceAccounts.create(manager, {})
+  t.equal(await outcome(as(service, key)), 'done', 'it is known at once')
+  await other.serviceAccounts.revoke(manager, id)
+  await until('the end of the key', async () => (await outcome(as(service, key))) === '401 token_revoked')
 })
 
 t.test('the last use', async t => {
