@@ -28,7 +28,6 @@ const MAINTAINER = 'Sluice maintainers <maintainers@sluice.invalid>'
 const COMPILED = {
   amd64: { folder: 'linux-x64', not: /\.musl\.node$/ },
   arm64: { folder: 'linux-arm64', not: /\.musl\.node$/ },
-  armhf: { folder: 'linux-arm', not: /\.(musl|armv6)\.node$/ },
 }
 const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node', '.wasm'])
 /** Of the client of Kafka: it does without a checksum that is compiled, and without schemas. */
