@@ -8,8 +8,16 @@ import type { Sweeps } from './sweeps.js'
 const LF = 0x0a
 
 /** The position at which to resume a file. */
-export function positionOf({ offset, continues, carry = 0, head, tail, reading = newReading() }: Entry): Position {
-  return { offset, continues, carry, tail, content: { head, reading } }
+export function positionOf({
+  offset,
+  continues,
+  carry = 0,
+  head,
+  tail,
+  marks = [],
+  reading = newReading(),
+}: Entry): Position {
+  return { offset, continues, carry, tail, content: { head, reading }, marks }
 }
 
 /** The same for an open file, whose head may have grown. */

@@ -11,7 +11,6 @@ import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../src/lib/time.js'
 // What the source loads when it needs it. Loading takes real time, which a seed must not depend on.
 import '../../../src/components/file/file-source.js'
-import '../../../src/components/file/rotation/short-copies.js'
 import type { Disk } from '../disk-calls.js'
 import { timers } from '../globals.js'
 import { logIn } from '../process.js'

@@ -1,5 +1,4 @@
 import type { BigIntStats } from 'node:fs'
-import { basename } from 'node:path'
 import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
@@ -19,9 +18,8 @@ import {
   tailOf,
 } from '../identity.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
-import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
-import { FIRST_MARK, Growth } from '../rotation/growth.js'
+import { Growth } from '../rotation/growth.js'
 import { type Entry, entryOf } from '../saved.js'
 import { Portion } from './portion.js'
 import { Reads } from './reads.js'
@@ -70,7 +68,7 @@ export class Tailer extends Tracked {
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
-    this.growth = new Growth(context.clock, start)
+    this.growth = new Growth(context.clock, start.offset, start.marks)
   }
 
   /** Whether a read is in progress in another thread. */
@@ -141,6 +139,11 @@ export class Tailer extends Tracked {
     return this.#positions.mark
   }
 
+  /** Fingerprint of the bytes before `at`. */
+  get tail(): Fingerprint {
+    return this.#tail
+  }
+
   get fd(): number | undefined {
     return this.#fd
   }
@@ -198,7 +201,6 @@ export class Tailer extends Tracked {
   /** Continues in a compressed copy. */
   readOn(copy: Copy): void {
     this.leave()
-    copy.belongTo(this.key)
     this.copy = copy
   }
 
@@ -283,13 +285,6 @@ export class Tailer extends Tracked {
     return true
   }
 
-  /** The properties for finding the file after it is gone. */
-  get sought(): Sought {
-    const { key, birth, unread, copyKey, size } = this
-    const [name, now, read] = [basename(this.origin.path ?? this.path), basename(this.path), unread === 0]
-    return { key, name, now, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
-  }
-
   /** Whether it has no name any more. */
   get unlinked(): boolean {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
@@ -356,18 +351,13 @@ export class Tailer extends Tracked {
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
     // A copy of a part of the file is recognized regardless of the sizes of the reads.
-    if (this.#at < FIRST_MARK) {
-      const { trail } = this.growth
-      if (known === this.#at) trail.begin(before.subarray(0, known), 0)
-      trail.begin(room.subarray(0, length), this.#at)
-    }
-    for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
-      if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
+    const end = this.#at + length
+    this.growth.trail.add(this.#at, end, room.subarray(0, length), offset => tailBefore(offset - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)
     const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, room[0]!, tailAtEnd)
+    this.growth.read(this.#at, room[0]!)
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) {

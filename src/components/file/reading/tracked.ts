@@ -58,8 +58,8 @@ export class Tracked {
   sawFormer = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
-  /** Device and inode of the copy that was read, after it was renamed. */
-  copyKey: string | undefined
+  /** Device and inode of the file that was found to be its copy. */
+  claimed: string | undefined
   /** Whether its first bytes are not compared with those of other files yet, because it was empty. */
   isUncompared = false
   /** Whether reading must wait for the search for the former file with this name. */
@@ -119,7 +119,7 @@ export class Tracked {
   isNewerThan(other: Tracked): boolean {
     // Its inode may be older than what was copied from it before.
     if (this.truncatedSince !== undefined)
-      return Number(other.copy?.changedAt ?? other.changedAt) / 1e6 <= this.firstSeen
+      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
     return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
   }

@@ -21,8 +21,6 @@ import { compileReads } from '../../../../src/components/file/discovery/glob.js'
 import { includeWarnings } from '../../../../src/components/file/discovery/include-warnings.js'
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
-import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/disk/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -36,7 +34,9 @@ import {
   realpathSync,
   statSync,
 } from '../../../../src/lib/files/disk/disk.js'
+import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/disk/file-systems.js'
 import { Mounts } from '../../../../src/lib/files/disk/mounts.js'
+import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccessKey, auth } from '../../../../src/net/key.js'
 import { readTls } from '../../../../src/net/tls-check.js'
