@@ -7,6 +7,7 @@ import { finalPath } from '../../lib/files/final-path.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
+import { Lineage } from './lineage.js'
 import { openListed, openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
@@ -21,7 +22,7 @@ import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
 import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import { Succession } from './rotation/succession.js'
+import { CurrentNames } from './rotation/current-names.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
@@ -58,7 +59,8 @@ export class OpenFiles {
   readonly held: Held
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
-  readonly #names: Succession
+  readonly #lineages = new Map<string, Lineage<Tailer>>()
+  readonly #names: CurrentNames
   readonly #births = new BirthTimes()
   readonly #opening: Opening
   readonly #search: Search
@@ -72,7 +74,7 @@ export class OpenFiles {
     const births = this.#births
     this.held = new Held(options)
     this.#opening = new Opening(options.descriptors, problems, births)
-    this.#names = new Succession({
+    this.#names = new CurrentNames({
       isRead: tailer => this.#tailers.has(tailer.key),
       onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
       lookedAt: () => this.lookedAt,
@@ -341,7 +343,7 @@ export class OpenFiles {
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
       taken = true
-      this.#tailers.set(tailer.key, tailer)
+      this.#add(tailer, entry === undefined)
       descriptors.used(tailer)
       this.#names.setTarget(path, target, tailer)
       problems.over(path)
@@ -380,8 +382,19 @@ export class OpenFiles {
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
     tailer.readOn(copy)
-    this.#tailers.set(tailer.key, tailer)
+    this.#add(tailer, false)
     return tailer
+  }
+
+  /** `isNewest`: it just took its name. */
+  #add(tailer: Tailer, isNewest: boolean): void {
+    this.#tailers.set(tailer.key, tailer)
+    const name = tailer.origin.path!
+    const lineage = this.#lineages.get(name) ?? new Lineage<Tailer>()
+    this.#lineages.set(name, lineage)
+    tailer.lineage = lineage
+    if (isNewest) lineage.append(tailer)
+    else lineage.insert(tailer, this.#names.paths.get(name))
   }
 
   /** The name refers to another file than before. Files that had it in between may be found. */
@@ -416,10 +429,9 @@ export class OpenFiles {
     former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
-    tailer.after = former
     tailer.isUncompared = true
     tailer.open(fd)
-    this.#tailers.set(tailer.key, tailer)
+    this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
     this.held.add(tailer)
@@ -475,6 +487,8 @@ export class OpenFiles {
     descriptors.close(tailer)
     tailer.park()
     this.#tailers.delete(tailer.key)
+    tailer.lineage?.remove(tailer)
+    if (tailer.lineage?.isEmpty) this.#lineages.delete(tailer.origin.path!)
     this.#names.forget(tailer)
     context.checkpoints.changed()
   }

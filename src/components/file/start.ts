@@ -1,7 +1,8 @@
 import type { BigIntStats } from 'node:fs'
 import { newReading } from '../../core/event/event-id.js'
-import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt } from './identity.js'
+import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprint, fingerprintAt, firstBytes } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
+import { Trail } from './rotation/growth.js'
 import type { Entry, Saved } from './saved.js'
 import type { Sweeps } from './sweeps.js'
 
@@ -40,7 +41,10 @@ export function startOf(
 
 /** Reads the head at once, because it may be gone before any line is delivered. */
 export function beginningOf(fd: number, reading = newReading()): Position {
-  return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES), reading } }
+  const first = firstBytes(fd)
+  const trail = new Trail()
+  trail.begin(first)
+  return { ...emptyStart(), content: { head: fingerprint(first, 0, first.length), reading }, marks: trail.marks }
 }
 
 /** Whether what a file without a position has was written before the source started. */

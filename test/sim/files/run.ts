@@ -110,8 +110,6 @@ class Run {
   #begin(): void {
     this.#tailing = this.#next()
     this.ledger.restarted()
-    // The positions have no marks inside of a file: a copy that is shorter than what was read is read again.
-    for (const copy of this.deeds.recentCopies) this.ledger.mayRepeat(copy)
   }
 
   get isDead(): boolean {

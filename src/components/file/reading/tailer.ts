@@ -11,12 +11,14 @@ import {
   fingerprint,
   fingerprintAt,
   fingerprintBefore,
+  firstBytes,
   goneKey,
   type Identity,
   same,
   startsWith,
   tailOf,
 } from '../identity.js'
+import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { Growth } from '../rotation/growth.js'
@@ -35,14 +37,17 @@ import { Tracked } from './tracked.js'
 export class Tailer extends Tracked {
   readonly origin: Origin
   growth: Growth
+  /** The files whose events go out under the same name. */
+  lineage: Lineage<Tailer> | undefined
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
   #gone = false
   #closing = false
   readonly #portion = new Portion()
-  /** How far the file was read. */
+  /** How far the file was read, and from where on. */
   #at: number
+  readonly #start: number
   /** Fingerprint of the bytes before #at. */
   #tail: Fingerprint
   #hole: Hole
@@ -64,6 +69,7 @@ export class Tailer extends Tracked {
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
+    this.#start = start.offset
     this.#tail = start.tail
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
@@ -92,7 +98,17 @@ export class Tailer extends Tracked {
 
   /** Whether other files must be read first. */
   get waits(): boolean {
-    return this.after?.queued === true || this.copy?.waits === true
+    return (this.isBehind && this.earlier.some(one => one.queued)) || this.copy?.waits === true
+  }
+
+  /** The files of its name that come before it. */
+  get earlier(): readonly Tailer[] {
+    return this.lineage?.before(this) ?? []
+  }
+
+  /** Whether it was read in this run. */
+  get isBegun(): boolean {
+    return this.#at > this.#start
   }
 
   /** Whether none of it has been read, now or before. */
@@ -266,7 +282,9 @@ export class Tailer extends Tracked {
   /** Reads the head of an unread file, to identify it after it is gone. */
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
-    this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
+    const first = firstBytes(this.#fd)
+    this.#content.head = fingerprint(first, 0, first.length)
+    this.growth.trail.begin(first)
   }
 
   /** Whether the open file certainly contains what was read. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
-import { FINGERPRINT_BYTES, type Fingerprint } from '../identity.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
 import type { Mark } from './match.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
@@ -23,6 +23,16 @@ export class Trail {
 
   constructor(marks: readonly Mark[] = []) {
     this.#marks = [...marks]
+  }
+
+  get marks(): readonly Mark[] {
+    return this.#marks
+  }
+
+  /** Registers the first bytes of a file of which nothing was read. */
+  begin(first: Buffer): void {
+    const tailAt = (offset: number) => fingerprint(first, Math.max(0, offset - FINGERPRINT_BYTES), offset)
+    this.add(0, first.length, first, tailAt)
   }
 
   /** Registers what was read from `at` to `end`. `tailAt`: the fingerprint of the bytes before an offset in it. */

@@ -84,7 +84,7 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   const { head, position } = file
   const first = one.head(head.bytes)
   if (head.bytes === 0 || first.bytes === 0) return 'other'
-  if (first.bytes < head.bytes) return isBeginning(file, one, first) ? 'prefix' : 'other'
+  if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
   if (one.isGzip) {
     // Inflating all that was read only to find nothing new is saved, unless others of this size have other content.
@@ -95,10 +95,16 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   return yield* compare(file, one, one.size)
 }
 
-/** Whether the file began with these bytes, which are the whole content of a candidate. */
-function isBeginning(file: Known, one: Candidate, content: Fingerprint): boolean {
-  const mark = content.bytes < ALIKE_BYTES || !mayBePart(file, one) ? undefined : file.markIn(content.bytes)
-  return mark?.offset === content.bytes && same(mark.tail, content)
+/** `content`: the whole content of a candidate, which is less than is known of the beginning of the file. */
+function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
+  if (content.bytes < ALIKE_BYTES || !mayBePart(file, one)) return 'other'
+  const mark = file.markIn(content.bytes)
+  const isSame = mark?.offset === content.bytes && same(mark.tail, content)
+  return isSame ? relationBySize(file, content.bytes) : 'other'
+}
+
+function relationBySize({ position: { offset } }: Known, size: number): Relation {
+  return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
 }
 
 /** Whether their times allow it. */
@@ -127,11 +133,11 @@ function* relationOfShortGzip(file: Known, one: Candidate): Asking<Relation> {
 }
 
 function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
-  const { head, position } = file
+  const { head } = file
   if (file.isThere && size > file.size()) return 'other'
   const mark = file.markIn(size)
   if (!mark) return 'other'
-  const relation = size < position.offset ? 'prefix' : size === position.offset ? 'whole' : 'rest'
+  const relation = relationBySize(file, size)
   if (relation === 'prefix' && !mayBePart(file, one)) return 'other'
   if (mark.offset <= head.bytes) return relation
   const answer = yield { candidate: one, offset: mark.offset, bytes: mark.tail.bytes }

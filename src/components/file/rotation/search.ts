@@ -336,8 +336,8 @@ export class Search {
   #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
     const stems = new Set<string>()
     const add = (name: string) => stems.add(stemOf(name))
-    for (const { origin, path } of sought) add(basename(origin.path ?? path)) && add(basename(path))
-    for (const entry of missing) add(basename(nameOf(entry))) && add(basename(entry.path))
+    for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(basename(name))
+    for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(basename(name))
     for (const name of this.unseen.names) if (dirname(name) === path) add(basename(name))
     return ({ name, path }) => {
       if (this.newcomers.has(path)) return true
@@ -448,7 +448,6 @@ export class Search {
   /** No copy has the rest of a file that is closed. */
   #over(tailer: Tailer): void {
     if (tailer.isOpen || tailer.copy) return
-    tailer.wasSought = true
     tailer.wasLookedFor()
     if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
     this.#options.retire(tailer)

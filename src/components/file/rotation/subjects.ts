@@ -5,7 +5,7 @@ import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { type Listed, withKnown } from './candidates.js'
 import { Trail } from './growth.js'
-import type { Known } from './match.js'
+import type { Known, Mark } from './match.js'
 
 /** Clocks of file systems may be behind by up to this. */
 export const CLOCK_MS = 10
@@ -45,7 +45,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     ...(own ?? {
       isThere: false,
       size: () => tailer.size,
-      markIn: size => (size >= at ? position : growth.trail.within(size)),
+      markIn: markIn(position, head, growth.trail),
     }),
   }
 }
@@ -55,7 +55,6 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
   const { birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const position = { offset, tail }
-  const markIn = (size: number) => (size >= offset ? position : new Trail(marks).within(size))
   return {
     entry,
     names: [basename(nameOf(entry)), basename(path)],
@@ -65,8 +64,16 @@ export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: List
     since,
     notBefore: since,
     claimed,
-    ...(there ? wholeOf(there) : { isThere: false, size: () => size, markIn }),
+    ...(there
+      ? wholeOf(there)
+      : { isThere: false, size: () => size, markIn: markIn(position, head, new Trail(marks)) }),
   }
+}
+
+/** Of what was not read, no more than the first bytes are known. */
+function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'] {
+  return size =>
+    (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size))
 }
 
 type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>

@@ -3,10 +3,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
-import type { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import { Tracked } from '../../../../src/components/file/reading/tracked.js'
 import { Trail } from '../../../../src/components/file/rotation/growth.js'
-import { Succession } from '../../../../src/components/file/rotation/succession.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
 
@@ -45,18 +42,6 @@ t.test('without birth times, the content shows whether an inode was given away a
   if (!births.kept(stat)) return
   t.ok(isKnownFile(path, stat, remembered('line 7\n'), births), 'the birth time is enough')
   t.notOk(isKnownFile(path, stat, { ...remembered('line 0\n'), birth: 1n }, births))
-})
-
-t.test('a file that is found after it was renamed is the former one of its successor', async t => {
-  const identity = (ino: bigint) => ({ dev: 1n, ino, birthtimeNs: ino })
-  const fake = (ino: bigint) => Object.assign(new Tracked('/app.log', identity(ino), 0), { isNew: true, isOpen: true })
-  const nothing = () => {}
-  const names = new Succession({ isRead: () => true, onRotated: nothing, lookedAt: () => 0, onGap: nothing })
-  const [old, next] = [fake(1n), fake(2n)] as unknown as [Tailer, Tailer]
-  names.set('/app.log', next)
-  names.precede('/app.log', old)
-  t.equal(next.after, old)
-  t.equal(next.former, old, 'programs may still write to it')
 })
 
 t.test('a batch from a compressed copy comes back, and the copy has another name by then', async t => {
