@@ -77,7 +77,7 @@ export async function runSeed(seed: number, traced = false): Promise<FilesResult
 class Run {
   readonly exceptions: Exceptions
   readonly ledger: Ledger
-  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0, recentCopies: [] }
+  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0 }
   kills = 0
   restarts = 0
   readonly #world: World

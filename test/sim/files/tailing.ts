@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { endProcess } from '../../../src/components/file/descriptors.js'
 import type { FileOptions } from '../../../src/components/file/options.js'
 import { file } from '../../../src/components/file/source.js'
 import type { Checkpoints, Output, Source, SourceContext } from '../../../src/core/component.js'
@@ -109,6 +110,7 @@ export class Tailing {
   /** The process has ended. */
   bury(): void {
     this.kill()
+    endProcess()
     timers.clear()
     this.#disk.killed()
   }
