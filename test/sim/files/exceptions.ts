@@ -72,21 +72,6 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: (plan, { wasSeen }) => wasSeen === false && changesInLooks(plan),
   },
   {
-    // Each of several copies is looked for by its content, and the first one that is found is read.
-    name: 'of several copies whose original was truncated unread, a newer one comes first',
-    seed: 435,
-    promises: ['order'],
-    applies: ({ rotation }, { wasUnread }) => rotation.how === 'copy' && wasUnread === true,
-  },
-  {
-    // It is read as a file of its own before the truncation is noticed, or is searched for under its own name.
-    name: 'with a wide pattern, a copy is made and truncated in a look, or is compressed at once',
-    seed: 1452,
-    promises: ['twice'],
-    applies: (plan, { wasCompressed }) =>
-      plan.kind === 'copy and truncate, wide pattern' && (wasCompressed === true || changesInLooks(plan)),
-  },
-  {
     // Which file had the name before is not saved, and a closed file is not looked at.
     name: 'a line that was written to a renamed file comes after its successors',
     seed: 873,

@@ -189,8 +189,10 @@ export class Candidates {
     try {
       if (this.#inflated?.stamp !== stamp || this.#inflated.of.at > offset) {
         this.close()
-        const of = this.#slots.free > 0 ? withKnown(path, key, fd => new Inflated(fd, this.#slots), true) : undefined
-        if (!of) return this.#slots.free > 0 && give(undefined)
+        if (this.#slots.free <= 0) return false
+        const of = withKnown(path, key, fd => new Inflated(fd, this.#slots), true)
+        // If it was just renamed, the folder is searched again.
+        if (!of) return statKey(path) === key && give(undefined)
         this.#inflated = { stamp, of }
       }
       const { of } = this.#inflated
@@ -243,6 +245,11 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 /** Undefined if the file is gone, cannot be read, or is another one now. `keeps`: what is returned closes it. */
 export function withKnown<T>(path: string, key: string, use: (fd: number) => T, keeps = false): T | undefined {
   return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), { keeps })
+}
+
+function statKey(path: string): string | undefined {
+  const stat = statOrNone(path)
+  return stat && keyOf(stat)
 }
 
 function isGzip({ name, stat }: Listed): boolean {
