@@ -17,12 +17,12 @@ import { Tailer } from './reading/tailer.js'
 import type { TailerContext } from './reading/tailing.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
+import { CurrentNames } from './rotation/current-names.js'
 import { DetachedFiles } from './rotation/detached-files.js'
 import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
 import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import { CurrentNames } from './rotation/current-names.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
@@ -242,13 +242,11 @@ export class OpenFiles {
       return
     }
     let tailer = this.#tailerOf(stat, path)
-    if (
-      !tailer &&
-      !isOwn &&
-      !this.#options.saved.knows(stat, this.#births) &&
-      this.#search.newcomers.add(path, kind, stat)
-    )
+    const isNew = !tailer && !isOwn && !this.#options.saved.knows(stat, this.#births)
+    if (isNew && this.#search.newcomers.add(path, kind, stat)) {
+      this.#names.vacate(path)
       return
+    }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
     tailer ??= this.#adopt(path, kind, undefined, isOwn)

@@ -72,6 +72,13 @@ const EXCEPTIONS: readonly Exception[] = [
     applies: (plan, { wasSeen }) => wasSeen === false && changesInLooks(plan),
   },
   {
+    // Each of several copies is looked for by its content, and the first one that is found is read.
+    name: 'of several copies whose original was truncated unread, a newer one comes first',
+    seed: 435,
+    promises: ['order'],
+    applies: ({ rotation }, { wasUnread }) => rotation.how === 'copy' && wasUnread === true,
+  },
+  {
     // Which file had the name before is not saved, and a closed file is not looked at.
     name: 'a line that was written to a renamed file comes after its successors',
     seed: 873,

@@ -59,9 +59,9 @@ export class Trail {
     return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
   }
 
-  /** Those that a copy of a file read up to `end` may end behind, to be saved. */
+  /** Those that are saved for a file read up to `end`: of a large one, not the ends of its first lines. */
   saved(end: number): readonly Mark[] {
-    return this.#marks.filter(({ offset }) => 4 * offset >= end && offset < end)
+    return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
   }
 }
 

@@ -225,7 +225,7 @@ export class Search {
     for (const tailer of closed) {
       if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
       const one = byKey.get(tailer.key)
-      if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth)) continue
+      if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
       tailer.path = one.path
       tailer.found = one.path
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
@@ -360,7 +360,9 @@ export class Search {
       if (dirname(tailer.path) !== path || tailer.copy) continue
       // Its copies have what was written to it since the sweep looked at it.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
-      subjects.push(ofTailer(tailer, byKey.get(tailer.key)))
+      const there = byKey.get(tailer.key)
+      const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
+      subjects.push(ofTailer(tailer, isIt ? there : undefined))
     }
     const { lookedAt } = this.#options.saved
     const entries = [...there].filter(one => 'offset' in one)
