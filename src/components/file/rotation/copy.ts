@@ -18,8 +18,9 @@ export class Copy {
   readonly path: string
   /** Device and inode. */
   readonly key: string
-  /** Wall clock in milliseconds. */
+  /** Wall clock in milliseconds; its birth is undefined if its file system stores none. */
   readonly changedAt: number
+  readonly birth: number | undefined
   readonly #problems: PathProblems
   readonly #slots: Slots
   #inflated: Inflated | undefined
@@ -30,7 +31,7 @@ export class Copy {
 
   /** `inflated`: the open file, as far as it was read to find out that it is the right one. */
   constructor(place: Place, problems: PathProblems, slots: Slots, inflated?: Inflated) {
-    ;({ path: this.path, key: this.key, changedAt: this.changedAt } = place)
+    ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
     this.#problems = problems
     this.#slots = slots
     this.#inflated = inflated

@@ -610,8 +610,8 @@ export class Search {
 }
 
 /** Identifies a compressed file: its inode may be given to another one. */
-function stateOf({ key, changedAt }: Pick<Place, 'key' | 'changedAt'>): string {
-  return `${key}@${changedAt}`
+function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
+  return `${key}@${birth ?? changedAt}`
 }
 
 /** Whether the folder contains compressed files. */
