@@ -143,7 +143,7 @@ const VECTORS: readonly [
   [
     'same head and size, other CRC: inflated to decide',
     [file(a, all)],
-    [candidate('app.log.1.gz', other), candidate('app.log.2.gz', a, { changedAt: 1500 })],
+    [candidate('app.log.1.gz', other, { changedAt: 1400 }), candidate('app.log.2.gz', a, { changedAt: 1500 })],
     ['A whole app.log.2.gz'],
   ],
   [
@@ -184,7 +184,7 @@ const VECTORS: readonly [
   ],
   [
     'a short head does not take the copy of a long one',
-    [file(a.subarray(0, 2 * LINE), 2 * LINE), file(a, 80 * LINE)],
+    [file(a.subarray(0, 2 * LINE), 2 * LINE), file(a.subarray(0, 90 * LINE), 80 * LINE)],
     [candidate('app.log.1.gz', a)],
     ['B rest app.log.1.gz'],
   ],
