@@ -99,7 +99,6 @@ export class OpenFiles {
     })
     this.#detached = new DetachedFiles({
       ...shared,
-      isSettled: name => this.#search.unseen.isSettled(name),
       isHidden: tailer => this.#search.mayHideRestOf(tailer),
     })
   }

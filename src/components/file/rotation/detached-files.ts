@@ -11,8 +11,6 @@ export interface DetachedFilesOptions
   extends Pick<SearchOptions, 'context' | 'saved' | 'problems' | 'losses' | 'onReady' | 'onEnd' | 'forget'> {
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
-  /** Whether all copies of the file of this name are matched. */
-  isSettled(name: string): boolean
   /** Whether a file that cannot be read may have the rest. */
   isHidden(tailer: Tailer): boolean
 }
@@ -112,10 +110,8 @@ export class DetachedFiles {
 
   /** Releases a file once it was quiet for long enough. Its position is kept in case it reappears. */
   retire(tailer: Tailer): void {
-    const { context, saved, rotateWaitMs, forget, isSettled, isHidden } = this.#options
+    const { context, saved, rotateWaitMs, forget, isHidden } = this.#options
     if (context.clock.now() - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
-    // Without what is known of it, a copy that is shorter than what was read would be read again.
-    if (tailer.truncatedSince !== undefined && !tailer.isOpen && !isSettled(tailer.origin.path!)) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && hasCompressed(dirname(tailer.path))
