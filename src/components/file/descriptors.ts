@@ -13,6 +13,11 @@ export class TooManyOpen extends Error {
 /** The descriptors of all sources that opened files, or have to wait. */
 const sources = new Set<Descriptors>()
 
+/** For simulations: a process that ends frees its descriptors, however it ends. */
+export function endProcess(): void {
+  sources.clear()
+}
+
 /** Open files, the least recently read first. */
 export class Descriptors {
   /** Whether a file had to wait since the sweep began. */

@@ -1,7 +1,15 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { closeSync, fstatSync, openToRead, readSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
+import {
+  closeSync,
+  fstatSync,
+  openToRead,
+  readSync,
+  statSync,
+  unlessSilent,
+  withFile,
+} from '../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../lib/files/disk/file-systems.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
@@ -159,6 +167,12 @@ export function judge(fd: number, stat: BigIntStats, remembered: Remembered, bir
   if (stat.size < offset) return 'truncated'
   if (!same(fingerprintAt(fd, 0, head.bytes), head)) return offset === 0 ? 'replaced' : 'truncated'
   return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
+}
+
+/** Whether the file at `path` is the remembered one, which had its inode. Without birth times, the content shows it. */
+export function isKnownFile(path: string, stat: BigIntStats, remembered: Remembered, births: BirthTimes): boolean {
+  if (births.kept(stat)) return !births.differ(stat, remembered.birth)
+  return withFile(path, fd => judge(fd, stat, remembered, births) === 'same') !== false
 }
 
 /**

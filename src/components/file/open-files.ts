@@ -6,22 +6,23 @@ import { closeSync, fstatSync, statSync } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
-import { BirthTimes, fingerprintAt, judge, keyOf, same, type Verdict } from './identity.js'
-import { openWithinSync } from './open-within.js'
+import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
+import { Lineage } from './lineage.js'
+import { openListed, openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
 import { Held } from './reading/held.js'
 import { findOverwritten } from './reading/overwritten.js'
 import { Tailer } from './reading/tailer.js'
 import type { TailerContext } from './reading/tailing.js'
+import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
+import { CurrentNames } from './rotation/current-names.js'
 import { DetachedFiles } from './rotation/detached-files.js'
 import type { Losses } from './rotation/losses.js'
-import { Missing } from './rotation/missing.js'
-import { originalsOf, PossibleCopies } from './rotation/possible-copies.js'
-import { Rotated } from './rotation/rotated.js'
-import { isKnownFile, openSibling, type Sibling } from './rotation/siblings.js'
-import { Succession } from './rotation/succession.js'
+import { mayBecome } from './rotation/names.js'
+import { originalsOf } from './rotation/newcomers.js'
+import { Search } from './rotation/search.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
@@ -58,12 +59,11 @@ export class OpenFiles {
   readonly held: Held
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
-  readonly #names: Succession
+  readonly #lineages = new Map<string, Lineage<Tailer>>()
+  readonly #names: CurrentNames
   readonly #births = new BirthTimes()
   readonly #opening: Opening
-  readonly #rotated: Rotated
-  readonly #possibleCopies: PossibleCopies
-  readonly #missing: Missing
+  readonly #search: Search
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
 
@@ -74,41 +74,32 @@ export class OpenFiles {
     const births = this.#births
     this.held = new Held(options)
     this.#opening = new Opening(options.descriptors, problems, births)
-    this.#names = new Succession({
+    this.#names = new CurrentNames({
       isRead: tailer => this.#tailers.has(tailer.key),
       onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
       lookedAt: () => this.lookedAt,
       onGap: (path, since) => this.#displace(path, since),
     })
-    const isRead = (stat: BigIntStats, path: string) => this.#isReadFile(stat, path)
-    this.#rotated = new Rotated(saved, births, problems, context.clock, isRead, path => this.#possibleCopies.has(path))
-    const tailers = () => this.#tailers.values()
-    const shared = { ...options, births, rotated: this.#rotated, tailers, open: (tailer: Tailer) => this.open(tailer) }
-    this.#missing = new Missing({
+    const shared = { ...options, births, forget: (tailer: Tailer) => this.#forget(tailer) }
+    this.#search = new Search({
       ...shared,
+      tailers: () => this.#tailers.values(),
+      at: path => this.#names.paths.get(path),
+      isName: path => this.#names.paths.has(path) || saved.has(path),
+      isRead: (stat, path) => this.#isReadFile(stat, path),
+      isSaved: (stat, path) => this.#isSavedFile(stat, path),
+      open: tailer => this.open(tailer),
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
+      readOn: (tailer, place) => this.#readOn(tailer, place),
       precede: (name, tailer) => this.#names.precede(name, tailer),
-      at: path => this.#names.paths.get(path),
+      retire: tailer => this.#detached.retire(tailer),
       onTruncated: tailer => this.truncated(tailer),
-    })
-    this.#possibleCopies = new PossibleCopies({
-      clock: context.clock,
-      problems,
-      rotated: this.#rotated,
-      tailers,
-      entries: () => saved.entries(),
-      isName: path => this.#names.paths.has(path) || saved.has(path),
-      at: path => this.#names.paths.get(path),
-      isSettled: path => this.#missing.isSettled(path),
-      open: path => openWithinSync(context.reach, path),
       examine: (path, kind) => this.examine(path, kind, true),
     })
     this.#detached = new DetachedFiles({
       ...shared,
-      readOn: (tailer, place) => this.#readOn(tailer, place),
-      forget: tailer => this.#forget(tailer),
-      isSettled: name => this.#missing.isSettled(name),
+      isHidden: tailer => this.#search.mayHideRestOf(tailer),
     })
   }
 
@@ -131,7 +122,7 @@ export class OpenFiles {
   }
 
   get displaced(): Displaced[] {
-    return this.#missing.displacements
+    return this.#search.unseen.displacements
   }
 
   /** The file last found under this name. */
@@ -161,35 +152,31 @@ export class OpenFiles {
     }
     for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
-    const isUncovered = this.#rotated.copies.isUncovered()
-    const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete || isUncovered
-    if (thorough) await this.#missing.find(this.#tailers.values(), slices)
-    else await this.#missing.findUnopened(slices)
+    const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
     const held = this.held.now
     const unseen = this.#unseen()
     if (descriptors.areUsedUp) await this.#detached.locate(unseen, slices)
-    await this.#detached.visit(unseen, slices)
-    await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
-    await this.#possibleCopies.takeUp(slices)
+    const closed = await this.#detached.visit(unseen, slices)
+    await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
     await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
-    this.held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
+    this.held.release(held.filter(tailer => !this.#search.delays.has(tailer)))
     // Before anything is read, files that were rotated unseen can still be put first.
-    if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.held.takeBack(tailer)
+    if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.held.takeBack(tailer)
     problems.nextSweep()
-    if (!thorough || this.#missing.isIncomplete) return
+    if (!thorough || !this.#search.isComplete) return
     this.#sweeps.wasThorough(now)
-    saved.prune(context.clock.wall(), this.#missing.isHidden)
+    saved.prune(context.clock.wall(), this.#search.isHidden)
   }
 
   /** Whether files wait for the next sweep. */
   get holds(): boolean {
-    return this.held.size > 0 || this.#possibleCopies.wait
+    return this.held.size > 0 || this.#search.newcomers.wait
   }
 
   /** Whether the search for files that were rotated unseen is incomplete, or files wait to be opened. */
   get isSearching(): boolean {
-    return this.#missing.isWaiting || this.#options.descriptors.areRefused
+    return this.#search.isWaiting || this.#options.descriptors.areRefused
   }
 
   /** Open files that this sweep did not find. */
@@ -241,7 +228,7 @@ export class OpenFiles {
     } catch (error) {
       this.#opening.failed(path, error)
       const isUnread = stat?.isFile() && errorCode(error) !== 'ENOENT' && !this.#tailers.has(keyOf(stat))
-      if (isUnread) this.#missing.noteUnopened(path, stat!)
+      if (isUnread) this.#search.noteUnopened(path, stat!)
     }
   }
 
@@ -254,13 +241,11 @@ export class OpenFiles {
       return
     }
     let tailer = this.#tailerOf(stat, path)
-    if (
-      !tailer &&
-      !isOwn &&
-      !this.#options.saved.knows(stat, this.#births) &&
-      this.#possibleCopies.add(path, kind, stat)
-    )
+    const isNew = !tailer && !isOwn && !this.#options.saved.knows(stat, this.#births)
+    if (isNew && this.#search.newcomers.add(path, kind, stat)) {
+      this.#names.vacate(path)
       return
+    }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
     tailer ??= this.#adopt(path, kind, undefined, isOwn)
@@ -273,7 +258,18 @@ export class OpenFiles {
   #isReadFile(stat: BigIntStats, path: string): boolean {
     const tailer = this.#tailers.get(keyOf(stat))
     if (!tailer || tailer.isOpen) return tailer !== undefined
-    return isKnownFile(path, stat, { ...tailer.sought, birth: tailer.birth }, this.#births)
+    const { birth, at: offset, head, tail } = tailer
+    return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
+  }
+
+  #isSavedFile(stat: BigIntStats, path: string): boolean {
+    const { saved } = this.#options
+    const entry = saved.knows(stat, this.#births) ? saved.find(stat.dev, stat.ino, path) : undefined
+    return (
+      entry !== undefined &&
+      mayBecome(entry.path, path) &&
+      isKnownFile(path, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
+    )
   }
 
   /** The tailer of the file found at `path`. The tailer of an earlier file with its inode no longer has its key. */
@@ -291,7 +287,7 @@ export class OpenFiles {
   #onRotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
-    const { head } = former.sought
+    const { head } = former
     if (
       former.unlinked &&
       head.bytes > 0 &&
@@ -330,7 +326,7 @@ export class OpenFiles {
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
-      if (!entry && !isOwn && this.#possibleCopies.addByContent(path, kind, fd, this.#compares)) return undefined
+      if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry || precedesStart(stat, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
@@ -339,11 +335,12 @@ export class OpenFiles {
         if (!away) this.#names.setFormer(entry.path, tailer)
         this.#displace(entry.path)
       }
+      tailer.claimed = entry?.claimed
       tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
       taken = true
-      this.#tailers.set(tailer.key, tailer)
+      this.#add(tailer, entry === undefined)
       descriptors.used(tailer)
       this.#names.setTarget(path, target, tailer)
       problems.over(path)
@@ -369,7 +366,7 @@ export class OpenFiles {
     const { path, fd } = tailer
     if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
     tailer.isUncompared = false
-    if (!this.#possibleCopies.addByContent(path, 'unknown', fd, this.#compares)) return false
+    if (!this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)) return false
     this.#forget(tailer)
     return true
   }
@@ -382,14 +379,25 @@ export class OpenFiles {
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
     tailer.readOn(copy)
-    this.#tailers.set(tailer.key, tailer)
+    this.#add(tailer, false)
     return tailer
+  }
+
+  /** `isNewest`: it just took its name. */
+  #add(tailer: Tailer, isNewest: boolean): void {
+    this.#tailers.set(tailer.key, tailer)
+    const name = tailer.origin.path!
+    const lineage = this.#lineages.get(name) ?? new Lineage<Tailer>()
+    this.#lineages.set(name, lineage)
+    tailer.lineage = lineage
+    if (isNewest) lineage.append(tailer)
+    else lineage.insert(tailer, this.#names.paths.get(name))
   }
 
   /** The name refers to another file than before. Files that had it in between may be found. */
   #displace(path: string, since = this.lookedAt): void {
     // A first run does not look for earlier files.
-    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, since)
+    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
 
   /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
@@ -418,10 +426,9 @@ export class OpenFiles {
     former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
-    tailer.after = former
     tailer.isUncompared = true
     tailer.open(fd)
-    this.#tailers.set(tailer.key, tailer)
+    this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
     this.held.add(tailer)
@@ -431,14 +438,14 @@ export class OpenFiles {
   }
 
   /** Continues reading a removed file in a copy. */
-  #readOn(tailer: Tailer, place: Sibling | Copy): boolean {
+  #readOn(tailer: Tailer, place: Listed | Copy): boolean {
     if (place instanceof Copy) {
       this.#rekey(tailer, () => tailer.readOn(place))
       return true
     }
     try {
       this.#options.descriptors.makeRoom()
-      const fd = openSibling(place, this.#births, this.#options.context.reach)
+      const fd = openListed(place, this.#births, this.#options.context.reach)
       if (fd === undefined) return false
       this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
     } catch (error) {
@@ -477,6 +484,8 @@ export class OpenFiles {
     descriptors.close(tailer)
     tailer.park()
     this.#tailers.delete(tailer.key)
+    tailer.lineage?.remove(tailer)
+    if (tailer.lineage?.isEmpty) this.#lineages.delete(tailer.origin.path!)
     this.#names.forget(tailer)
     context.checkpoints.changed()
   }

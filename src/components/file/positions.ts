@@ -2,6 +2,7 @@ import { newReading } from '../../core/event/event-id.js'
 import type { ReadFrom } from '../../core/event/sent-offsets.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 import { type Fingerprint, NO_BYTES } from './identity.js'
+import type { Mark } from './rotation/match.js'
 
 /** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
 export interface Content {
@@ -20,6 +21,8 @@ export interface Position {
   /** Fingerprint of the bytes before `offset`. */
   readonly tail: Fingerprint
   readonly content: Content
+  /** Some places before it that are known from a run before. */
+  readonly marks?: readonly Mark[]
 }
 
 /** The beginning of a file with unknown content. */

@@ -1,12 +1,11 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
-import type { Origin } from '../../core/event/origin.js'
 import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
-import type { Position } from './positions.js'
+import type { Tailer } from './reading/tailer.js'
 
 /**
  * The checkpoint document of a file source, and its entries without an open file: files that are gone or not found yet.
@@ -48,6 +47,13 @@ const entrySchema = z.object({
   gone: z.literal(true).optional(),
   /** When it was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
+  /** Device and inode of the file that was found to be its copy. */
+  claimed: z.string().optional(),
+  /** Some places up to which it was read: see growth.ts. */
+  marks: z
+    .array(z.object({ offset: bytes, tail: fingerprint }))
+    .readonly()
+    .optional(),
   /** Last known size, if the file is gone or was not delivered completely. */
   size: bytes.optional(),
 })
@@ -116,6 +122,15 @@ export class Saved {
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
+  get(key: string): Entry | undefined {
+    return this.#entries.get(key)
+  }
+
+  replace(entry: Entry, by: Entry): void {
+    this.remove(entry)
+    this.put(by)
+  }
+
   remove(entry: Entry): void {
     this.#entries.delete(entryKey(entry))
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
@@ -161,8 +176,7 @@ export class Saved {
     for (const entry of [...this.#entries.values()]) {
       if (isHidden(entry)) continue
       if (entry.away === undefined) {
-        this.remove(entry)
-        this.put({ ...entry, away: now })
+        this.replace(entry, { ...entry, away: now })
       } else if (now - entry.away > FORGET_MS) this.remove(entry)
     }
     if (this.#entries.size <= MAX_AWAY) return
@@ -180,13 +194,14 @@ export function startedFiles(document: unknown, selects: (path: string) => boole
 
 /** The entry of a file delivered up to its committed position. `size`: its last known size. */
 export function entryOf(
-  of: { path: string; origin: Origin; key: string; birth: bigint; committed: Position },
+  of: Pick<Tailer, 'path' | 'origin' | 'key' | 'birth' | 'committed' | 'growth' | 'claimed'>,
   size: number,
   gone: boolean,
 ): Entry {
-  const { path, origin, key, birth, committed } = of
+  const { path, origin, key, birth, committed, growth, claimed } = of
   const { offset, continues, carry, tail, content } = committed
   const [dev, ino] = key.split(':', 2) as [string, string]
+  const marks = growth.trail.saved(offset)
   return {
     path,
     ...(origin.path === path ? {} : { file: origin.path }),
@@ -199,7 +214,9 @@ export function entryOf(
     head: content.head,
     tail,
     reading: content.reading,
+    ...(marks.length > 0 && { marks }),
     ...(gone ? { gone } : {}),
+    ...(claimed !== undefined && { claimed }),
     // The size is useless without content that identifies the file.
     ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
   }

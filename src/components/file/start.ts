@@ -1,15 +1,24 @@
 import type { BigIntStats } from 'node:fs'
 import { newReading } from '../../core/event/event-id.js'
-import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt } from './identity.js'
+import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprint, fingerprintAt, firstBytes } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
+import { Trail } from './rotation/growth.js'
 import type { Entry, Saved } from './saved.js'
 import type { Sweeps } from './sweeps.js'
 
 const LF = 0x0a
 
 /** The position at which to resume a file. */
-export function positionOf({ offset, continues, carry = 0, head, tail, reading = newReading() }: Entry): Position {
-  return { offset, continues, carry, tail, content: { head, reading } }
+export function positionOf({
+  offset,
+  continues,
+  carry = 0,
+  head,
+  tail,
+  marks = [],
+  reading = newReading(),
+}: Entry): Position {
+  return { offset, continues, carry, tail, content: { head, reading }, marks }
 }
 
 /** The same for an open file, whose head may have grown. */
@@ -32,7 +41,10 @@ export function startOf(
 
 /** Reads the head at once, because it may be gone before any line is delivered. */
 export function beginningOf(fd: number, reading = newReading()): Position {
-  return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES), reading } }
+  const first = firstBytes(fd)
+  const trail = new Trail()
+  trail.begin(first)
+  return { ...emptyStart(), content: { head: fingerprint(first, 0, first.length), reading }, marks: trail.marks }
 }
 
 /** Whether what a file without a position has was written before the source started. */

@@ -49,7 +49,7 @@ const EXCEPTIONS: readonly Exception[] = [
     // A closed file is known by its inode only, and by its content if any was read.
     name: 'without birth times, a file that was closed for want of descriptors is confused with another one',
     seed: 1408,
-    promises: ['twice', 'missing'],
+    promises: ['twice', 'missing', 'unreported'],
     applies: ({ maxOpenFiles, habits }) => maxOpenFiles < 3 && habits.births !== 'stored',
   },
   {
@@ -77,14 +77,6 @@ const EXCEPTIONS: readonly Exception[] = [
     seed: 435,
     promises: ['order'],
     applies: ({ rotation }, { wasUnread }) => rotation.how === 'copy' && wasUnread === true,
-  },
-  {
-    // It is read as a file of its own before the truncation is noticed, or is searched for under its own name.
-    name: 'with a wide pattern, a copy is made and truncated in a look, or is compressed at once',
-    seed: 1452,
-    promises: ['twice'],
-    applies: (plan, { wasCompressed }) =>
-      plan.kind === 'copy and truncate, wide pattern' && (wasCompressed === true || changesInLooks(plan)),
   },
   {
     // Which file had the name before is not saved, and a closed file is not looked at.

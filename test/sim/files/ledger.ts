@@ -150,11 +150,6 @@ export class Ledger {
     this.#last = new Map()
   }
 
-  /** By a known loss, all lines of this file may arrive once more. */
-  mayRepeat(node: FileNode): void {
-    for (const { line } of this.#in(node)) line.mayRepeat = line.arrivals > 0
-  }
-
   /** A batch came back: what is behind a position arrives again, too. */
   cameBack(behindNone: ReadonlySet<Line>): void {
     for (const line of this.#all())

@@ -21,8 +21,6 @@ export type WorldKind = (typeof KINDS)[number]
 /** A copy with fewer bytes cannot be told from other files. Without birth times, less content proves nothing. */
 const LEAST_COPY = { stored: 64, zero: 1024, changes: 1024 }
 
-const NOTICED_MS = 5000
-
 export const kindOf = (seed: number): WorldKind => KINDS[seed % KINDS.length]!
 
 /** How a run of the source ends. */
@@ -100,7 +98,6 @@ export function planOf(seed: number, random: Seeded): Plan {
       inARow: kind === 'several at once' ? 2 + random.below(3) : random.pick([1, 1, 2]),
       everyMs: (lines * everyMs) / random.pick([2, 4, 8]),
       deletesUnread: random.chance(0.15),
-      noticedMs: saveMs + NOTICED_MS,
     },
     habits: {
       births,

@@ -17,8 +17,6 @@ export interface Rotation {
   readonly everyMs: number
   /** Whether a file may be deleted before all of it is delivered. */
   readonly deletesUnread: boolean
-  /** A source that runs for so long after a truncation has noticed it, and saved that. */
-  readonly noticedMs: number
 }
 
 /** What happened in a world, by its kind. */
@@ -27,8 +25,6 @@ export interface Deeds {
   copies: number
   gzips: number
   deletedUnread: number
-  /** Copies whose original was not truncated yet, or only just. */
-  readonly recentCopies: FileNode[]
 }
 
 const SECOND_MS = 1000
@@ -168,7 +164,6 @@ export class Rotator {
     const original = this.#folder.file(name)!
     const copy = this.#folder.hold(this.#folder.make(`${name}.1`))
     this.#deeds.copies++
-    this.#deeds.recentCopies.push(copy)
     yield this.#moment
     if (random.chance(0.5)) {
       this.#folder.fill(copy, original, random.below(original.size))
@@ -181,9 +176,6 @@ export class Rotator {
     this.#log.tear()
     this.#log.isCopied = false
     this.#folder.truncate(original)
-    const { recentCopies } = this.#deeds
-    const { noticedMs } = this.#rotation
-    this.#world.after(noticedMs, () => recentCopies.splice(recentCopies.indexOf(copy), 1))
     this.#folder.release(copy)
     yield this.#moment
     yield* this.#compressOne()

@@ -77,7 +77,7 @@ export async function runSeed(seed: number, traced = false): Promise<FilesResult
 class Run {
   readonly exceptions: Exceptions
   readonly ledger: Ledger
-  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0, recentCopies: [] }
+  readonly deeds: Deeds = { rotations: 0, copies: 0, gzips: 0, deletedUnread: 0 }
   kills = 0
   restarts = 0
   readonly #world: World
@@ -110,8 +110,6 @@ class Run {
   #begin(): void {
     this.#tailing = this.#next()
     this.ledger.restarted()
-    // The positions have no marks inside of a file: a copy that is shorter than what was read is read again.
-    for (const copy of this.deeds.recentCopies) this.ledger.mayRepeat(copy)
   }
 
   get isDead(): boolean {

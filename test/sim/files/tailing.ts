@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { endProcess } from '../../../src/components/file/descriptors.js'
 import type { FileOptions } from '../../../src/components/file/options.js'
 import { file } from '../../../src/components/file/source.js'
 import type { Checkpoints, Output, Source, SourceContext } from '../../../src/core/component.js'
@@ -11,7 +12,6 @@ import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../src/lib/time.js'
 // What the source loads when it needs it. Loading takes real time, which a seed must not depend on.
 import '../../../src/components/file/file-source.js'
-import '../../../src/components/file/rotation/short-copies.js'
 import type { Disk } from '../disk-calls.js'
 import { timers } from '../globals.js'
 import { logIn } from '../process.js'
@@ -110,6 +110,7 @@ export class Tailing {
   /** The process has ended. */
   bury(): void {
     this.kill()
+    endProcess()
     timers.clear()
     this.#disk.killed()
   }

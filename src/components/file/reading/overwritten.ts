@@ -34,7 +34,7 @@ function isOverwritten(tailer: Tailer): boolean {
   if (now < at) return true
   // A file that was read to its end is compared at the next read.
   if (now === at && now === size) return false
-  const { head, tail } = tailer.sought
+  const { head, tail } = tailer
   const holds =
     at === 0
       ? now >= size && same(fingerprintAt(fd, 0, head.bytes), head)

@@ -297,7 +297,7 @@ export class Reader {
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
       // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
-      if (tailer.after?.isPostponed && !(tailer.copy && tailer.after.held)) {
+      if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
         this.#options.hold(tailer)
         continue
@@ -308,7 +308,7 @@ export class Reader {
       }
       try {
         const left = this.#options.open(tailer) ? tailer.left() : 0
-        if (left > 0 && this.#waitsForFormer(tailer)) continue
+        if (left > 0 && this.#waitsForEarlier(tailer)) continue
         if (left > 0) {
           this.#turns++
           this.#reading = { tailer, result: tailer.read(left) }
@@ -324,24 +324,22 @@ export class Reader {
         this.#failed(tailer, error)
       }
     }
-    // Not all files can wait for each other. If this happens nevertheless, the first one continues.
-    if (waiting > 0 && this.#queue.size <= waiting) this.#queue.first!.after = undefined
   }
 
   /**
-   * Whether the file that had the name before got more, which is then queued: programs write to it until they open the
+   * Whether files that had the name before got more, which are then queued: programs write to them until they open the
    * new one. Looks once for each time that the tailer was at its end, so that a file that always grows holds nobody up.
    */
-  #waitsForFormer(tailer: Tailer): boolean {
-    const { former } = tailer
-    if (!former || tailer.sawFormer) return false
-    tailer.sawFormer = true
-    if (!former.isOpen) tailer.former = undefined
-    const isRead = former.isOpen && !former.copy && !former.failed && !former.held && !former.growth.parked
-    if (!isRead || former.waitsFor(tailer) || hasMore(former) !== true) return false
-    tailer.after = former
-    this.ready(former)
-    return former.queued
+  #waitsForEarlier(tailer: Tailer): boolean {
+    if (tailer.sawEarlier) return false
+    tailer.sawEarlier = true
+    for (const one of tailer.earlier) {
+      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.growth.parked
+      if (!isRead || hasMore(one) !== true) continue
+      this.ready(one)
+      tailer.isBehind ||= one.queued
+    }
+    return tailer.waits
   }
 
   /** Lets the others go on. Their number does not determine how much memory is in use. */

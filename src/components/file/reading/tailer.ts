@@ -1,5 +1,4 @@
 import type { BigIntStats } from 'node:fs'
-import { basename } from 'node:path'
 import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
@@ -12,16 +11,17 @@ import {
   fingerprint,
   fingerprintAt,
   fingerprintBefore,
+  firstBytes,
   goneKey,
   type Identity,
   same,
   startsWith,
   tailOf,
 } from '../identity.js'
+import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
-import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
-import { FIRST_MARK, Growth } from '../rotation/growth.js'
+import { Growth } from '../rotation/growth.js'
 import { type Entry, entryOf } from '../saved.js'
 import { Portion } from './portion.js'
 import { Reads } from './reads.js'
@@ -37,14 +37,17 @@ import { Tracked } from './tracked.js'
 export class Tailer extends Tracked {
   readonly origin: Origin
   growth: Growth
+  /** The files whose events go out under the same name. */
+  lineage: Lineage<Tailer> | undefined
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
   #gone = false
   #closing = false
   readonly #portion = new Portion()
-  /** How far the file was read. */
+  /** How far the file was read, and from where on. */
   #at: number
+  readonly #start: number
   /** Fingerprint of the bytes before #at. */
   #tail: Fingerprint
   #hole: Hole
@@ -66,11 +69,12 @@ export class Tailer extends Tracked {
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
+    this.#start = start.offset
     this.#tail = start.tail
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
-    this.growth = new Growth(context.clock, start)
+    this.growth = new Growth(context.clock, start.offset, start.marks)
   }
 
   /** Whether a read is in progress in another thread. */
@@ -94,7 +98,17 @@ export class Tailer extends Tracked {
 
   /** Whether other files must be read first. */
   get waits(): boolean {
-    return this.after?.queued === true || this.copy?.waits === true
+    return (this.isBehind && this.earlier.some(one => one.queued)) || this.copy?.waits === true
+  }
+
+  /** The files of its name that come before it. */
+  get earlier(): readonly Tailer[] {
+    return this.lineage?.before(this) ?? []
+  }
+
+  /** Whether it was read in this run. */
+  get isBegun(): boolean {
+    return this.#at > this.#start
   }
 
   /** Whether none of it has been read, now or before. */
@@ -139,6 +153,11 @@ export class Tailer extends Tracked {
 
   get committed(): Position {
     return this.#positions.mark
+  }
+
+  /** Fingerprint of the bytes before `at`. */
+  get tail(): Fingerprint {
+    return this.#tail
   }
 
   get fd(): number | undefined {
@@ -198,7 +217,6 @@ export class Tailer extends Tracked {
   /** Continues in a compressed copy. */
   readOn(copy: Copy): void {
     this.leave()
-    copy.belongTo(this.key)
     this.copy = copy
   }
 
@@ -264,7 +282,9 @@ export class Tailer extends Tracked {
   /** Reads the head of an unread file, to identify it after it is gone. */
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
-    this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
+    const first = firstBytes(this.#fd)
+    this.#content.head = fingerprint(first, 0, first.length)
+    this.growth.trail.begin(first)
   }
 
   /** Whether the open file certainly contains what was read. */
@@ -281,13 +301,6 @@ export class Tailer extends Tracked {
     this.learnHead()
     this.sureSize = size
     return true
-  }
-
-  /** The properties for finding the file after it is gone. */
-  get sought(): Sought {
-    const { key, birth, unread, copyKey, size } = this
-    const [name, now, read] = [basename(this.origin.path ?? this.path), basename(this.path), unread === 0]
-    return { key, name, now, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
   }
 
   /** Whether it has no name any more. */
@@ -356,18 +369,13 @@ export class Tailer extends Tracked {
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
     // A copy of a part of the file is recognized regardless of the sizes of the reads.
-    if (this.#at < FIRST_MARK) {
-      const { trail } = this.growth
-      if (known === this.#at) trail.begin(before.subarray(0, known), 0)
-      trail.begin(room.subarray(0, length), this.#at)
-    }
-    for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
-      if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
+    const end = this.#at + length
+    this.growth.trail.add(this.#at, end, room.subarray(0, length), offset => tailBefore(offset - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)
     const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, room[0]!, tailAtEnd)
+    this.growth.read(this.#at, room[0]!)
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) {

@@ -50,16 +50,14 @@ export class Tracked {
   previous: this | undefined
   next: this | undefined
   list: unknown
-  /** The file whose name this one took, and whose rest comes first. */
-  after: Tracked | undefined
-  /** The file that had the name before, as long as programs may still write to it. */
-  former: this | undefined
-  /** Whether what programs still wrote to `former` was looked for since this file was at its end. */
-  sawFormer = false
+  /** Whether files before it in its lineage come first: not after it was at its end, until they get more. */
+  isBehind = true
+  /** Whether what programs still wrote to those was looked for since this file was at its end. */
+  sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
-  /** Device and inode of the copy that was read, after it was renamed. */
-  copyKey: string | undefined
+  /** Device and inode of the file that was found to be its copy. */
+  claimed: string | undefined
   /** Whether its first bytes are not compared with those of other files yet, because it was empty. */
   isUncompared = false
   /** Whether reading must wait for the search for the former file with this name. */
@@ -68,8 +66,6 @@ export class Tracked {
   readonly firstSeen: number
   /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
-  /** After a truncation: whether copies were searched for. */
-  wasSought = false
   /**
    * What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more.
    * `waits`: too many files were open.
@@ -111,15 +107,15 @@ export class Tracked {
 
   /** Nothing is left of what came before it, or of itself. */
   atEnd(): void {
-    this.after = undefined
-    this.sawFormer = false
+    this.isBehind = false
+    this.sawEarlier = false
   }
 
   /** Whether it was made after `other`. */
   isNewerThan(other: Tracked): boolean {
     // Its inode may be older than what was copied from it before.
     if (this.truncatedSince !== undefined)
-      return Number(other.copy?.changedAt ?? other.changedAt) / 1e6 <= this.firstSeen
+      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
     return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
   }
@@ -130,11 +126,5 @@ export class Tracked {
    */
   #follows(writtenAt: bigint): boolean {
     return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
-  }
-
-  /** Whether it comes after `other`, directly or not. */
-  waitsFor(other: Tracked): boolean {
-    for (let before: Tracked | undefined = this; before; before = before.after) if (before === other) return true
-    return false
   }
 }

@@ -1,7 +1,7 @@
-import { crc32 } from 'node:zlib'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
-import { FINGERPRINT_BYTES, type Fingerprint } from '../identity.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
+import type { Mark } from './match.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
@@ -11,55 +11,57 @@ const BURST_MS = 1000
 const LF = 0x0a
 const CR = 0x0d
 
-/** Up to here a copy of the beginning of a file is compared whole; from here on by marks, each twice as far. */
+/** A copy of fewer bytes is recognized if it ends where a line or a read ended; from here on by marks, each twice as far. */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
-/** A place in a file, and the fingerprint of the bytes before it. */
-export interface Mark {
-  readonly offset: number
-  readonly tail: Fingerprint
-}
-
 /**
- * Some places up to which a file was read, each at least twice as far as the one before. By them, a file that is shorter
- * than what was read is recognized as a copy of its beginning. Of the first bytes, all ends of lines are known.
+ * Some places up to which a file was read. By them, a file that is shorter than what was read is recognized as a copy of
+ * its beginning.
  */
 export class Trail {
-  readonly #marks: Mark[] = []
-  /** Of the first bytes: where a line or a read ended, and the hash of all bytes before. */
-  readonly #ends: number[] = []
-  readonly #hashes: number[] = []
+  readonly #marks: Mark[]
 
-  /**
-   * Registers bytes from `at` on, which may have been registered before. Bytes of a file that was not read from its
-   * beginning are ignored.
-   */
-  begin(bytes: Buffer, at: number): void {
-    const end = this.#ends.at(-1) ?? 0
-    if (at > end) return
-    const length = Math.min(bytes.length, FIRST_MARK - at)
-    for (let from = end - at, to: number; from < length; from = to) {
-      const lf = bytes.indexOf(LF, from)
-      to = lf === -1 || lf >= length ? length : lf + 1
-      this.#hashes.push(crc32(bytes.subarray(from, to), this.#hashes.at(-1)))
-      this.#ends.push(at + to)
+  constructor(marks: readonly Mark[] = []) {
+    this.#marks = [...marks]
+  }
+
+  get marks(): readonly Mark[] {
+    return this.#marks
+  }
+
+  /** Registers the first bytes of a file of which nothing was read. */
+  begin(first: Buffer): void {
+    const tailAt = (offset: number) => fingerprint(first, Math.max(0, offset - FINGERPRINT_BYTES), offset)
+    this.add(0, first.length, first, tailAt)
+  }
+
+  /** Registers what was read from `at` to `end`. `tailAt`: the fingerprint of the bytes before an offset in it. */
+  add(at: number, end: number, bytes: Buffer, tailAt: (offset: number) => Fingerprint): void {
+    let from = this.#marks.at(-1)?.offset ?? 0
+    const mark = (offset: number) => {
+      const tail = tailAt(offset)
+      // Less of it is known if a position within a batch was restored.
+      if (tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) this.#marks.push({ offset, tail })
     }
+    while (from < end && at < FIRST_MARK) {
+      const lf = bytes.indexOf(LF, Math.max(0, from - at))
+      const next = lf === -1 ? end : at + lf + 1
+      if (next >= FIRST_MARK) break
+      from = next
+      mark(from)
+    }
+    for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
-  /** Whether what was read began with `size` bytes of this hash, all of which are known. */
-  began(size: number, hash: number): boolean {
-    const known = this.#ends.indexOf(size)
-    return known !== -1 && this.#hashes[known] === hash
-  }
-
-  add(offset: number, tail: Fingerprint): void {
-    const last = this.#marks.at(-1)
-    if (!last || offset >= 2 * last.offset) this.#marks.push({ offset, tail })
-  }
-
-  /** The last of these places in the first `size` bytes. */
+  /** The last place in the first `size` bytes, if it proves that a file of this size has only these. */
   within(size: number): Mark | undefined {
-    return this.#marks.findLast(({ offset }) => offset <= size)
+    const mark = this.#marks.findLast(({ offset }) => offset <= size)
+    return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
+  }
+
+  /** Those that are saved for a file read up to `end`: of a large one, not the ends of its first lines. */
+  saved(end: number): readonly Mark[] {
+    return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
   }
 }
 
@@ -72,7 +74,7 @@ export class Growth {
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** Checks of its size, other than by reading. */
   readonly checks: Checks
-  readonly trail = new Trail()
+  readonly trail: Trail
   readonly #clock: Clock
   /** When the last new byte was read, on the monotonic clock. */
   #at: number
@@ -87,14 +89,14 @@ export class Growth {
   #pausesInLines = false
 
   /** `start`: where reading begins. */
-  constructor(clock: Clock, { offset, tail }: Mark) {
+  constructor(clock: Clock, offset: number, marks: readonly Mark[] = []) {
+    this.trail = new Trail(marks)
     this.#clock = clock
     this.checks = new Checks(clock)
     this.#at = clock.now()
     this.#end = offset
     this.#rested = offset
     this.#burst = offset
-    if (offset > 0) this.trail.add(offset, tail)
   }
 
   get at(): number {
@@ -106,10 +108,9 @@ export class Growth {
     return this.#inBlocks || this.#pausesInLines
   }
 
-  /** Registers a read up to `end`; `first` is the first byte, and `tail` the fingerprint of the last ones. */
-  read(end: number, first: number, tail: Fingerprint): void {
+  /** Registers a read up to `end`; `first` is the first byte. */
+  read(end: number, first: number): void {
     if (end <= this.#end) return
-    this.trail.add(end, tail)
     // If the next byte is a line end, the delivered line was complete.
     if (this.#wasCut && first !== LF && first !== CR) this.#pausesInLines = true
     this.#wasCut = false

@@ -5,6 +5,12 @@ import { FINGERPRINT_BYTES } from '../identity.js'
 /** Compressed bytes per step. They inflate to at most a thousand times as many, which limits memory. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
+/** Maximum number of files inflated at the same time, each of which takes a descriptor and memory. */
+const MAX_INFLATED = 16
+
+export class Slots {
+  free = MAX_INFLATED
+}
 
 /**
  * The uncompressed bytes of a gzip file with one or more members, from the beginning forward. Invariants: calls do not
@@ -20,6 +26,7 @@ export class Inflated {
     return this.#ended && this.#parts.length === 0
   }
   readonly #fd: number
+  readonly #slots: Slots | undefined
   readonly #feed = Buffer.allocUnsafeSlow(FEED_BYTES)
   /** The last bytes taken, at the end of the buffer. */
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
@@ -37,9 +44,11 @@ export class Inflated {
   #done: () => void = () => {}
   #fail: (error: Error) => void = () => {}
 
-  /** Takes ownership of the open file. */
-  constructor(fd: number) {
+  /** Takes ownership of the open file. `slots`: until it is closed, it takes one of them. */
+  constructor(fd: number, slots?: Slots) {
     this.#fd = fd
+    this.#slots = slots
+    if (slots) slots.free--
     this.#gunzip = this.#begin()
   }
 
@@ -152,6 +161,7 @@ export class Inflated {
 
   /** Do not call during another call. */
   close(): void {
+    if (this.#slots) this.#slots.free++
     this.#gunzip.destroy()
     closeLater(this.#fd)
   }

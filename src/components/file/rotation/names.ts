@@ -18,9 +18,9 @@ export function isRotatedName(name: string, of: string): boolean {
   return DATED.test(plain.slice(stem.length, -extension.length))
 }
 
-/** Whether a copy of `of` could have this name. Its content must prove it. */
-export function mayNameCopy(name: string, of: string): boolean {
-  return name !== of && !name.endsWith(COMPRESSED) && name.startsWith(split(of)[0])
+/** Whether a file with this name may get the other one: a compressed file is made anew, and may have its inode. */
+export function mayBecome(name: string, later: string): boolean {
+  return name.endsWith(COMPRESSED) || !later.endsWith(COMPRESSED)
 }
 
 /** Names of files that, by its name alone, this file may be a copy of. */
@@ -34,6 +34,11 @@ export function* originalNames(name: string): Iterable<string> {
 export function compareAge(a: string, b: string): number {
   const order = a.localeCompare(b, 'en', { numeric: true })
   return COUNTED.test(a) ? -order : order
+}
+
+/** What the names of all copies of a file begin with. */
+export function stemOf(name: string): string {
+  return split(name)[0]
 }
 
 function split(name: string): [stem: string, extension: string] {

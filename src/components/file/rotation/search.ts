@@ -1,23 +1,651 @@
 import type { BigIntStats } from 'node:fs'
-import { join } from 'node:path'
-import { namesOrNone, statOrNone } from '../../../lib/files/disk/disk.js'
-import { keyOf } from '../identity.js'
+import { basename, dirname } from 'node:path'
+import type { SourceContext } from '../../../core/component.js'
+import { errorCode } from '../../../core/errors.js'
+import { existsSync, namesOrNone, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
+import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import {
+  type BirthTimes,
+  COPY_ONLY,
+  FINGERPRINT_BYTES,
+  fingerprint,
+  fingerprintAt,
+  keyOf,
+  leadsTo,
+  NO_BYTES,
+} from '../identity.js'
+import { openWithinSync } from '../open-within.js'
+import { isOfSystem, type PathProblems } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
+import { Candidates, type Listed, list, type Place, type Unreadable } from './candidates.js'
+import { Copy } from './copy.js'
+import { Slots } from './inflated.js'
+import type { Losses } from './losses.js'
+import { assign, type Claim, type Known } from './match.js'
+import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
+import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './newcomers.js'
+import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
+import { Unseen } from './unseen.js'
 
-/** The files in a folder with one of the wanted keys. */
-export async function* search(
-  folder: string,
-  wanted: ReadonlyMap<string, unknown>,
-  slices: Slices,
-): AsyncIterable<[string, BigIntStats]> {
-  for (const name of namesOrNone(folder)) {
-    if (slices.due) await slices.pause()
-    const stat = statIn(folder, name)
-    if (stat?.isFile() && wanted.has(keyOf(stat))) yield [join(folder, name), stat]
+export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine'> {
+  readonly context: SourceContext
+  readonly saved: Saved
+  readonly problems: PathProblems
+  readonly births: BirthTimes
+  readonly losses: Losses
+  /** All tailers, including those of missing files. */
+  tailers(): Iterable<Tailer>
+  /** The open file that has this name now. */
+  at(name: string): Tailer | undefined
+  /** Whether a tailer reads this file. */
+  isRead(stat: BigIntStats, path: string): boolean
+  /** Whether the file at `path` is the one of the entry. */
+  isSaved(stat: BigIntStats, path: string): boolean
+  /** Opens the file if it is closed; false if it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** Starts reading the file at `path` if it is that of the entry; otherwise undefined. */
+  adopt(path: string, entry: Entry): Tailer | undefined
+  /** Starts reading the rest of the entry's file from a compressed copy. */
+  adoptCopy(entry: Entry, copy: Copy): Tailer
+  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
+  readOn(tailer: Tailer, place: Listed | Copy): boolean
+  /** Puts the lines of this tailer before those of the file that has this name now. */
+  precede(name: string, tailer: Tailer): void
+  forget(tailer: Tailer): void
+  /** Releases a file of which nothing is left, once it was quiet for long enough. */
+  retire(tailer: Tailer): void
+  /** Called when the file may have more to read. */
+  onReady(tailer: Tailer): void
+  /** Called when no more bytes will come: the rest of the last line is delivered. */
+  onEnd(tailer: Tailer): void
+  /** Called when the open file no longer contains what was read from it. */
+  onTruncated(tailer: Tailer): void
+}
+
+type Claimed = Claim<Subject, Place>
+
+/** One folder in one search. */
+interface Folder {
+  readonly path: string
+  readonly listed: readonly Listed[]
+  readonly stamp: string
+  readonly byKey: ReadonlyMap<string, Listed>
+  /** Entries and tailers whose file was found, or resumed. */
+  readonly there: Set<Entry | Tailer>
+}
+
+/**
+ * Finds files that were renamed, copied or compressed, and files that came and went between two sweeps. Each folder is
+ * listed once; then every known file claims at most one of the others (match.ts), and what follows is done at once.
+ */
+export class Search {
+  readonly candidates: Candidates
+  readonly newcomers: Newcomers
+  readonly unseen: Unseen
+  /** Files that come after those that are searched for. */
+  delays: ReadonlySet<Tailer> = new Set()
+  readonly #options: SearchOptions
+  readonly #slots = new Slots()
+  /** Folders that changed during their search. */
+  #again = new Set<string>()
+  /** Entries whose rest may be in a compressed file that cannot be read. */
+  readonly #hidden = new Set<Entry>()
+  /** Keys of files with a position that could not be opened. */
+  readonly #unopened = new Set<string>()
+  /** The files of each folder that cannot be read. */
+  readonly #unreadables = new Map<string, readonly Unreadable[]>()
+  /** Those of them that may have what is searched for, by path. */
+  readonly #hiding = new Map<string, Unreadable>()
+
+  constructor(options: SearchOptions) {
+    this.#options = options
+    const { context, problems, births } = options
+    this.candidates = new Candidates(problems, births, context.clock, this.#slots)
+    this.newcomers = new Newcomers({
+      ...options,
+      clock: context.clock,
+      candidates: this.candidates,
+      others: () => this.#others(),
+      isOpen: path => options.at(path)?.fd !== undefined,
+      isSettled: path => this.unseen.isSettled(path),
+      open: path => openWithinSync(context.reach, path),
+    })
+    this.unseen = new Unseen(options)
+  }
+
+  *#others(): Iterable<Other> {
+    for (const { path, origin, head, growth } of this.#options.tailers())
+      yield { path, name: origin.path!, head, trail: growth.trail }
+    for (const entry of this.#options.saved.entries()) yield { path: entry.path, name: nameOf(entry), head: entry.head }
+  }
+
+  /** Whether a search waits for files that change now. */
+  get isWaiting(): boolean {
+    return this.unseen.names.size > 0 || this.#again.size > 0
+  }
+
+  /** Whether all folders were searched completely. */
+  get isComplete(): boolean {
+    return this.#again.size === 0
+  }
+
+  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
+  isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
+
+  /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
+  noteUnopened(path: string, stat: BigIntStats): void {
+    const { saved, births, context } = this.#options
+    this.#unopened.add(keyOf(stat))
+    const size = Number(stat.size)
+    const known = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
+    if (known && (known.size ?? 0) >= size) return
+    saved.put({
+      path,
+      ...identityOf(stat),
+      offset: 0,
+      continues: false,
+      head: NO_BYTES,
+      tail: NO_BYTES,
+      ...known,
+      size,
+    })
+    context.checkpoints.changed()
+  }
+
+  /**
+   * Searches the folders of the `closed` files, which the sweep did not find, and those in which something changed.
+   * `isThorough`: also for all files with a position. `now`: wall clock in milliseconds.
+   */
+  async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
+    this.unseen.begin()
+    this.#uncover()
+    this.newcomers.begin()
+    if (isThorough) this.#unopened.clear()
+    const entries = this.#options.saved.byFolder()
+    const paths = this.#folders(closed, isThorough, entries)
+    this.#again = new Set()
+    this.#hidden.clear()
+    const delays = new Set<Tailer>()
+    this.delays = delays
+    try {
+      const folders: Folder[] = []
+      for (const path of paths) folders.push(await this.#locate(path, entries.get(path) ?? [], closed, slices))
+      // Files that were found under other names may be truncated.
+      const positions = this.#options.saved.byFolder()
+      for (const folder of folders) await this.#decide(folder, positions, closed, now, slices)
+      for (const tailer of this.unseen.delayed()) delays.add(tailer)
+      if (!this.isWaiting) this.unseen.isStarting = false
+      const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
+      this.candidates.keep(isUsed)
+      for (const path of this.#unreadables.keys()) if (!isUsed.has(path)) this.#unreadables.delete(path)
+    } catch (error) {
+      for (const path of paths) this.#again.add(path)
+      throw error
+    } finally {
+      this.candidates.close()
+    }
+  }
+
+  #folders(
+    closed: readonly Tailer[],
+    isThorough: boolean,
+    entries: ReadonlyMap<string, readonly Entry[]>,
+  ): ReadonlySet<string> {
+    const folders = new Set(this.#again)
+    for (const { path, target } of closed) folders.add(dirname(path)).add(dirname(target))
+    for (const path of this.unseen.names) folders.add(dirname(path))
+    for (const folder of this.newcomers.folders) folders.add(folder)
+    for (const [folder, list] of entries)
+      if (isThorough || (this.#unopened.size > 0 && list.some(entry => this.#unopened.has(entryKey(entry)))))
+        folders.add(folder)
+    return folders
+  }
+
+  /** Finds files that still exist under another name, and resumes those that grew. */
+  async #locate(path: string, entries: readonly Entry[], closed: readonly Tailer[], slices: Slices): Promise<Folder> {
+    const { births, open, forget, context } = this.#options
+    const above = statOrNone(path)
+    if (above) births.learn(above)
+    const listed = await list(path, slices)
+    const there = new Set<Entry | Tailer>()
+    const byKey = new Map(listed.map(one => [keyOf(one.stat), one]))
+    const grown: { one: Listed; entry: Entry }[] = []
+    for (const entry of entries) {
+      const one = entry.gone ? undefined : byKey.get(entryKey(entry))
+      if (!one || Number(one.stat.size) < entry.offset || births.differ(one.stat, BigInt(entry.birth))) continue
+      if (!mayBecome(entry.path, one.path)) continue
+      there.add(entry)
+      if (Number(one.stat.size) > entry.offset) grown.push({ one, entry })
+    }
+    // Of several files that had a name, the oldest is read first.
+    grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
+    for (const { one, entry } of grown) this.#resume(one.path, entry)
+    for (const tailer of closed) {
+      if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
+      const one = byKey.get(tailer.key)
+      if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
+      tailer.path = one.path
+      tailer.found = one.path
+      if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
+      there.add(tailer)
+      if (!open(tailer)) tailer.awaySince = context.clock.now()
+      else if (births.kept(one.stat) || tailer.verify()) goOn(tailer, one.path, this.#options)
+      else forget(tailer)
+    }
+    return { path, listed, byKey, stamp: stampOf(listed), there }
+  }
+
+  #resume(path: string, entry: Entry): void {
+    try {
+      const tailer = this.#options.adopt(path, entry)
+      if (!tailer) return
+      this.#options.precede(nameOf(entry), tailer)
+      goOn(tailer, path, this.#options)
+    } catch (error) {
+      this.#failed(path, error)
+      this.#unopened.add(entryKey(entry))
+    }
+  }
+
+  /** Assigns the files of a folder to those that are known, and does what follows from it. */
+  async #decide(
+    folder: Folder,
+    entries: ReadonlyMap<string, readonly Entry[]>,
+    closed: readonly Tailer[],
+    now: number,
+    slices: Slices,
+  ): Promise<void> {
+    const { path } = folder
+    const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
+    const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
+    const isKnown = ({ path, stat }: Listed) => this.#options.isRead(stat, path) || this.#options.isSaved(stat, path)
+    const names = this.unseen.namesIn(path, folder.listed, isKnown)
+    const hasNew = this.newcomers.in(path).length > 0
+    if (sought.length + missing.length + names.length === 0 && !hasNew) return
+    this.#checkOpen(this.#originalsIn(path, names))
+    const others = folder.listed.filter(one => !isKnown(one))
+    const wanted = this.#wantedIn(folder, sought, missing)
+    const { places, unreadable } = await this.candidates.of(path, others, wanted, slices)
+    this.#unreadables.set(path, unreadable)
+    const reading = this.#readingIn(path)
+    const free = places.filter(one => !reading.has(stateOf(one)))
+    const claims = await this.#assign(this.#subjectsIn(folder, missing), free, slices)
+    if (!claims) {
+      this.#again.add(path)
+      return
+    }
+    const later = await list(path, slices)
+    // A file that is renamed during a search may be found under neither name.
+    const isSame = stampOf(later) === folder.stamp
+    this.#apply(claims, new Set([...sought, ...missing]), isSame)
+    if (isSame) {
+      for (const tailer of sought) this.#over(tailer)
+      for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
+    }
+    const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
+    const areTold = this.#checkOpen([
+      ...this.#originalsIn(path, names),
+      ...open.filter(([, { fd }]) => fd !== undefined),
+    ])
+    const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
+    const unclaimed = free.filter(({ key }) => !byPlace.has(key))
+    // A copy may be made, and its original truncated, while they are compared.
+    const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
+    if (!isSame || !areTold || unclaimed.some(({ key, stat }) => sizes.get(key) !== stat.size)) {
+      this.#again.add(path)
+      return
+    }
+    for (const name of names) this.#readUnseen(name, unclaimed, unreadable, now)
+    const readers = new Map(places.map(one => [one.key, reading.get(stateOf(one))]))
+    const copyOf = (key: string) => {
+      const { tailer = readers.get(key), entry } = byPlace.get(key) ?? {}
+      return tailer?.origin.path ?? (entry && nameOf(entry))
+    }
+    await this.newcomers.takeUp(path, copyOf, slices)
+  }
+
+  /** The open files whose copies may be here, by their names. */
+  #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
+    const found = new Map<string, Tailer>()
+    for (const name of [...names, ...this.newcomers.in(folder).flatMap(originalsOf)]) {
+      const tailer = this.#options.at(name)
+      if (tailer && !tailer.copy) found.set(name, tailer)
+    }
+    return found
+  }
+
+  /** Notices truncations of these files. Returns whether there were none, and all still have their names. */
+  #checkOpen(files: Iterable<[name: string | undefined, Tailer]>): boolean {
+    const { open, onTruncated } = this.#options
+    let areSame = true
+    for (const [name, tailer] of files) {
+      if (!open(tailer) || tailer.fd === undefined) continue
+      // If it was just renamed, the files found may have had the name after it.
+      if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
+      else if (!tailer.holds()) {
+        onTruncated(tailer)
+        areSame = false
+      }
+    }
+    return areSame
+  }
+
+  /** Whether a plain file is looked at: by its name it may be a copy, or it is new. */
+  #wantedIn({ path }: Folder, sought: readonly Tailer[], missing: readonly Entry[]): (one: Listed) => boolean {
+    const stems = new Set<string>()
+    const add = (name: string) => stems.add(stemOf(name))
+    for (const { origin, path } of sought) for (const name of [origin.path ?? path, path]) add(basename(name))
+    for (const entry of missing) for (const name of [nameOf(entry), entry.path]) add(basename(name))
+    for (const name of this.unseen.names) if (dirname(name) === path) add(basename(name))
+    return ({ name, path }) => {
+      if (this.newcomers.has(path)) return true
+      for (let end = 1; end <= name.length; end++) if (stems.has(name.slice(0, end))) return true
+      return false
+    }
+  }
+
+  /** The files that are read from compressed copies, by those. */
+  #readingIn(folder: string): ReadonlyMap<string, Tailer> {
+    const reading = new Map<string, Tailer>()
+    for (const tailer of this.#options.tailers())
+      if (tailer.copy && dirname(tailer.path) === folder) reading.set(stateOf(tailer.copy), tailer)
+    return reading
+  }
+
+  #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[]): Subject[] {
+    const subjects: Subject[] = []
+    for (const tailer of this.#options.tailers()) {
+      if (dirname(tailer.path) !== path || tailer.copy) continue
+      // Its copies have what was written to it since the sweep looked at it.
+      if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
+      const there = byKey.get(tailer.key)
+      const isIt = there && mayBecome(tailer.path, there.path) && !this.#options.births.differ(there.stat, tailer.birth)
+      subjects.push(ofTailer(tailer, isIt ? there : undefined))
+    }
+    const { lookedAt } = this.#options.saved
+    const entries = [...there].filter(one => 'offset' in one)
+    for (const entry of entries)
+      if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt, byKey.get(entryKey(entry))))
+    for (const entry of missing) if (this.#isCurrent(entry)) subjects.push(ofEntry(entry, lookedAt))
+    return subjects
+  }
+
+  #isCurrent(entry: Entry): boolean {
+    return this.#options.saved.get(entryKey(entry)) === entry
+  }
+
+  /** Undefined if a compressed file must be inflated further. */
+  async #assign(
+    subjects: readonly Subject[],
+    places: readonly Place[],
+    slices: Slices,
+  ): Promise<Claimed[] | undefined> {
+    const run = assign(subjects, places)
+    for (let step = run.next(); ; ) {
+      if (step.done) return step.value
+      if (slices.due) await slices.pause()
+      const question = step.value
+      let answered = this.candidates.answer(question)
+      if (!answered) {
+        const isOver = await this.candidates.inflate(question)
+        slices.restart()
+        answered = isOver ? this.candidates.answer(question) : undefined
+        if (!answered) return undefined
+      }
+      step = run.next(answered.answer)
+    }
+  }
+
+  /** Reads on in copies, the oldest first. */
+  #apply(claims: readonly Claimed[], sought: ReadonlySet<Entry | Tailer>, isSure: boolean): void {
+    for (const { file, candidate, relation } of [...claims].sort(
+      (a, b) => a.candidate.changedAt - b.candidate.changedAt,
+    )) {
+      const { tailer, entry } = file
+      if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
+      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isGzip)
+      if (!isRest && !isSure) continue
+      if (tailer) this.#found(tailer, candidate, isRest)
+      else if (isRest) this.#readOn(entry!, candidate)
+      else if (!candidate.isGzip) this.#putEnd(candidate, nameOf(entry!))
+      if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
+    }
+  }
+
+  #found(tailer: Tailer, place: Place, isRest: boolean): void {
+    const { readOn, onReady, context } = this.#options
+    if (isRest) {
+      const copy = place.isGzip ? this.#copyOf(place, tailer.at) : undefined
+      if (!readOn(tailer, copy ?? place)) {
+        this.#again.add(dirname(place.path))
+        return
+      }
+      tailer.claimed = place.key
+      report(tailer, place, context)
+      tailer.awaySince = context.clock.now()
+      tailer.wasLookedFor()
+      onReady(tailer)
+      return
+    }
+    tailer.claimed = place.key
+    if (!place.isGzip) this.#putEnd(place, tailer.origin.path!)
+  }
+
+  #copyOf(place: Place, offset: number): Copy {
+    return new Copy(place, this.#options.problems, this.#slots, this.candidates.take(place.stat, offset))
+  }
+
+  /** Remembers a plain copy of what was read, so that it is known if it grows. */
+  #putEnd({ path, stat, size, first }: Place, file: string): void {
+    const head = fingerprint(first, 0, first.length)
+    const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
+    // When it was written tells how long its position is kept.
+    const away = Number(stat.mtimeNs) / 1e6
+    const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
+    this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
+  }
+
+  /** No copy has the rest of a file that is closed. */
+  #over(tailer: Tailer): void {
+    if (tailer.isOpen || tailer.copy) return
+    tailer.wasLookedFor()
+    if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
+    this.#options.retire(tailer)
+  }
+
+  #lose(entry: Entry, { path, listed }: Folder): void {
+    if (!this.#isCurrent(entry)) return
+    if (entry.away === undefined && this.mayHide(path, ofEntry(entry, this.#options.saved.lookedAt)))
+      this.#hidden.add(entry)
+    const isLost = !this.#hidden.has(entry) && (entry.size ?? 0) > entry.offset && entry.away === undefined
+    if (!isLost || !existsSync(path)) return
+    // Any compressed file that was made since may be that of one that was never opened.
+    const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
+    const mayBe = ({ name, stat }: Listed) =>
+      name.endsWith('.gz') &&
+      isRotatedName(name, basename(nameOf(entry))) &&
+      Number(stat.birthtimeNs) / 1e6 >= since! - CLOCK_MS
+    if (since !== undefined && listed.some(mayBe)) this.unseen.displaced(nameOf(entry), since)
+    else this.#reportLost(entry)
+  }
+
+  /** Wall clock in milliseconds; undefined if it is not known. */
+  #birthOf({ birth }: Entry, folder: string): number | undefined {
+    const stat = statOrNone(folder)
+    return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
+  }
+
+  /** Reports the unread rest of a missing file as lost. */
+  #reportLost(entry: Entry): void {
+    const { offset, size = 0, gone } = entry
+    const { losses, saved, context } = this.#options
+    saved.replace(entry, { ...entry, away: context.clock.wall() })
+    context.checkpoints.changed()
+    const what = gone ? 'was truncated' : 'is gone'
+    const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
+    losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
+  }
+
+  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
+  mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
+    let hides = false
+    for (const one of this.#unreadables.get(folder) ?? []) {
+      const isIt =
+        names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
+      if (!isIt || !one.name.endsWith('.gz')) continue
+      this.#options.problems.hidden(one.path, one.error)
+      this.#hiding.set(one.path, one)
+      hides = true
+    }
+    return hides
+  }
+
+  /** The same for the file of a tailer. */
+  mayHideRestOf(tailer: Tailer): boolean {
+    return this.mayHide(dirname(tailer.path), ofTailer(tailer))
+  }
+
+  /** Searches again if one of the files that may hide others can be read now, or is gone. */
+  #uncover(): void {
+    for (const [path, { stat: before, error }] of this.#hiding) {
+      const stat = statOrNone(path)
+      const isSame =
+        stat !== undefined &&
+        keyOf(stat) === keyOf(before) &&
+        stat.size === before.size &&
+        stat.mtimeNs === before.mtimeNs
+      if (isSame && (!isOfSystem(error) || !withFile(path, () => true))) continue
+      this.#hiding.delete(path)
+      if (stat) this.#options.problems.over(path)
+      this.#again.add(dirname(path))
+    }
+  }
+
+  /** Reads all unseen files of a name, the oldest first. */
+  #readUnseen(name: string, unclaimed: Place[], unreadable: readonly Unreadable[], now: number): void {
+    const since = this.unseen.since(name)
+    const places = this.unseen.of(name, unclaimed, unreadable, now)
+    if (!places) return
+    try {
+      for (const place of places) {
+        unclaimed.splice(unclaimed.indexOf(place), 1)
+        if (!this.#beginUnseen(name, place)) this.unseen.displaced(name, since)
+      }
+    } catch (error) {
+      this.unseen.displaced(name, since)
+      throw error
+    }
+  }
+
+  /** False: it was just renamed, and must be found again. */
+  #beginUnseen(name: string, place: Place): boolean {
+    const { adoptCopy, precede, context, onReady } = this.#options
+    const { path, stat, first, isGzip, changedAt } = place
+    const at = isGzip ? { ...COPY_ONLY, birth: String(Math.round(changedAt * 1e6)) } : identityOf(stat)
+    const head = fingerprint(first, 0, first.length)
+    const entry: Entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
+    if (!isGzip) return this.#begin(path, { ...entry, path, file: name, size: Number(stat.size) })
+    const tailer = adoptCopy({ ...entry, gone: true }, this.#copyOf(place, 0))
+    tailer.claimed = place.key
+    precede(name, tailer)
+    context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
+    onReady(tailer)
+    return true
+  }
+
+  #readOn(entry: Entry, place: Place): void {
+    const { adoptCopy, precede, onReady, context, saved } = this.#options
+    const file = nameOf(entry)
+    if (place.isGzip) {
+      const tailer = adoptCopy(entry, this.#copyOf(place, entry.offset))
+      tailer.claimed = place.key
+      precede(file, tailer)
+      context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
+      onReady(tailer)
+      return
+    }
+    const { path, stat } = place
+    const { gone: _gone, size: _size, ...rest } = entry
+    const moved = { ...rest, path, file, ...identityOf(stat), claimed: place.key }
+    saved.remove(entry)
+    if (stat.size <= BigInt(entry.offset)) saved.put(moved)
+    else if (!this.#begin(path, moved, entry)) this.#again.add(dirname(path))
+  }
+
+  /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
+  #begin(path: string, entry: Entry, former?: Entry): boolean {
+    const { saved, adopt, precede, context } = this.#options
+    const file = nameOf(entry)
+    saved.put(entry)
+    try {
+      const tailer = adopt(path, entry)
+      if (!tailer) return false
+      precede(file, tailer)
+      const { offset } = entry
+      context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
+      follow(tailer, path, this.#options)
+      return true
+    } catch (error) {
+      if (error instanceof SilentFileSystem) {
+        saved.remove(entry)
+        if (former) saved.put(former)
+      }
+      return this.#failed(path, error)
+    }
+  }
+
+  /** Returns whether it is known what became of the file. */
+  #failed(path: string, error: unknown): boolean {
+    unlessSilent(error)
+    // It was just renamed.
+    if (errorCode(error) === 'ENOENT') {
+      this.#again.add(dirname(path))
+      return false
+    }
+    this.#options.problems.failed(path, 'open', error)
+    return true
   }
 }
 
-/** What has this name in the folder; undefined if there is nothing, or it cannot be accessed. */
-export function statIn(folder: string, name: string): BigIntStats | undefined {
-  return statOrNone(join(folder, name), folder)
+/** Identifies a compressed file: its inode may be given to another one. */
+function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
+  return `${key}@${birth ?? changedAt}`
+}
+
+/** Whether the folder contains compressed files. */
+export function hasCompressed(folder: string): boolean {
+  return namesOrNone(folder).some(name => name.endsWith('.gz'))
+}
+
+/** Reads the rest of a file that was renamed. */
+export function goOn(tailer: Tailer, path: string, options: Pick<SearchOptions, 'context' | 'onReady'>): void {
+  options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
+  follow(tailer, path, options)
+}
+
+function follow(tailer: Tailer, path: string, { context, onReady }: Pick<SearchOptions, 'context' | 'onReady'>): void {
+  tailer.path = path
+  tailer.found = path
+  tailer.awaySince = context.clock.now()
+  onReady(tailer)
+}
+
+function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
+  const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
+  if (place.isGzip) log.info(fields, 'file is gone; searching a compressed copy for its rest')
+  else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
+  else log.debug(fields, 'the copy of a truncated file was read to its end')
+}
+
+function identityOf({ dev, ino, birthtimeNs }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth'> {
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
+}
+
+function stampOf(listed: readonly Listed[]): string {
+  return listed
+    .map(({ name, stat }) => `${name}/${keyOf(stat)}`)
+    .sort()
+    .join('/')
 }

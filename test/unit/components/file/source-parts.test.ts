@@ -6,12 +6,10 @@ import {
   rmSync,
   statSync,
   truncateSync,
-  utimesSync,
   watch,
   writeFileSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { gzipSync } from 'node:zlib'
+import { join } from 'node:path'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -28,10 +26,8 @@ import { Watches } from '../../../../src/components/file/discovery/watches.js'
 import {
   BirthTimes,
   FINGERPRINT_BYTES,
-  fingerprint,
   fingerprintAt,
   judge,
-  keyOf,
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
@@ -40,11 +36,6 @@ import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailing.js'
-import { type Candidate, Copy, Slots } from '../../../../src/components/file/rotation/copy.js'
-import { Missing, type MissingOptions } from '../../../../src/components/file/rotation/missing.js'
-import { PossibleCopies } from '../../../../src/components/file/rotation/possible-copies.js'
-import { Rotated } from '../../../../src/components/file/rotation/rotated.js'
-import type { Siblings } from '../../../../src/components/file/rotation/siblings.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
@@ -61,7 +52,7 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
-import { laterFiles, Receiver } from '../../../support/tailing.js'
+import { Receiver } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -347,7 +338,7 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   truncateSync(path)
   t.equal(tailer.holds(), false)
   tailer.detach()
-  t.match(tailer.sought, { offset: 0, head, read: false })
+  t.match(tailer.entry(), { offset: 0, head, gone: true, size: 6 })
 })
 
 t.test('a file that shrinks between two looks, or between the look and the read, is truncated', async t => {
@@ -397,100 +388,6 @@ t.test('when the system refuses a descriptor, a tenth of the files is closed', a
   for (const tailer of tailers) descriptors.close(tailer)
 })
 
-t.test('a copy that was replaced by another file is searched for again', async t => {
-  const path = join(testFolder(t, { 'app.log.1.gz': gzipSync('first\n') }), 'app.log.1.gz')
-  const candidate = (key: string): Candidate => {
-    const known = { path, key, changedAt: 0n, size: 6, crc: 0, first: Buffer.from('first\n') }
-    return { ...known, not: new Set(), owner: undefined, spoken: 0, over: false }
-  }
-  const read = async (key: string) => {
-    const copy = new Copy([candidate(key)], 'gone', {} as PathProblems, new Slots())
-    const room = Buffer.alloc(100)
-    const length = await copy.read(Buffer.alloc(0), room, 0, NO_BYTES)
-    copy.close()
-    return { isLost: copy.isLost, text: room.toString('latin1', 0, Math.max(0, length)) }
-  }
-  t.same(await read(keyOf(statSync(path, { bigint: true }))), { isLost: false, text: 'first\n' })
-  t.same(await read('1:1'), { isLost: true, text: '' })
-})
-
-t.test('an original that is truncated while its copy is compared with it', async t => {
-  const path = join(testFolder(t, { 'app.log.1': 'first\n' }), 'app.log.1')
-  let isSettled = true
-  const examined: string[] = []
-  const possibleCopies = new PossibleCopies({
-    clock: systemClock,
-    problems: {} as PathProblems,
-    tailers: () => [],
-    entries: () => [],
-    open: name => openSync(name, 'r'),
-    rotated: {
-      siblings: {
-        isCopyOf: () => {
-          isSettled = false
-          return false
-        },
-      } as Partial<Siblings> as Siblings,
-    } as Partial<Rotated> as Rotated,
-    isName: () => true,
-    at: original => (original.endsWith('.log') ? ({ fd: 1 } as Tailer) : undefined),
-    isSettled: original => isSettled || !original.endsWith('.log'),
-    examine: name => examined.push(name),
-  })
-  possibleCopies.add(path, 'same', statSync(path, { bigint: true }))
-  await possibleCopies.takeUp(new Slices(systemClock))
-  t.same(examined, [], 'its copy is no file of its own')
-  t.equal(possibleCopies.wait, true)
-})
-
-t.test('a copy as long as a file that is read from another copy was read by nobody', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  const text = 'first\nsecond\n'
-  writeFileSync(`${path}.1.gz`, gzipSync(text))
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-  const head = fingerprint(Buffer.from(text), 0, 6)
-  const tailer = { path, size: text.length, sought: { head, offset: 0 } }
-  const found = async (more: object) => {
-    rotated.begin()
-    const tailers = [{ ...tailer, ...more } as unknown as Tailer]
-    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
-  }
-  t.equal(await found({}), 0, 'all of it was seen')
-  t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
-})
-
-t.test('a compressed file is made of the file beside it while it is written, or has the same size', async t => {
-  const folder = testFolder(t, { 'app.log': '', 'app.log.4': 'old\n' })
-  await laterFiles(folder)
-  const seen = (text: string, ms: number) => {
-    writeFileSync(join(folder, 'app.log.4.gz'), gzipSync(text))
-    const clock = { ...systemClock, wall: () => systemClock.wall() + ms }
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), {} as PathProblems, clock, () => false)
-    rotated.begin()
-    return rotated.copies.isIn(folder, 'app.log', 0)
-  }
-  t.equal(seen('another one\n', 0), false, 'it may be incomplete')
-  t.equal(seen('another one\n', 31_000), true)
-  t.equal(seen('old\n', 31_000), false)
-})
-
-t.test('a copy that nobody saw is waited for while it may still grow', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-  const found = async (now: number) => {
-    rotated.begin()
-    return (await rotated.unseen(path, 0, now, [], new Slices(systemClock)))?.length
-  }
-  const content = gzipSync('first\n'.repeat(1000))
-  writeFileSync(`${path}.1.gz`, content.subarray(0, -20))
-  t.equal(await found(Date.now()), undefined, 'its end is missing')
-  writeFileSync(`${path}.1.gz`, content)
-  t.equal(await found(Date.now()), undefined, 'it was written a moment ago')
-  t.equal(await found(Date.now() + 60_000), 1)
-})
-
 t.test('a sweep may release a deleted file while a stop reads its rest', async t => {
   const said: unknown[] = []
   const left = () => {
@@ -515,155 +412,6 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
   }
   await new Reader(options as ReaderOptions).run({ send } as unknown as Output, AbortSignal.abort(), true)
   t.same(said, ['batch'])
-})
-
-t.test('a file may be closed while copies of it are claimed', async t => {
-  const path = join(testFolder(t, { 'app.log': 'first\n' }), 'app.log')
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), {} as PathProblems, systemClock, () => false)
-  rotated.begin()
-  const fd = openSync(path, 'r')
-  const tailer = { path, fd, sought: { head: fingerprint(Buffer.from('first\n'), 0, 6), offset: 6, size: 6 } }
-  const pause = async () => {
-    closeSync(fd)
-    Object.assign(tailer, { fd: undefined })
-  }
-  const slices = { due: true, pause } as unknown as Slices
-  await t.resolves(rotated.claimCopies(dirname(path), [tailer as unknown as Tailer], slices))
-})
-
-t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const head = fingerprint(Buffer.from('same\n'), 0, 5)
-  const found = async (later: string) => {
-    for (const [i, text] of [later, 'same\nfirst\n'].entries()) {
-      writeFileSync(`${path}.${i + 1}.gz`, gzipSync(text))
-      utimesSync(`${path}.${i + 1}.gz`, 1000 - i, 1000 - i)
-    }
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-    rotated.begin()
-    const tailers = [{ path, size: 11, sought: { head, offset: 11 } } as unknown as Tailer]
-    const unseen = await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock))
-    return unseen?.map(({ place }) => place.path)
-  }
-  t.same(await found('same\nother\n'), [`${path}.1.gz`], 'the later one was not seen')
-  t.same(await found('same\nfirst\n'), [], 'both are the same')
-})
-
-t.test('a copy with the inode of another one that was read and deleted was read by nobody', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  writeFileSync(`${path}.1.gz`, gzipSync('second\n'))
-  const { dev, ino } = statSync(`${path}.1.gz`, { bigint: true })
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const found = async (text: string) => {
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-    rotated.begin()
-    const sought = { head: fingerprint(Buffer.from(text), 0, 5), offset: text.length - 1 }
-    const tailer = { path, size: sought.offset, sought, copyKey: `${dev}:${ino}` } as unknown as Tailer
-    return (await rotated.unseen(path, 0, undefined, [tailer], new Slices(systemClock)))?.length
-  }
-  t.equal(await found('second\n'), 0, 'its beginning was read')
-  t.equal(await found('first\n'), 1)
-})
-
-t.test('a folder that changes between the searches for two of its names is listed again', async t => {
-  const dir = testFolder(t, { 'app.log': '', 'other.log': '', 'other.log.1': 'first\n' })
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-  const found = async (name: string) => {
-    const unseen = await rotated.unseen(join(dir, name), 0, undefined, [], new Slices(systemClock))
-    return unseen?.map(({ place }) => place.path)
-  }
-  rotated.begin()
-  t.same(await found('app.log'), [])
-  writeFileSync(join(dir, 'other.log.2.gz'), gzipSync('first\n'))
-  rmSync(join(dir, 'other.log.1'))
-  t.equal(await found('other.log'), undefined)
-  rotated.begin()
-  t.same(await found('other.log'), [join(dir, 'other.log.2.gz')])
-})
-
-t.test('a copy of a file that waits to be read has what was written to it since it was looked at', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  const { tailer } = opened(t, path)
-  writeFileSync(path, 'first\n')
-  rmSync(path)
-  writeFileSync(`${path}.1.gz`, gzipSync('first\n'))
-  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
-  const found = async (tailers: Tailer[]) => {
-    rotated.begin()
-    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
-  }
-  t.equal(await found([]), 1)
-  t.equal(await found([tailer]), 0)
-})
-
-t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
-  const dir = testFolder(t, { 'app.log.1': 'first\n' })
-  const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }
-  const since: number[] = []
-  const saved = new Saved(undefined)
-  const missing = new Missing({
-    saved,
-    rotated: {
-      begin: () => {},
-      hasUnread: async () => true,
-      unseen: async (_path: string, from: number) => {
-        since.push(from)
-        return since.length > 1 ? [] : [{ place: { ...place, first: Buffer.from('first\n') }, changedAt: 0n }]
-      },
-    },
-    context: { clock: systemClock },
-    // Its name leads nowhere.
-    adopt: () => undefined,
-    at: () => undefined,
-    tailers: () => [],
-  } as unknown as MissingOptions)
-  const slices = new Slices(systemClock)
-  missing.displaced(join(dir, 'app.log'), 1000)
-  await missing.findUnseen(2000, slices)
-  t.equal(missing.isIncomplete, true)
-  t.equal(missing.isWaiting, true)
-  t.match([...saved.entries()], [{ path: place.path, offset: 0, size: 6 }], 'it is known by its size as well')
-  missing.isIncomplete = false
-  await missing.findUnseen(3000, slices)
-  t.same(since, [990, 990])
-  t.equal(missing.isWaiting, false)
-  t.same(missing.displacements, [])
-})
-
-t.test('files that were rotated during a search wait for it, but not for ever', async t => {
-  const clock = new ManualTime()
-  const file = (more: object) => ({ path: '/logs/app.log.1', origin: { path: '/logs/app.log' }, held: true, ...more })
-  const [current, rotated, copied] = [file({ path: '/logs/app.log' }), file({}), file({ copy: { isFound: true } })]
-  const [begun, other] = [file({ held: false }), file({ origin: { path: '/logs/other.log' } })]
-  let found: object[] | undefined
-  const missing = new Missing({
-    context: { clock },
-    saved: new Saved(undefined),
-    rotated: { begin: () => {}, hasUnread: async () => true, unseen: async () => found },
-    adopt: () => undefined,
-    at: () => current,
-    open: () => false,
-    tailers: () => [current, rotated, copied, begun, other],
-  } as unknown as MissingOptions)
-  const delays = async () => {
-    await missing.findUnseen(0, new Slices(systemClock))
-    return [...missing.delays]
-  }
-  missing.displaced('/logs/app.log', 0)
-  t.same(await delays(), [current, rotated])
-  await clock.advance(10_000)
-  t.same(await delays(), [current, rotated])
-  await clock.advance(1)
-  t.same(await delays(), [current], 'rotations that never rest do not stop everything')
-  found = []
-  t.same(await delays(), [], 'nothing is searched for any more')
-  missing.displaced('/logs/app.log', 0)
-  const place = { path: '/logs/app.log.2', stat: statSync('/'), first: Buffer.from('first\n') }
-  found = [{ place, changedAt: 0n }]
-  t.same(await delays(), [current, rotated], 'what was just renamed is looked for again')
 })
 
 t.test('what follows a long unfinished line is read into memory that is reused', async t => {

@@ -312,6 +312,7 @@ function block(out: Receiver): () => void {
 }
 
 const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone; searching'))
+const isTruncated = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file was truncated'))
 
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
   const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
@@ -330,7 +331,7 @@ t.test('a copy that might have been the one of a file, and was not: it is read, 
   compress(`${path}.1`)
   truncateSync(path)
   appendFileSync(path, `${BANNER}last\n`)
-  await until(() => isSearching(run), { show: () => `a copy is found, log ${JSON.stringify(run.log)}` })
+  await until(() => isTruncated(run), { show: () => `its truncation is noticed, log ${JSON.stringify(run.log)}` })
   renameSync(`${path}.1.gz`, `${path}.2.gz`)
   writeFileSync(`${path}.3.gz`, first)
   utimesSync(`${path}.3.gz`, at, at)

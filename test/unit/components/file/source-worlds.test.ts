@@ -1,28 +1,29 @@
 import { appendFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { crc32, gzipSync } from 'node:zlib'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { BirthTimes, fingerprint } from '../../../../src/components/file/identity.js'
-import type { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import { Tracked } from '../../../../src/components/file/reading/tracked.js'
+import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { Trail } from '../../../../src/components/file/rotation/growth.js'
-import { isKnownFile } from '../../../../src/components/file/rotation/siblings.js'
-import { Succession } from '../../../../src/components/file/rotation/succession.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
 
-t.test('a read that overlaps the one before leaves no gap in the known beginning', async t => {
+t.test('a read that overlaps the one before adds no place twice, and none whose bytes are unknown', async t => {
   const trail = new Trail()
-  trail.begin(Buffer.from('a\nb\n'), 0)
+  const text = Buffer.from('a\nb\nc\nd')
+  const tailAt = (offset: number) => fingerprint(text, 0, offset)
+  trail.add(0, 4, text.subarray(0, 4), tailAt)
   // A batch came back.
-  trail.begin(Buffer.from('b\nc\n'), 2)
-  trail.begin(Buffer.from('d\n'), 6)
-  t.ok(trail.began(6, crc32('a\nb\nc\n')))
-  t.ok(trail.began(8, crc32('a\nb\nc\nd\n')))
-  trail.begin(Buffer.from('z\n'), 20)
-  t.notOk(trail.began(22, crc32('z\n')), 'after a gap')
+  trail.add(2, 7, text.subarray(2), tailAt)
+  t.same(
+    [2, 4, 6, 7].map(size => trail.within(size)?.offset),
+    [2, 4, 6, 7],
+  )
+  t.equal(trail.within(5), undefined, 'within a line')
+  t.same(trail.within(6)?.tail, tailAt(6))
+  trail.add(20, 22, Buffer.from('z\n'), () => NO_BYTES)
+  t.equal(trail.within(22), undefined, 'after a gap')
 })
 
 t.test('without birth times, the content shows whether an inode was given away again', async t => {
@@ -41,18 +42,6 @@ t.test('without birth times, the content shows whether an inode was given away a
   if (!births.kept(stat)) return
   t.ok(isKnownFile(path, stat, remembered('line 7\n'), births), 'the birth time is enough')
   t.notOk(isKnownFile(path, stat, { ...remembered('line 0\n'), birth: 1n }, births))
-})
-
-t.test('a file that is found after it was renamed is the former one of its successor', async t => {
-  const identity = (ino: bigint) => ({ dev: 1n, ino, birthtimeNs: ino })
-  const fake = (ino: bigint) => Object.assign(new Tracked('/app.log', identity(ino), 0), { isNew: true, isOpen: true })
-  const nothing = () => {}
-  const names = new Succession({ isRead: () => true, onRotated: nothing, lookedAt: () => 0, onGap: nothing })
-  const [old, next] = [fake(1n), fake(2n)] as unknown as [Tailer, Tailer]
-  names.set('/app.log', next)
-  names.precede('/app.log', old)
-  t.equal(next.after, old)
-  t.equal(next.former, old, 'programs may still write to it')
 })
 
 t.test('a batch from a compressed copy comes back, and the copy has another name by then', async t => {

@@ -1,8 +1,7 @@
 import { dirname } from 'node:path'
 import type { Tailer } from '../reading/tailer.js'
-import type { Tracked } from '../reading/tracked.js'
 
-export interface SuccessionOptions {
+export interface CurrentNamesOptions {
   /** Whether the tailer is still in use. */
   isRead(tailer: Tailer): boolean
   /** Called when a new file took the name of `former`. */
@@ -19,16 +18,16 @@ interface Former {
   readonly since: number
 }
 
-/** Maps names to files, and determines which file comes before which. */
-export class Succession {
-  readonly #options: SuccessionOptions
+/** Maps names to the files that have them, and remembers those that had them. */
+export class CurrentNames {
+  readonly #options: CurrentNamesOptions
   readonly #paths = new Map<string, Tailer>()
   /** The file that had a name before it was renamed or deleted; the next file with this name follows it. */
   readonly #former = new Map<string, Former>()
   /** Targets of symbolic links, where watches report appends. */
   readonly #targets = new Map<string, Tailer>()
 
-  constructor(options: SuccessionOptions) {
+  constructor(options: CurrentNamesOptions) {
     this.#options = options
   }
 
@@ -82,7 +81,7 @@ export class Succession {
     this.#former.set(path, { tailer, since })
   }
 
-  /** Puts new files after those that had their names. */
+  /** Reports new files that took the names of others. */
   succeed(): void {
     for (const [path, former] of this.#former) this.#succeed(path, former)
   }
@@ -90,11 +89,6 @@ export class Succession {
   #succeed(path: string, { tailer: former, since }: Former): void {
     const tailer = this.#paths.get(path)
     if (tailer && tailer !== former && tailer.isNew) {
-      if (!former.waitsFor(tailer)) {
-        tailer.after = former
-        tailer.former = former
-        if (!former.former?.isOpen) former.former = undefined
-      }
       this.#options.onRotated(path, tailer, former)
       this.#options.onGap(path, since)
     }
@@ -103,21 +97,9 @@ export class Succession {
     if (!tailer) this.#options.onGap(path, since)
   }
 
-  /** Puts the tailer before the current file of this name, and after the earlier ones. */
-  precede(name: string, tailer: Tailer): void {
-    const now = this.#paths.get(name)
-    const before = now?.isNew ? (now.after ?? this.#former.get(name)?.tailer) : this.#former.get(name)?.tailer
-    if (before?.isNewerThan(tailer)) {
-      insert(tailer, before)
-      return
-    }
-    if (before && before !== tailer && !before.waitsFor(tailer)) tailer.after ??= before
-    if (now?.isNew) {
-      if (tailer.waitsFor(now)) return
-      now.after = tailer
-      // Programs may still write to it, unless it is a copy.
-      if (!tailer.copy) now.former = tailer
-    } else this.setFormer(name, tailer)
+  /** Records that this file had the name, unless it has a new file now. */
+  precede(path: string, tailer: Tailer): void {
+    if (!this.#paths.get(path)?.isNew) this.setFormer(path, tailer)
   }
 
   /** Transfers the names of one tailer to another. */
@@ -135,13 +117,4 @@ export class Succession {
     if (this.#targets.get(target) === tailer) this.#targets.delete(target)
     for (const name of [path, found]) if (this.#paths.get(name) === tailer) this.#paths.delete(name)
   }
-}
-
-/** Puts the tailer before `newer`, and after what came before that and is older. */
-function insert(tailer: Tailer, newer: Tracked): void {
-  let next = newer
-  while (next.after?.isNewerThan(tailer)) next = next.after
-  if (tailer.waitsFor(next)) return
-  if (next.after && next.after !== tailer && !next.after.waitsFor(tailer)) tailer.after ??= next.after
-  next.after = tailer
 }

@@ -1,0 +1,43 @@
+interface Member<F> {
+  /** Whether it was read in this run. */
+  readonly isBegun: boolean
+  /** Whether it was made after `other`. */
+  isNewerThan(other: F): boolean
+}
+
+/**
+ * The files whose events go out under one name, in the order in which they are read. As each file is in one lineage, and
+ * they are in a row, no two can wait for each other.
+ */
+export class Lineage<F extends Member<F>> {
+  readonly #files: F[] = []
+
+  get isEmpty(): boolean {
+    return this.#files.length === 0
+  }
+
+  /** Adds a file that just took the name. */
+  append(file: F): void {
+    this.#files.push(file)
+  }
+
+  /** Inserts a file by its age, but never before one that was begun. `now`: the file that has the name, the newest. */
+  insert(file: F, now: F | undefined): void {
+    let at = this.#files.length
+    for (; at > 0; at--) {
+      const before = this.#files[at - 1]!
+      if (before.isBegun || !(before === now || before.isNewerThan(file))) break
+    }
+    this.#files.splice(at, 0, file)
+  }
+
+  remove(file: F): void {
+    const at = this.#files.indexOf(file)
+    if (at !== -1) this.#files.splice(at, 1)
+  }
+
+  /** The files before this one, whose rest comes first. */
+  before(file: F): readonly F[] {
+    return this.#files[0] === file ? [] : this.#files.slice(0, Math.max(0, this.#files.indexOf(file)))
+  }
+}

@@ -1,0 +1,223 @@
+import { ALIKE_BYTES, FINGERPRINT_BYTES, type Fingerprint, same } from '../identity.js'
+
+/**
+ * Decides which file of a folder holds the bytes behind (head, position) of a known file. Every file that is gone claims
+ * at most one candidate, and every candidate is claimed by at most one file; a candidate that nobody claims was never
+ * seen. A file that is there claims all of its copies. Pure: facts go in; a decision that needs other bytes yields a
+ * question. Times are wall clock in milliseconds.
+ */
+
+/** A place in a file, and the fingerprint of the bytes before it. */
+export interface Mark {
+  readonly offset: number
+  readonly tail: Fingerprint
+}
+
+/** What is known of a file, which is one inode between two truncations. */
+export interface Known {
+  /** Names under which it was read first and found last. A copy is named after either. */
+  readonly names: readonly string[]
+  /** 0 if unknown. */
+  readonly birth: number
+  readonly head: Fingerprint
+  /** How far it was read. */
+  readonly position: Mark
+  /** Last known size while it certainly held what was read. */
+  size(): number
+  /** Whether its own bytes can still be read: no copy is longer, and each is compared with them to its end. */
+  readonly isThere: boolean
+  /** When it was last known to be whole. */
+  readonly since?: number | undefined
+  /** Before this time, no plain copy of it was made. */
+  readonly notBefore?: number | undefined
+  /** Key of the candidate that was found to be its copy before. No other one is only a part of it. */
+  readonly claimed?: string | undefined
+  /** The last place in its first `size` bytes that proves that a file of this size holds only those. */
+  markIn(size: number): Mark | undefined
+}
+
+export interface Candidate {
+  readonly key: string
+  readonly name: string
+  readonly isGzip: boolean
+  /** Size of the content; of gzip, that of the last member, modulo 4 GiB. */
+  readonly size: number
+  /** Undefined if the file system stores none. */
+  readonly birth: number | undefined
+  readonly changedAt: number
+  /** Checksum of the last gzip member. */
+  readonly crc?: number
+  /** The fingerprint of its first bytes: `bytes`, or as many as there are. */
+  head(bytes: number): Fingerprint
+}
+
+/** `prefix`: less than what was read. `whole`: exactly that. `rest`: that, and more. */
+export type Relation = 'other' | 'prefix' | 'whole' | 'rest'
+
+/** Asks for the fingerprint of `bytes` bytes before `offset`. */
+export interface Question {
+  readonly candidate: Candidate
+  readonly offset: number
+  readonly bytes: number
+}
+
+/** `end`: the content is only so long. Undefined: the bytes cannot be read. */
+export type Answer = { readonly tail: Fingerprint; readonly end?: number } | undefined
+
+type Asking<T> = Generator<Question, T, Answer>
+
+export interface Claim<F extends Known, C extends Candidate> {
+  readonly file: F
+  readonly candidate: C
+  readonly relation: Exclude<Relation, 'other'>
+}
+
+const GZIP_SIZES = 2 ** 32
+
+/** Whether the fingerprints cover enough bytes to exclude a match by chance. */
+function isStrong({ head, position }: Known): boolean {
+  return head.bytes === FINGERPRINT_BYTES && position.tail.bytes === FINGERPRINT_BYTES
+}
+
+/** `others`: all candidates that begin like this one. */
+export function* relationOf(file: Known, one: Candidate, others: readonly Candidate[]): Asking<Relation> {
+  const { head, position } = file
+  const first = one.head(head.bytes)
+  if (head.bytes === 0 || first.bytes === 0) return 'other'
+  if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
+  if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
+  if (one.isGzip) {
+    // Inflating all that was read only to find nothing new is saved, unless others of this size have other content.
+    const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
+    if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
+    if (one.size < position.offset) return yield* relationOfShortGzip(file, one)
+  }
+  return yield* compare(file, one, one.size)
+}
+
+/** `content`: the whole content of a candidate, which is less than is known of the beginning of the file. */
+function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
+  if (content.bytes < ALIKE_BYTES || !mayBePart(file, one)) return 'other'
+  const mark = file.markIn(content.bytes)
+  const isSame = mark?.offset === content.bytes && same(mark.tail, content)
+  return isSame ? relationBySize(file, content.bytes) : 'other'
+}
+
+function relationBySize({ position: { offset } }: Known, size: number): Relation {
+  return size < offset ? 'prefix' : size === offset ? 'whole' : 'rest'
+}
+
+/** Whether their times allow it. */
+function mayBeCopy(file: Known, one: Candidate): boolean {
+  if (one.key === file.claimed) return true
+  const { birth, notBefore = 0 } = file
+  const made = one.birth ?? one.changedAt
+  // A restored gzip file may have lost its times.
+  if (one.isGzip) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
+  if (one.birth !== undefined && one.birth < birth) return false
+  // Other files may begin with the little that was read.
+  return isStrong(file) || made >= notBefore
+}
+
+function mayBePart({ claimed }: Known, one: Candidate): boolean {
+  return claimed === undefined || claimed === one.key
+}
+
+/** Several members, or more than 4 GiB, are longer than the size says. */
+function* relationOfShortGzip(file: Known, one: Candidate): Asking<Relation> {
+  const { offset, tail } = file.position
+  const answer = yield { candidate: one, offset, bytes: tail.bytes }
+  if (!answer) return 'other'
+  if (answer.end !== undefined && answer.end < offset) return yield* compare(file, one, answer.end)
+  return same(answer.tail, tail) ? 'rest' : 'other'
+}
+
+function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
+  const { head } = file
+  if (file.isThere && size > file.size()) return 'other'
+  const mark = file.markIn(size)
+  if (!mark) return 'other'
+  const relation = relationBySize(file, size)
+  if (relation === 'prefix' && !mayBePart(file, one)) return 'other'
+  if (mark.offset <= head.bytes) return relation
+  const answer = yield { candidate: one, offset: mark.offset, bytes: mark.tail.bytes }
+  const isSame = answer && (answer.end ?? mark.offset) >= mark.offset && same(answer.tail, mark.tail)
+  return isSame ? relation : 'other'
+}
+
+/** Assigns candidates to files. */
+export function* assign<F extends Known, C extends Candidate>(
+  files: readonly F[],
+  candidates: readonly C[],
+): Asking<Claim<F, C>[]> {
+  const claims: Claim<F, C>[] = []
+  const free = new Set(candidates)
+  const byHead = new Map<number, Map<number, C[]>>()
+  const others = new Map<F, Set<C>>()
+  function* claim(file: F, isWanted: (one: C) => boolean): Asking<boolean> {
+    const alike = like(file, candidates, byHead)
+    const refused = others.get(file) ?? new Set()
+    others.set(file, refused)
+    const open = alike.filter(one => free.has(one) && !refused.has(one) && isWanted(one))
+    for (const candidate of open.sort((a, b) => rank(a, file) - rank(b, file) || a.changedAt - b.changedAt)) {
+      const relation = yield* relationOf(file, candidate, alike)
+      if (relation === 'other') {
+        refused.add(candidate)
+        continue
+      }
+      claims.push({ file, candidate, relation })
+      free.delete(candidate)
+      if (!file.isThere) return true
+    }
+    return false
+  }
+  // A longer head excludes more.
+  const sorted = [...files].sort((a, b) => b.head.bytes - a.head.bytes || b.position.offset - a.position.offset)
+  const gone = new Set(sorted.filter(({ isThere }) => !isThere))
+  for (const file of gone) if (yield* claim(file, ({ key }) => key === file.claimed)) gone.delete(file)
+  // Of equal files, that of the same size belongs to the one that is gone. A file that is there is compared whole.
+  for (const file of gone) if (yield* claim(file, one => one.size === sizeIn(one, file))) gone.delete(file)
+  for (const file of sorted) if (file.isThere) yield* claim(file, () => true)
+  for (const file of gone) yield* claim(file, () => true)
+  return claims
+}
+
+/** The size of the file as that of the candidate is given. */
+function sizeIn({ isGzip }: Candidate, file: Known): number {
+  return isGzip ? file.size() % GZIP_SIZES : file.size()
+}
+
+/** The candidates that begin like the file, or are too short to tell. */
+function like<C extends Candidate>(
+  { head }: Known,
+  candidates: readonly C[],
+  byHead: Map<number, Map<number, C[]>>,
+): readonly C[] {
+  if (head.bytes === 0) return []
+  let byHash = byHead.get(head.bytes)
+  if (!byHash) {
+    byHash = new Map()
+    for (const one of candidates) {
+      const { bytes, hash } = one.head(head.bytes)
+      const key = bytes < head.bytes ? -1 : hash
+      byHash.set(key, [...(byHash.get(key) ?? []), one])
+    }
+    byHead.set(head.bytes, byHash)
+  }
+  return [...(byHash.get(head.hash) ?? []), ...(byHash.get(-1) ?? [])]
+}
+
+/** The order in which candidates are compared with a file. */
+function rank(one: Candidate, file: Known): number {
+  const { since = 0, birth, names, claimed } = file
+  if (one.key === claimed) return -1
+  const full = sizeIn(one, file)
+  return (
+    (one.size < full ? 32 : 0) +
+    (one.isGzip ? 16 : 0) +
+    (one.changedAt >= since ? 0 : 8) +
+    (one.changedAt >= birth ? 0 : 4) +
+    (one.size === full ? 0 : 2) +
+    (names.some(name => one.name.startsWith(name)) ? 0 : 1)
+  )
+}

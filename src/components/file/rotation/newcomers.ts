@@ -1,0 +1,197 @@
+import type { BigIntStats } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
+import type { Clock } from '../../../lib/time.js'
+import type { NameKind } from '../discovery/discovery.js'
+import {
+  ALIKE_BYTES,
+  begins,
+  type Fingerprint,
+  fingerprint,
+  firstBytes,
+  isCompressed,
+  keyOf,
+  same,
+} from '../identity.js'
+import type { PathProblems } from '../path-problems.js'
+import type { Slices } from '../slices.js'
+import type { Candidates } from './candidates.js'
+import type { Trail } from './growth.js'
+import { originalNames } from './names.js'
+
+/** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
+const TWIN_MS = 10_000
+/** A compressed file that changed within this time may be incomplete. */
+export const SETTLE_MS = 2000
+
+const NOTHING = Buffer.alloc(0)
+
+/** A file that is or was read. */
+export interface Other {
+  readonly path: string
+  /** The name in its events. */
+  readonly name: string
+  readonly head: Fingerprint
+  /** Places in it, if they are known. */
+  readonly trail?: Trail
+}
+
+export interface NewcomersOptions {
+  readonly clock: Clock
+  readonly problems: PathProblems
+  readonly candidates: Candidates
+  /** All files that are or were read. */
+  others(): Iterable<Other>
+  /** Whether a file of this name is or was read. */
+  isName(path: string): boolean
+  /** Whether an open file has this name now. */
+  isOpen(path: string): boolean
+  /** Whether all copies of the files of this name are assigned. */
+  isSettled(path: string): boolean
+  open(path: string): number
+  /** Reads the file as one of its own. */
+  examine(path: string, kind: NameKind): void
+}
+
+interface Seen {
+  readonly isCompressed: boolean
+  readonly size: bigint
+  readonly changedAt: bigint
+  /** Since when it has been like this, on the monotonic clock. */
+  readonly since: number
+}
+
+/**
+ * New files that may be copies, by their names or their first bytes. A copy is created before its original is
+ * truncated, and until then its content is read from the original. So it waits until the original is truncated, and
+ * then its rest is read; or until it has different content, and then it is read as a file of its own. Compressed files
+ * are never read as files of their own.
+ */
+export class Newcomers {
+  readonly #options: NewcomersOptions
+  readonly #waiting = new Map<string, NameKind>()
+  /** Copies that were examined, by device and inode. */
+  readonly #copies = new Map<string, Seen>()
+
+  constructor(options: NewcomersOptions) {
+    this.#options = options
+  }
+
+  /** Whether files wait to be examined. */
+  get wait(): boolean {
+    return this.#waiting.size > 0
+  }
+
+  /** Whether this file waits to be examined. */
+  has(path: string): boolean {
+    return this.#waiting.has(path)
+  }
+
+  get folders(): Iterable<string> {
+    return new Set([...this.#waiting.keys()].map(path => dirname(path)))
+  }
+
+  /** The paths in this folder. */
+  in(folder: string): string[] {
+    return [...this.#waiting.keys()].filter(path => dirname(path) === folder)
+  }
+
+  /** Whether the name is that of a copy, or the file is known as one. If so, it waits for `takeUp`. */
+  add(path: string, kind: NameKind, stat: BigIntStats): boolean {
+    const isKnown = this.#copies.has(keyOf(stat))
+    if (!isKnown && !originalsOf(path).some(original => this.#options.isName(original))) return false
+    this.#waiting.set(path, kind)
+    return true
+  }
+
+  /**
+   * Whether the open file is compressed or, if it is compared, begins like another file. If so, it waits for `takeUp`.
+   */
+  addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
+    const first = firstBytes(fd)
+    if (!isCompressed(first) && !(isCompared && this.#isKnown(path, first, ALIKE_BYTES))) return false
+    this.#waiting.set(path, kind)
+    return true
+  }
+
+  /** Whether a file is or was read that begins like this one. Files whose name it took do not count. */
+  #isKnown(path: string, first: Buffer, least: number): boolean {
+    const all = fingerprint(first, 0, first.length)
+    for (const { head, name, path: of, trail } of this.#options.others()) {
+      if (head.bytes < least || of === path || name === path) continue
+      if (begins(first, head)) return true
+      // It has less than is known of the other one's beginning.
+      const mark = first.length < Math.max(least, head.bytes) ? trail?.within(first.length) : undefined
+      if (first.length >= least && mark?.offset === first.length && same(mark.tail, all)) return true
+    }
+    return false
+  }
+
+  /** Starts a search: copies that the sweep did not find are forgotten, and known compressed files do not wait. */
+  begin(): void {
+    const there = new Set<string>()
+    for (const path of this.#waiting.keys()) {
+      const stat = statOrNone(path)
+      if (stat) there.add(keyOf(stat))
+      const seen = stat && this.#copies.get(keyOf(stat))
+      if (!stat || (seen?.isCompressed && isSame(seen, stat))) this.#waiting.delete(path)
+    }
+    for (const key of this.#copies.keys()) if (!there.has(key)) this.#copies.delete(key)
+  }
+
+  /** Reads the files of a folder that are not copies. `copyOf`: the name of the file of which it is a copy. */
+  async takeUp(folder: string, copyOf: (key: string) => string | undefined, slices: Slices): Promise<void> {
+    for (const path of this.in(folder)) {
+      const kind = this.#waiting.get(path)!
+      if (slices.due) await slices.pause()
+      this.#waiting.delete(path)
+      const stat = statOrNone(path)
+      if (!stat?.isFile()) continue
+      const state = await this.#stateOf(path, stat, copyOf(keyOf(stat)))
+      if (state === 'later') this.#waiting.set(path, kind)
+      else if (state === 'new') {
+        this.#copies.delete(keyOf(stat))
+        this.#options.examine(path, kind)
+      } else this.#copies.set(keyOf(stat), state)
+    }
+  }
+
+  async #stateOf(path: string, stat: BigIntStats, of: string | undefined): Promise<Seen | 'later' | 'new'> {
+    const { clock, isSettled, isOpen, open } = this.#options
+    const seen = this.#copies.get(keyOf(stat))
+    const names = originalsOf(path)
+    if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
+    const { size, mtimeNs: changedAt } = stat
+    const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
+    // An error is reported when it is read as a file of its own.
+    if (isCompressed(withFile(path, firstBytes, { open }) ?? NOTHING)) {
+      const isDone = of !== undefined || (await this.#skip(path, stat))
+      return isDone ? { ...state, isCompressed: true } : 'later'
+    }
+    // A copy that has just been created is empty.
+    if (size === 0n && names.some(isOpen)) return state
+    if (of === undefined) return 'new'
+    return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
+  }
+
+  /** Reports a compressed file that is not a copy. False: it may still be written. */
+  async #skip(path: string, stat: BigIntStats): Promise<boolean> {
+    const { candidates, clock, problems } = this.#options
+    const first = await candidates.firstInflated(path, stat)
+    if (first && this.#isKnown(path, first, 1)) return true
+    const age = clock.wall() - Number(stat.ctimeMs)
+    if (age >= 0 && age < SETTLE_MS) return false
+    problems.compressed(path)
+    return true
+  }
+}
+
+function isSame({ size, changedAt }: Seen, stat: BigIntStats): boolean {
+  return size === stat.size && changedAt === stat.mtimeNs
+}
+
+/** The paths of files that, by its name alone, the file at `path` may be a copy of. */
+export function originalsOf(path: string): string[] {
+  const folder = dirname(path)
+  return [...originalNames(basename(path))].map(name => join(folder, name))
+}

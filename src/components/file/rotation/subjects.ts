@@ -1,0 +1,98 @@
+import { basename } from 'node:path'
+import { fstatSync } from '../../../lib/files/disk/disk.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, keyOf } from '../identity.js'
+import type { Tailer } from '../reading/tailer.js'
+import type { Entry } from '../saved.js'
+import { type Listed, withKnown } from './candidates.js'
+import { Trail } from './growth.js'
+import type { Known, Mark } from './match.js'
+
+/** Clocks of file systems may be behind by up to this. */
+export const CLOCK_MS = 10
+
+/** A file that is known: one with a tailer, or only a position. */
+export interface Subject extends Known {
+  readonly tailer?: Tailer
+  readonly entry?: Entry
+}
+
+/** The name in its events. */
+export function nameOf({ file, path }: Entry): string {
+  return file ?? path
+}
+
+/** A tailer that does not read a compressed copy. `there`: where its file was found, if it is closed. */
+export function ofTailer(tailer: Tailer, there?: Listed): Subject {
+  const { origin, path, birth, fd, head, at, tail, growth, claimed, truncatedSince } = tailer
+  const position = { offset: at, tail }
+  // Another file may have its descriptor by the time that it is asked for.
+  const isOpen = () => tailer.fd === fd
+  const own =
+    fd === undefined
+      ? there && wholeOf(there)
+      : whole(
+          () => (isOpen() ? fstatSync(fd).size : 0),
+          use => (isOpen() ? use(fd) : undefined),
+        )
+  return {
+    tailer,
+    names: [basename(origin.path ?? path), basename(path)],
+    birth: Number(birth) / 1e6,
+    head,
+    position,
+    since: truncatedSince,
+    claimed,
+    ...(own ?? {
+      isThere: false,
+      size: () => tailer.size,
+      markIn: markIn(position, head, growth.trail),
+    }),
+  }
+}
+
+/** `there`: where its file was found. */
+export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
+  const { birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
+  const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
+  const position = { offset, tail }
+  return {
+    entry,
+    names: [basename(nameOf(entry)), basename(path)],
+    birth: Number(birth) / 1e6,
+    head,
+    position,
+    since,
+    notBefore: since,
+    claimed,
+    ...(there
+      ? wholeOf(there)
+      : { isThere: false, size: () => size, markIn: markIn(position, head, new Trail(marks)) }),
+  }
+}
+
+/** Of what was not read, no more than the first bytes are known. */
+function markIn(position: Mark, head: Fingerprint, trail: Trail): Known['markIn'] {
+  return size =>
+    (size < head.bytes ? trail.within(size) : undefined) ?? (size >= position.offset ? position : trail.within(size))
+}
+
+type Content = Pick<Known, 'isThere' | 'size' | 'markIn'>
+
+/** What is known of a file that is there: everything. */
+function whole(sizeOf: () => number, read: (use: (fd: number) => Fingerprint) => Fingerprint | undefined): Content {
+  return {
+    isThere: true,
+    size: sizeOf,
+    markIn(size) {
+      const tail = read(fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size))
+      return tail && { offset: size, tail }
+    },
+  }
+}
+
+function wholeOf({ path, stat }: Listed): Content {
+  return whole(
+    () => Number(stat.size),
+    use => withKnown(path, keyOf(stat), use),
+  )
+}

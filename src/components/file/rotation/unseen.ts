@@ -1,0 +1,139 @@
+import { basename, dirname } from 'node:path'
+import { errorCode } from '../../../core/errors.js'
+import { closeSync, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { openWithinSync } from '../open-within.js'
+import { isOfSystem } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import type { Displaced } from '../saved.js'
+import type { Listed, Place, Unreadable } from './candidates.js'
+import { compareAge, isRotatedName } from './names.js'
+import { SETTLE_MS } from './newcomers.js'
+import type { SearchOptions } from './search.js'
+import { CLOCK_MS } from './subjects.js'
+
+/** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
+const LONGEST_DELAY_MS = 10_000
+
+/** The names that refer to another file than before: files may have had them between two sweeps. */
+export class Unseen {
+  /** Whether the files that existed at the start are still being reported: compressed ones are complete. */
+  isStarting = true
+  readonly #options: Pick<SearchOptions, 'context' | 'saved' | 'problems' | 'births' | 'tailers' | 'at'>
+  /** The earliest time of the change, wall clock in milliseconds. */
+  readonly #displaced = new Map<string, number>()
+  /** Files that could not be opened, and the name that was searched for with its time. They may be new, or copies. */
+  readonly #unreadable = new Map<string, Displaced>()
+  /** Since when the files of a name wait for the search. */
+  readonly #waitingSince = new Map<string, number>()
+
+  constructor(options: SearchOptions) {
+    this.#options = options
+    const { displaced, names, lookedAt } = options.saved
+    for (const { path, since } of displaced) this.#displaced.set(path, since)
+    // Other files may have come and gone under them while the source did not run, also if they were vacant before.
+    if (lookedAt !== undefined) for (const name of names) this.displaced(name, lookedAt)
+  }
+
+  /** Names whose earlier files have not been searched for. */
+  get displacements(): Displaced[] {
+    return [...[...this.#displaced].map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
+  }
+
+  get names(): ReadonlySet<string> {
+    return new Set(this.#displaced.keys())
+  }
+
+  since(name: string): number {
+    return this.#displaced.get(name)!
+  }
+
+  /** Whether the search is over, so that nothing with this name must be read before newer files. */
+  isSettled(name: string): boolean {
+    return !this.#displaced.has(name)
+  }
+
+  /** Records that the name refers to another file than at this time, wall clock in milliseconds. */
+  displaced(name: string, since: number): void {
+    if (!this.#displaced.has(name)) this.#displaced.set(name, since - CLOCK_MS)
+  }
+
+  /** Searches again for the names of files that could not be opened, once they can be, or are gone. */
+  begin(): void {
+    const { problems, context } = this.#options
+    for (const [file, { path, since }] of this.#unreadable) {
+      try {
+        closeSync(openWithinSync(context.reach, file))
+        problems.over(file)
+      } catch (error) {
+        unlessSilent(error)
+        if (errorCode(error) !== 'ENOENT') {
+          problems.failed(file, 'open', error)
+          continue
+        }
+      }
+      this.#unreadable.delete(file)
+      this.#displaced.set(path, Math.min(since, this.#displaced.get(path) ?? since))
+    }
+  }
+
+  /** The displaced names of the folder, if there is a file that may have had one of them. */
+  namesIn(folder: string, listed: readonly Listed[], isKnown: (one: Listed) => boolean): string[] {
+    const names = [...this.#displaced.keys()].filter(name => dirname(name) === folder)
+    if (names.length === 0) return names
+    let newest = Number.NEGATIVE_INFINITY
+    for (const one of listed) {
+      const changedAt = Number(one.stat.mtimeNs) / 1e6
+      if (changedAt > newest && !isKnown(one)) newest = changedAt
+    }
+    // Many files may be deleted at once, and each of their names is displaced.
+    return names.filter(name => newest >= this.since(name) || !this.#end(name))
+  }
+
+  #end(name: string): true {
+    this.#displaced.delete(name)
+    this.#waitingSince.delete(name)
+    return true
+  }
+
+  /**
+   * Ends the search for a name: returns those of the unclaimed files that had it, the oldest first. Undefined if one of
+   * them may be incomplete. `now`: wall clock in milliseconds.
+   */
+  of(name: string, unclaimed: readonly Place[], unreadable: readonly Unreadable[], now: number): Place[] | undefined {
+    const { births, problems, context } = this.#options
+    const since = this.since(name)
+    const isLate = ({ name: found, stat }: Listed) =>
+      isRotatedName(found, basename(name)) &&
+      Number(stat.mtimeNs) / 1e6 >= since &&
+      (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
+    const mayGrow = ({ stat }: Listed) => !this.isStarting && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
+    for (const one of unreadable) {
+      if (!isLate(one)) continue
+      if (isOfSystem(one.error)) {
+        this.#unreadable.set(one.path, { path: name, since })
+        context.checkpoints.changed()
+      } else problems.hidden(one.path, one.error)
+    }
+    const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
+    if (unseen.some(one => one.isGzip && mayGrow(one))) return undefined
+    this.#end(name)
+    return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
+  }
+
+  /** The files that come after those searched for: the current one, and those that had the name during the search. */
+  *delayed(): Iterable<Tailer> {
+    const { at, tailers, context } = this.#options
+    const now = context.clock.now()
+    for (const name of this.#displaced.keys()) {
+      const current = at(name)
+      if (current) yield current
+      const since = this.#waitingSince.get(name) ?? now
+      this.#waitingSince.set(name, since)
+      if (now - since > LONGEST_DELAY_MS) continue
+      for (const tailer of tailers()) {
+        // The search itself waits for copies to be read.
+        if (tailer.held && !tailer.copy && tailer.origin.path === name) yield tailer
+      }
+    }
+  }
+}
