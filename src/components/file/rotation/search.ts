@@ -226,13 +226,17 @@ export class Search {
       if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
       const one = byKey.get(tailer.key)
       if (!one || tailer.isOpen || births.differ(one.stat, tailer.birth) || !mayBecome(tailer.path, one.path)) continue
-      tailer.path = one.path
-      tailer.found = one.path
+      const { path: name, found } = tailer
+      tailer.path = tailer.found = one.path
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
       if (!open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || tailer.verify()) goOn(tailer, one.path, this.#options)
-      else forget(tailer)
+      else {
+        // It is forgotten under the names that it has.
+        Object.assign(tailer, { path: name, found })
+        forget(tailer)
+      }
     }
     return { path, listed, byKey, stamp: stampOf(listed), there }
   }

@@ -106,7 +106,11 @@ export class Unseen {
       isRotatedName(found, basename(name)) &&
       Number(stat.mtimeNs) / 1e6 >= since &&
       (!births.kept(stat) || Number(stat.birthtimeNs) / 1e6 >= since)
-    const mayGrow = ({ stat }: Listed) => !this.isStarting && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
+    const damaged = new Set(unreadable.map(({ path }) => path))
+    const mayGrow = ({ path, stat }: Listed) =>
+      (!this.isStarting || damaged.has(path)) && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
+    const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
+    if (unseen.some(one => one.isGzip && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
       if (isOfSystem(one.error)) {
@@ -114,8 +118,6 @@ export class Unseen {
         context.checkpoints.changed()
       } else problems.hidden(one.path, one.error)
     }
-    const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
-    if (unseen.some(one => one.isGzip && mayGrow(one))) return undefined
     this.#end(name)
     return unseen.sort((a, b) => a.changedAt - b.changedAt || compareAge(a.path, b.path))
   }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { appendFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -5,7 +6,7 @@ import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
 import { Trail } from '../../../../src/components/file/rotation/growth.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../../support/tailing.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
 
@@ -85,5 +86,30 @@ t.test('of several files that were renamed during a stop, the oldest is read fir
   const next = await tail({ include: [path] }, first.checkpoints)
   await settled(next, 3)
   t.same(next.out.texts(), ['line 2', 'line 3', 'line 4'])
+  await next.stop()
+})
+
+t.test('a compressed file that is still being written at a start is read when it is complete', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const first = await tail({ include: [path] })
+  await settled(first, 1)
+  await first.stop()
+  // Another file had the name meanwhile.
+  const lines = Array.from({ length: 10 }, (_, n) => createHash('sha1').update(`${n}`).digest('hex'))
+  const whole = gzipSync(`${lines.join('\n')}\n`)
+  writeFileSync(`${path}.1.gz`, whole.subarray(0, whole.length - 100))
+  rmSync(path)
+  writeFileSync(path, 'last\n')
+  const clock = new TestTime()
+  // However slow the test is, the file was just written.
+  clock.ms = -60_000
+  const next = await tail({ include: [path] }, first.checkpoints, new Receiver(), clock)
+  await next.scanned(2)
+  t.same(next.out.texts(), [])
+  writeFileSync(`${path}.1.gz`, whole)
+  clock.ms = 60_000
+  await settled(next, lines.length + 1)
+  t.same(next.out.texts(), [...lines, 'last'])
   await next.stop()
 })
