@@ -59,7 +59,7 @@ t.test('init, before and while it runs; once', async t => {
   const copy = join(folder, 'copy')
   const kept = join('ingest', '0123456789abcdef01234567')
   mkdirSync(join(state, kept), { recursive: true })
-  writeFileSync(join(state, kept, 'keys.ndjson'), 'keys')
+  writeFileSync(join(state, kept, 'kept'), 'x')
   t.match(await command(['admin', 'backup', '--config', config, '--to', copy]), { code: 0 }, 'while it runs')
   t.match(await command(['admin', 'restore', '--config', config, '--from', copy]), {
     code: 1,
@@ -70,7 +70,7 @@ t.test('init, before and while it runs; once', async t => {
   const other = join(folder, 'other.yaml')
   writeFileSync(other, `service: { data_dir: ${join(folder, 'other')}, listen: '127.0.0.1:0' }\n`)
   t.match(await command(['admin', 'restore', '--config', other, '--from', copy]), { code: 0 })
-  t.equal(readFileSync(join(folder, 'other', kept, 'keys.ndjson'), 'utf8'), 'keys', 'with what pipelines keep')
+  t.equal(readFileSync(join(folder, 'other', kept, 'kept'), 'utf8'), 'x', 'with what pipelines keep')
   t.match(await command(['admin', 'init', '--config', other]), { code: 1, stderr: /already/ }, 'it is the same one')
   const fresh = join(folder, 'fresh.yaml')
   writeFileSync(fresh, `service: { data_dir: ${join(folder, 'fresh')} }\n`)

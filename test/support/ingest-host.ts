@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import type { Test } from 'tap'
@@ -14,7 +15,9 @@ import type { Permissions } from '../../src/engine/config/published/permissions.
 import { Metrics } from '../../src/engine/run/measure/metrics.js'
 import type { TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/net/http/server/refusal.js'
+import { KEYS, openSqlite } from '../../src/service/api/store/sqlite.js'
 import type { HostedRevision } from '../../src/service/ingest/hosted-revision.js'
+import { IdempotencyKeys } from '../../src/service/ingest/idempotency-keys.js'
 import { IngestHost } from '../../src/service/ingest/ingest-host.js'
 import type { StartLink } from '../../src/service/ingest/process/account-process.js'
 import { PipelineWorker, type WorkerOptions } from '../../src/service/ingest/worker/pipeline-worker.js'
@@ -156,8 +159,11 @@ export async function startIngestHost(
   const runtime = { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } }
   const held = new Held()
   const memory = new Map<string, number>()
+  const store = await openSqlite(join(folder, '.keys'), undefined, undefined, KEYS)
+  const keys = await IdempotencyKeys.open(store, { clock, log })
   const host = new IngestHost({
     folder,
+    keys,
     log,
     metrics,
     maxSeries: maxLines,
@@ -203,12 +209,15 @@ export async function startIngestHost(
     if (stopped) return
     stopped = true
     await host.stop(deadline)
+    await store.close()
     server.closeAllConnections()
     server.close()
   }
   t.teardown(() => stop())
   return {
     host,
+    keys,
+    store,
     metrics,
     folder,
     held,

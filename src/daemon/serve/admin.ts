@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { InitResult } from '../../service/api/domain/documents.js'
 import { ApiError } from '../../service/api/domain/errors.js'
 import type { InitOptions } from '../../service/api/domain/inputs.js'
-import { openState, restoreState } from '../../service/api/store/state.js'
+import { KEYS_FOLDER, openState, restoreState } from '../../service/api/store/state.js'
 import { backUpIngest, INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
@@ -89,7 +89,7 @@ export async function restore(
   await restoreState(resolve(call.from), options.dataDir, {
     log: quietLog(io),
     replace: call.replace,
-    folders: call['store-only'] ? [] : [INGEST_FOLDER],
+    folders: call['store-only'] ? [] : [KEYS_FOLDER, INGEST_FOLDER],
   })
   io.stdout.write(`${options.dataDir}: restored from ${resolve(call.from)}\n`)
   return EXIT.done

@@ -12,6 +12,7 @@ import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
 import { forkProcesses } from '../../service/ingest/process/account-process.js'
@@ -29,6 +30,7 @@ type ServiceConfig = NonNullable<Config['service']>
 interface ServedIngestParts {
   readonly log: Logger
   readonly metrics: Metrics
+  readonly keys: IdempotencyKeys
   readonly components: readonly AnyDefinition[]
   /** Where this process listens. */
   readonly ownPorts: () => readonly number[]
@@ -46,7 +48,11 @@ export class ServedIngest implements Ingest {
   #starting: Promise<void> = Promise.resolve()
   #stopped: Promise<void> | undefined
 
-  constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
+  constructor(
+    service: Service,
+    options: ServiceConfig,
+    { log, metrics, keys, components, ownPorts }: ServedIngestParts,
+  ) {
     this.#service = service
     this.#log = log
     const { ingest, dataDir, max_connections, plugins } = options
@@ -63,6 +69,7 @@ export class ServedIngest implements Ingest {
       folder,
       log,
       metrics,
+      keys,
       maxSeries,
       clock: systemClock,
       components,

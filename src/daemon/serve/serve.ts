@@ -21,6 +21,7 @@ import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
+import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { closeServer, urlOf } from '../admin/bounded-server.js'
 import { serveAdmin } from '../admin/server.js'
 import type { Io } from '../process/command-line.js'
@@ -103,6 +104,7 @@ async function serveOpened(
   const ingest = new ServedIngest(service, options, {
     log,
     metrics,
+    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
   })

@@ -5,18 +5,16 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * A copy of what the published pipelines keep (buffers, dead letters, idempotency keys), while they run. Invariants: a key
- * is in the copy only with its events, so keys are copied first, since each is written after its events; what is known
- * as delivered was delivered, so a buffer's ledger is copied before its segments. What is delivered later is in the
- * copy as well, and comes twice when that is restored.
+ * A copy of what the published pipelines keep (buffers, dead letters), while they run. Invariant: what is known as
+ * delivered was delivered, so a buffer's ledger is copied before its segments. What is delivered later is in the copy as
+ * well, and comes twice when that is restored.
  */
 
 /** What it is called in a data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
 /** Files that only mean something to the process that made them. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
-/** In this order. The newer keys become the older ones by a rename. */
-const FIRST = ['keys.ndjson', 'keys.before.ndjson', 'ledger']
+const FIRST = 'ledger'
 /** So often a folder whose files are renamed or removed meanwhile is copied again. */
 const TRIES = 5
 
@@ -61,10 +59,7 @@ async function copy(from: string, to: string): Promise<void> {
 async function namesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { withFileTypes: true })
-    const rank = (entry: (typeof entries)[number]) => {
-      const early = FIRST.indexOf(entry.name)
-      return entry.isDirectory() ? FIRST.length + 1 : early === -1 ? FIRST.length : early
-    }
+    const rank = (entry: (typeof entries)[number]) => (entry.name === FIRST ? 0 : entry.isDirectory() ? 2 : 1)
     return entries
       .filter(({ name }) => !OF_A_PROCESS.test(name))
       .sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1))

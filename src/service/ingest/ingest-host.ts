@@ -7,18 +7,19 @@ import { errorText } from '../../core/errors.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { after, type Clock, every, within } from '../../lib/time.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
-import type { Confirm } from '../api/http/ingest.js'
+import type { Confirm, IngestAnswer } from '../api/http/ingest.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
 import { HostedPreview, type PreviewOptions } from './hosted-preview.js'
 import type { HostedRevision } from './hosted-revision.js'
+import type { IdempotencyKeys } from './idempotency-keys.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { LastRevisions } from './last-revision.js'
 import type { ProcessBounds, StartLink } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
-import type { Answer, Snapshot } from './process/messages.js'
+import type { BytesInStore, Snapshot } from './process/messages.js'
 import { NO_ROOM, ProcessSlots } from './process-slots.js'
 import { RecentFailures } from './recent-failures.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
@@ -28,6 +29,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly maxProcesses: number
   readonly clock: Clock
   readonly metrics: Metrics
+  readonly keys: IdempotencyKeys
   /** Lines of a scrape of one account, and of all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
@@ -100,6 +102,7 @@ export class IngestHost {
       maxDiskPerAccount: max,
       revision,
       revisionBytes,
+      keys,
       log,
       metrics,
       clock,
@@ -108,12 +111,16 @@ export class IngestHost {
     } = options
     this.#slots = new ProcessSlots(options.maxProcesses)
     this.#failures = new RecentFailures(clock)
-    this.#disks = new AccountDisks({ folder, max, revisionBytes, metrics })
+    const inStore = (account: string): BytesInStore => ({
+      keys: keys.bytesOf(account),
+      revisions: revisionBytes(account),
+    })
+    this.#disks = new AccountDisks({ folder, max, inStore, metrics })
     this.#processes = new AccountProcesses({
       ...options,
       start: startProcess,
       instructions: account => ({
-        revisions: revisionBytes(account),
+        inStore: inStore(account),
         pipelines: [...this.#disks.of(account).pipelines],
         ownPorts: ownPorts(),
       }),
@@ -133,6 +140,7 @@ export class IngestHost {
       waiting: () => this.#accountsWithoutProcess().length,
       quotas: this.#quotas,
       processes: this.#processes,
+      keys,
     })
     this.#stopTicking = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => {
       this.#endUnused()
@@ -141,7 +149,7 @@ export class IngestHost {
   }
 
   /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
-  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<Answer> {
+  async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
     try {
       const known = this.#failures.of(published)
       if (known) throw known
@@ -176,6 +184,7 @@ export class IngestHost {
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
     } else await this.#ending.get(id)
+    await this.#options.keys.remove(id)
     const account = await this.#disks.forget(id)
     const folder = join(this.#options.folder, id)
     if (existsSync(folder)) {
@@ -223,6 +232,7 @@ export class IngestHost {
     for (const hosted of this.#running.values()) void this.#end(hosted, deadline)
     await Promise.all(this.#ending.values())
     await this.#processes.endAll()
+    await this.#options.keys.stop()
     deadline.removeEventListener('abort', kill)
     cancel()
   }
@@ -244,7 +254,7 @@ export class IngestHost {
 
   async #start(published: HostedRevision): Promise<RunningPipeline> {
     const { id, revision } = published
-    const { log, clock, maxBody, maxUnsettled } = this.#options
+    const { log, clock, maxBody, maxUnsettled, keys } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
     this.#processes.check(published.account_id)
@@ -257,7 +267,8 @@ export class IngestHost {
     try {
       const process = await this.#processes.of(published.account_id)
       this.#disks.of(published.account_id).pipelines.add(id)
-      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, usedAt: began }
+      const shared = { quotas: this.#quotas, disks: this.#disks, keys }
+      const options = { process, maxBody, maxUnsettled, ...shared, usedAt: began }
       const start = (one: HostedRevision) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)

@@ -1,5 +1,6 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { AccountQuotas } from './account/account-quota.js'
+import type { IdempotencyKeys } from './idempotency-keys.js'
 import type { AccountProcess } from './process/account-process.js'
 import type { AccountProcesses } from './process/account-processes.js'
 import type { Demand } from './process-slots.js'
@@ -17,6 +18,7 @@ interface Read {
   readonly waiting: () => number
   readonly quotas: AccountQuotas
   readonly processes: AccountProcesses
+  readonly keys: IdempotencyKeys
 }
 
 /** Metrics of the service about published pipelines. */
@@ -24,7 +26,7 @@ export class IngestMetrics {
   readonly #metrics: Metrics
   readonly #counters = new Map<string, { value: number }>()
 
-  constructor(metrics: Metrics, { pipelines, parked, waiting, quotas, processes }: Read) {
+  constructor(metrics: Metrics, { pipelines, parked, waiting, quotas, processes, keys }: Read) {
     this.#metrics = metrics
     metrics.daemonGauge('sluice_ingest_pipelines', 'Published pipelines that run in the service.', pipelines)
     metrics.daemonGauge(
@@ -48,6 +50,16 @@ export class IngestMetrics {
       () => quotas.bytes,
     )
     this.#showProcesses(processes)
+    metrics.daemonGauge(
+      'sluice_ingest_idempotency_keys',
+      'Idempotency keys of the published pipelines.',
+      () => keys.size,
+    )
+    metrics.daemonTotal(
+      'sluice_ingest_forgotten_idempotency_keys_total',
+      'Idempotency keys that were forgotten early because their account had too many.',
+      () => keys.forgotten,
+    )
     for (const reason of ['too_many_pipelines', 'account_share_exceeded', 'overloaded'])
       this.#counter(...REFUSED, { reason })
     for (const state of ['idle', 'buffered', 'unattended']) this.#counter(...ENDED, { state })
@@ -83,11 +95,6 @@ export class IngestMetrics {
       () => Object.entries(processes.deaths).map(([reason, value]) => ({ labels: { reason }, value })),
     )
     sum(
-      'sluice_ingest_idempotency_keys',
-      'Idempotency keys of the published pipelines that run, in memory.',
-      ({ budget }) => budget.keys,
-    )
-    sum(
       'sluice_ingest_request_bytes',
       'Size of the requests in flight to receivers, for all published pipelines.',
       ({ budget }) => budget.requestBytes,
@@ -96,11 +103,6 @@ export class IngestMetrics {
       'sluice_ingest_waiting_destinations',
       'Destinations of published pipelines that wait because the requests of their account take too much memory.',
       ({ budget }) => budget.waiting,
-    )
-    metrics.daemonTotal(
-      'sluice_ingest_forgotten_idempotency_keys_total',
-      'Idempotency keys that were forgotten early because their account had too many.',
-      () => processes.forgottenKeys,
     )
   }
 

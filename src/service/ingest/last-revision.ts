@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
 import { inTurn } from '../../lib/turns.js'
 import type { HostedRevision } from './hosted-revision.js'
 import type { RunningPipeline } from './running-pipeline.js'
@@ -58,6 +59,7 @@ export class LastRevisions {
     if (!hasDiskBuffers || this.#noted.get(running) === revision) return
     const { log } = this.#options
     try {
+      await makeFolder(dirname(path), 0o700)
       await writeAtomic(path, `${JSON.stringify({ revision })}\n`)
       this.#noted.set(running, revision)
       if (this.#failures.delete(id)) log.info({ pipeline: id }, 'the number of the running revision can be saved again')

@@ -8,11 +8,13 @@ import { type Lease, Quota } from '../../net/http/server/quota.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
 import { onConnectionClosed } from '../../net/http/server/respond.js'
 import { peerOf } from '../../net/listen.js'
-import type { Confirm } from '../api/http/ingest.js'
+import type { Confirm, IngestAnswer } from '../api/http/ingest.js'
+import type { AccountDisks } from './account/account-disk.js'
 import type { AccountQuotas } from './account/account-quota.js'
 import { dataOf, type HostedRevision, versionName } from './hosted-revision.js'
+import type { IdempotencyKeys, Received } from './idempotency-keys.js'
 import type { AccountProcess } from './process/account-process.js'
-import type { Answer, PipelineState } from './process/messages.js'
+import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
 /** A client that sends the same key again need not be kept waiting for longer. */
@@ -26,8 +28,10 @@ export interface RunningOptions {
   readonly maxBody: number
   /** Memory that requests which are not answered may hold. */
   readonly maxUnsettled: number
-  /** The same of all pipelines, and of each account. */
+  /** The same of all pipelines, and of each account; as are the next two. */
   readonly quotas: AccountQuotas
+  readonly disks: AccountDisks
+  readonly keys: IdempotencyKeys
   /** By the monotonic clock. */
   readonly usedAt: number
 }
@@ -117,7 +121,7 @@ export class RunningPipeline {
   }
 
   /** Takes the events of a request. Throws a Refusal, and what `confirm` throws. */
-  async take(request: IncomingMessage, confirm: Confirm): Promise<Answer> {
+  async take(request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
     const { maxBody, quotas } = this.#options
     if (this.hasEnded && !this.#isStopped) {
       const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
@@ -129,16 +133,16 @@ export class RunningPipeline {
     const lease = quotas.lease(this.accountId, this.#quota.lease())
     this.#requests++
     const leave = this.#wait(request)
-    let answer: Promise<Answer> | undefined
+    let answer: Promise<IngestAnswer> | undefined
     try {
-      const { bytes, release, ...body } = await this.#read(request, content, gzip, lease)
+      const body = await this.#read(request, content, gzip, lease)
       try {
         await confirm()
       } catch (error) {
-        release()
+        body.release()
         throw error
       }
-      answer = this.#options.process.call('take', { pipeline: this.id, key, body }, { bytes, release })
+      answer = this.#pass(key, body).then(received => ({ status: 202, body: received }))
     } finally {
       const done = () => {
         this.#requests--
@@ -151,6 +155,23 @@ export class RunningPipeline {
       }
     }
     return (key === undefined ? answer : patiently(answer)).finally(leave)
+  }
+
+  async #pass(key: string | undefined, whole: Required<Body>): Promise<Received> {
+    const { process, keys, disks } = this.#options
+    const { bytes, release, ...body } = whole
+    let isPassed = false
+    const take = () => {
+      isPassed = true
+      return process.call('take', { pipeline: this.id, body }, { bytes, release })
+    }
+    if (key === undefined) return await take()
+    const [account, pipeline] = [this.accountId, this.id]
+    try {
+      return await keys.once({ account, pipeline, key, body: whole, noRoom: disks.noRoomForKey(account) }, take)
+    } finally {
+      if (!isPassed) release()
+    }
   }
 
   async #read(request: IncomingMessage, content: Content, gzip: boolean, lease: Lease): Promise<Required<Body>> {
@@ -221,7 +242,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 }
 
 /** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
-async function patiently(answer: Promise<Answer>): Promise<Answer> {
+async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given
   const message = 'the events wait to be delivered; send this again with the same key'

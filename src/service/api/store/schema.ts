@@ -52,3 +52,13 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX audit_of ON audit (owner_id, id);
   `,
 ]
+
+/** The same of the idempotency keys. `received`: null while the request is under way. `until`: in milliseconds. */
+export const KEY_MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE idempotency (
+    pipeline_id text NOT NULL, key text NOT NULL, account_id text NOT NULL, body text NOT NULL, received integer,
+    until bigint NOT NULL, PRIMARY KEY (pipeline_id, key));
+  CREATE INDEX idempotency_of ON idempotency (account_id, until);
+  `,
+]

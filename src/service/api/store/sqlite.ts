@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { every } from '../../../lib/time.js'
-import { MIGRATIONS } from './schema.js'
+import { KEY_MIGRATIONS, MIGRATIONS } from './schema.js'
 import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
 
 /**
@@ -38,10 +38,28 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
+/** What a file is for. */
+interface Purpose {
+  readonly migrations: readonly string[]
+  readonly durability: string
+}
+
+const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
+/** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
+export const KEYS: Purpose = {
+  migrations: KEY_MIGRATIONS,
+  durability: 'PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8000',
+}
+
 type Sqlite = new (path: string, options?: { readOnly: boolean }) => Database
 
 /** Opens the store in `folder`, which is created if it is missing. Throws StoreError. */
-export async function openSqlite(folder: string, log?: Logger, load = loadSqlite): Promise<SqliteStore> {
+export async function openSqlite(
+  folder: string,
+  log?: Logger,
+  load = loadSqlite,
+  { migrations, durability } = STORE,
+): Promise<SqliteStore> {
   const path = join(folder, FILE)
   const opened: Database[] = []
   try {
@@ -50,8 +68,8 @@ export async function openSqlite(folder: string, log?: Logger, load = loadSqlite
     const Sqlite = await load()
     const writer = new Sqlite(path)
     opened.push(writer)
-    writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL`)
-    migrate(writer)
+    writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; ${durability}`)
+    migrate(writer, migrations)
     const reader = new Sqlite(path, { readOnly: true })
     opened.push(reader)
     for (const one of opened) one.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA cache_size = -${CACHE_KB}`)
@@ -90,12 +108,12 @@ export async function loadSqlite(): Promise<Sqlite> {
 }
 
 /** Runs the migrations that are missing, once for all processes. */
-function migrate(writer: Database): void {
+function migrate(writer: Database, migrations: readonly string[]): void {
   const version = () => (writer.prepare('PRAGMA user_version').get({}) as { user_version: number }).user_version
-  if (version() >= MIGRATIONS.length) return
+  if (version() >= migrations.length) return
   writer.exec('BEGIN IMMEDIATE')
-  for (const text of MIGRATIONS.slice(version())) writer.exec(text)
-  writer.exec(`PRAGMA user_version = ${Math.max(version(), MIGRATIONS.length)}; COMMIT`)
+  for (const text of migrations.slice(version())) writer.exec(text)
+  writer.exec(`PRAGMA user_version = ${Math.max(version(), migrations.length)}; COMMIT`)
 }
 
 function requireWhole(reader: Database, path: string): void {

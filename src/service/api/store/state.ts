@@ -7,23 +7,27 @@ import { StateUnreadable } from '../../../core/unreadable.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
 import { requireNone } from './earlier-store.js'
-import { openSqlite } from './sqlite.js'
+import { KEYS, openSqlite } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
 
 /**
  * The data_dir of the service: the folder `store`, and the file `secret`, the key of the access key hashes. They belong
  * together: the store contains a check value of the secret, and a new secret is never created for a store that has one.
- * A backup includes both.
+ * A backup includes both, and the folder `keys`.
  */
 
 export interface ServiceState {
   readonly store: Store
+  /** Has the idempotency keys. */
+  readonly keys: Store
   readonly secret: Buffer
-  /** Copies both to a new folder while the service runs; `more` can add to that folder. */
+  /** Copies all to a new folder while the service runs; `more` can add to that folder. */
   backup(path: string, more?: (path: string) => Promise<void>): Promise<void>
   close(): Promise<void>
 }
 
+/** Of the idempotency keys. */
+export const KEYS_FOLDER = 'keys'
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
@@ -45,12 +49,14 @@ export async function openState(
     if (!beside) ends.push((await lock(dataDir)).release)
     const store = await openSqlite(join(dataDir, 'store'), log)
     ends.push(() => store.close())
+    const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
+    ends.push(() => keys.close())
     const secret = await openSecret(dataDir, store, random)
     const backup: ServiceState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)
-      await backUp(store, secret, path, more)
+      await backUp({ store, keys, secret }, path, more)
     }
-    return { store, secret, backup, close }
+    return { store, keys, secret, backup, close }
   } catch (error) {
     await close()
     throw error instanceof StoreError
@@ -126,8 +132,7 @@ async function requireOutside(path: string, dataDir: string): Promise<void> {
 }
 
 async function backUp(
-  store: Store,
-  secret: Buffer,
+  { store, keys, secret }: Pick<ServiceState, 'store' | 'keys' | 'secret'>,
   path: string,
   more?: (path: string) => Promise<void>,
 ): Promise<void> {
@@ -138,6 +143,8 @@ async function backUp(
   }
   try {
     await store.backup(join(path, 'store'))
+    // A key is in the copy only with its events, which `more` copies.
+    await keys.backup(join(path, KEYS_FOLDER))
     await more?.(path)
     await secureTree(path)
     // Written last: a backup without it is incomplete and cannot be restored.

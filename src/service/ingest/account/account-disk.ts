@@ -6,12 +6,14 @@ import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
 import type { Clock } from '../../../lib/time.js'
 import { formatSize } from '../../../lib/units.js'
-import { KEY_FILES } from '../worker/known-keys.js'
+import { Refusal } from '../../../net/http/server/refusal.js'
+import { KEY_BYTES } from '../idempotency-keys.js'
+import type { BytesInStore } from '../process/messages.js'
 
 /**
- * What the pipelines of an account take on the disk, also those that do not run: buffers, dead letters and idempotency
- * keys in their folders, and saved revisions in the store of the service. The process of the account counts all of the
- * folders and decides whether there is room for events; the service keeps the last sum, and decides about revisions.
+ * What the pipelines of an account take on the disk, also those that do not run: buffers and dead letters in their
+ * folders, idempotency keys and saved revisions in stores of the service. The process of the account counts all of the
+ * folders and decides whether there is room for events; the service keeps the last sum, and decides about the others.
  */
 
 /** An account that takes this share of its allowance counts as full. */
@@ -29,8 +31,7 @@ interface DiskOptions {
   readonly account: string
   /** Bytes that it may take. */
   readonly max: number
-  /** Bytes that its saved revisions take in the store of the service. */
-  readonly revisions: () => number
+  readonly inStore: () => BytesInStore
   readonly log: Logger
   readonly clock: Clock
 }
@@ -56,7 +57,8 @@ export class AccountDisk implements DiskAllowance {
   }
 
   hasRoom(bytes: number): boolean {
-    const used = this.files + Math.max(reservedOf(this.max), this.#options.revisions())
+    const { keys, revisions } = this.#options.inStore()
+    const used = this.files + keys + Math.max(reservedOf(this.max), revisions)
     if (used + bytes <= this.max) return true
     for (const { release } of this.#paths.values()) release?.()
     this.#tellFull()
@@ -73,7 +75,7 @@ export class AccountDisk implements DiskAllowance {
     const names = await Promise.all(
       GROWING.map(async name => (await namesIn(join(folder, name))).map(one => join(name, one))),
     )
-    for (const name of [...KEY_FILES, ...names.flat()]) {
+    for (const name of names.flat()) {
       const path = join(folder, name)
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
@@ -97,11 +99,12 @@ export class AccountDisk implements DiskAllowance {
   }
 
   #tellFull(): void {
-    const { account, clock, log, revisions } = this.#options
+    const { account, clock, log, inStore } = this.#options
+    const { keys, revisions } = inStore()
     const now = clock.now()
     if (now - this.#loggedAt < LOG_EVERY_MS) return
     this.#loggedAt = now
-    const used = formatSize(this.files + revisions())
+    const used = formatSize(this.files + keys + revisions)
     log.warn(
       { code: 'SLUICE_ACCOUNT_DISK_FULL', account, used, max: formatSize(this.max) },
       'the pipelines of an account use all of its disk space (buffers, dead-letter queues, idempotency keys, saved revisions): they wait, and ingest answers 503. Delete pipelines that are not needed, or raise max_disk_per_account',
@@ -122,8 +125,7 @@ interface DisksOptions {
   /** Bytes for each account. */
   readonly max: number
   readonly metrics: Metrics
-  /** Bytes that the saved revisions of an account take in the store. */
-  readonly revisionBytes: (account: string) => number
+  readonly inStore: (account: string) => BytesInStore
 }
 
 /** What all accounts take, in the service. */
@@ -133,16 +135,17 @@ export class AccountDisks {
 
   constructor(options: DisksOptions) {
     this.#options = options
-    const { metrics, max, revisionBytes } = options
+    const { metrics, max } = options
     metrics.daemonGauge(
       'sluice_ingest_disk_bytes',
       'Disk space that buffers, dead-letter queues and idempotency keys of published pipelines use.',
-      () => [...this.#accounts.values()].reduce((sum, { files }) => sum + files, 0),
+      () =>
+        [...this.#accounts].reduce((sum, [account, { files }]) => sum + files + this.#options.inStore(account).keys, 0),
     )
     metrics.daemonGauge(
       'sluice_ingest_full_accounts',
       'Accounts whose pipelines take more than 90 % of max_disk_per_account.',
-      () => [...this.#accounts].filter(([account, { files }]) => files + revisionBytes(account) >= FULL * max).length,
+      () => [...this.#accounts.keys()].filter(account => this.#taken(account) >= FULL * max).length,
     )
   }
 
@@ -154,9 +157,22 @@ export class AccountDisks {
 
   /** Whether the revisions of an account may take `bytes` more. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
-    const { max, revisionBytes } = this.#options
-    const revisions = revisionBytes(account) + bytes
-    return revisions <= reservedOf(max) || this.of(account).files + revisions <= max
+    const { max, inStore } = this.#options
+    return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
+  }
+
+  /** Why the account may keep no other idempotency key; undefined: it may. */
+  noRoomForKey(account: string): Refusal | undefined {
+    const { max, inStore } = this.#options
+    const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
+    if (this.#taken(account) + reserved + KEY_BYTES <= max) return undefined
+    const message = `the idempotency-key cannot be saved: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead-letter queues, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
+    return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
+  }
+
+  #taken(account: string): number {
+    const { keys, revisions } = this.#options.inStore(account)
+    return this.of(account).files + keys + revisions
   }
 
   /** Counts what a pipeline has left that has not run yet. */
@@ -178,7 +194,7 @@ export class AccountDisks {
 
   async #bytesOf(pipeline: string): Promise<number> {
     const folder = join(this.#options.folder, pipeline)
-    const parts = await Promise.all([...KEY_FILES, ...GROWING].map(name => bytesOf(join(folder, name))))
+    const parts = await Promise.all(GROWING.map(name => bytesOf(join(folder, name))))
     return parts.reduce((sum, bytes) => sum + bytes, 0)
   }
 }

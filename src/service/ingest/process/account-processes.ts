@@ -35,8 +35,6 @@ export class AccountProcesses {
   readonly #restarts: Restarts
   readonly #limit: LogLimit
   readonly deaths: Record<Death, number> = { looped: 0, memory: 0, crashed: 0 }
-  /** Of processes that have ended. */
-  #forgottenKeys = 0
 
   constructor(options: ProcessesOptions) {
     this.#options = options
@@ -53,11 +51,6 @@ export class AccountProcesses {
   /** Components that are counted together. */
   get folded(): number {
     return this.#counters.folded
-  }
-
-  /** Idempotency keys that were forgotten early, in all processes there were. */
-  get forgottenKeys(): number {
-    return this.all.reduce((sum, { budget }) => sum + budget.forgottenKeys, this.#forgottenKeys)
   }
 
   /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
@@ -141,7 +134,6 @@ export class AccountProcesses {
 
   #ended(account: string, process: AccountProcess, death: Death | undefined, text: string): void {
     this.#running.delete(account)
-    this.#forgottenKeys += process.budget.forgottenKeys
     this.#counters.ended(id => process.states.has(pipelineOf(id)))
     const { died, log, deadlineMs, maxMemory } = this.#options
     if (death) this.#restarts.died(account)

@@ -70,7 +70,7 @@ const counters = shape({
 const snapshot = shape({
   undelivered: named(text, number),
   disk: number,
-  budget: shape({ keys: number, forgottenKeys: number, requestBytes: number, waiting: number }),
+  budget: shape({ requestBytes: number, waiting: number }),
 })
 const status: Check = value => Number.isInteger(value) && (value as number) >= 200 && (value as number) <= 599
 const headers = record(matching(/^[\w-]+$/), matching(/^[\t\x20-\x7e]*$/))
@@ -92,7 +92,7 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
 const REPLIES: Readonly<Record<CallName, Check>> = {
   start: snapshot,
   update: snapshot,
-  take: shape({ status, headers: optional(headers), body: shape({ received: number }) }),
+  take: shape({ received: number }),
   stop: snapshot,
   abort: anything,
   forget: snapshot,

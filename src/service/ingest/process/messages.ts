@@ -1,5 +1,5 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
-import type { Body } from '../../../net/http/events/send-body.js'
+import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
@@ -23,10 +23,15 @@ export interface PublishedData {
   }
 }
 
+/** Bytes that an account takes in the stores of the service. */
+export interface BytesInStore {
+  readonly keys: number
+  readonly revisions: number
+}
+
 /** What the process cannot know by itself. Comes with each call but `take`. */
 export interface Instructions {
-  /** Bytes that the saved revisions of the account take. */
-  readonly revisions: number
+  readonly inStore: BytesInStore
   /** Whose folders count, also while they do not run. */
   readonly pipelines: readonly string[]
   /** Where the service listens. */
@@ -54,23 +59,13 @@ export interface Snapshot {
 }
 
 export interface BudgetFigures {
-  /** Idempotency keys in memory. */
-  readonly keys: number
-  /** Those that were forgotten early, since the process started. */
-  readonly forgottenKeys: number
   /** Of requests to receivers. */
   readonly requestBytes: number
   /** Destinations that wait for room. */
   readonly waiting: number
 }
 
-export const NO_FIGURES: BudgetFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
-
-export interface Answer {
-  readonly status: number
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body: unknown
-}
+export const NO_FIGURES: BudgetFigures = { requestBytes: 0, waiting: 0 }
 
 /** A refusal on its way from one process to the other. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
@@ -88,7 +83,7 @@ export interface WorkerCalls {
   start: { of: PublishedData; gets: Snapshot }
   update: { of: PublishedData; gets: Snapshot }
   /** The bytes come beside it. */
-  take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
+  take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
   /** Gets how many events were not delivered before. `now`: nothing is waited for. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** A pipeline that stops has to hurry. */

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { type AnyDefinition, defineSource, type Output, type SourceContext } from '../../../core/component.js'
 import type { AckStatus } from '../../../core/event/ack.js'
@@ -8,12 +7,6 @@ import { type Body, sendBody } from '../../../net/http/events/send-body.js'
 import { stopping } from '../../../net/http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
-
-/** What no two bodies have in common: whoever knows a key of somebody else must not be able to make a body that passes for theirs. */
-export function digestOf({ bytes, size, content }: Body, ...of: readonly string[]): string {
-  const head = JSON.stringify([...of, content])
-  return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
-}
 
 /** The source that every published pipeline has: the requests to it come in by this. */
 export const INGEST = 'ingest'

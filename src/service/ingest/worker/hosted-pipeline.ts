@@ -8,15 +8,12 @@ import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
 import type { Runtime } from '../../../engine/run/engine.js'
 import { EventsLeftBehind } from '../../../engine/run/state/objections.js'
 import { NotNow, Supervisor } from '../../../engine/run/supervisor.js'
-import { formatSize } from '../../../lib/units.js'
 import type { Body } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 import { hostedConfig, NotHosted, textOf, whyNot } from '../hosted-config.js'
 import { versionName } from '../hosted-revision.js'
-import type { Answer, PipelineState, PublishedData } from '../process/messages.js'
-import type { AccountKeys } from './account-keys.js'
-import { digestOf, Feed } from './feed.js'
-import { KnownKeys } from './known-keys.js'
+import type { PipelineState, PublishedData } from '../process/messages.js'
+import { Feed } from './feed.js'
 
 /** How often a revision is tried that waits for the events of the one before. */
 const RETRY_MS = 10_000
@@ -28,7 +25,6 @@ export interface HostedOptions {
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
   /** Of the account, as are the next two. */
   readonly disk: DiskAllowance
-  readonly keys: AccountKeys
   readonly requests: RequestPool
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
@@ -44,22 +40,12 @@ interface Version {
   readonly secrets: readonly string[]
 }
 
-/** What a request came to: shared by all tries of it that are under way. */
-interface Attempt {
-  readonly sum: string
-  readonly answer: Promise<Answer>
-}
-
 /** One published pipeline that runs, in the process of its account. */
 export class HostedPipeline {
-  readonly #id: string
-  readonly #accountId: string
   readonly #options: HostedOptions
   readonly #feed: Feed
-  readonly #keys: KnownKeys
   readonly #supervisor: Supervisor
   readonly #run: Promise<void>
-  readonly #attempts = new Map<string, Attempt>()
   #runs: Version
   /** What ran before it. */
   #before: Version
@@ -75,31 +61,20 @@ export class HostedPipeline {
     const feed = new Feed()
     const counters = new ScopedCounters(options.counters, published.id)
     const { config, bounds } = hostedConfig(published.config, configOptions(published, feed, options))
-    const { folder, log, disk, requests } = options
-    const keys = await KnownKeys.open({ folder, clock: options.runtime.clock, log, disk, account: options.keys })
+    const { log, disk, requests } = options
     const runtime = { ...options.runtime, log, metrics: counters, disk, requests }
     const made: { hosted?: HostedPipeline } = {}
     const wentBack = (error: Error) => made.hosted!.#wentBack(error)
-    const supervisor = await Supervisor.build(config, runtime, wentBack).catch(async error => {
-      await keys.close()
-      throw error
-    })
-    made.hosted = new HostedPipeline(published, options, { feed, keys, supervisor })
+    const supervisor = await Supervisor.build(config, runtime, wentBack)
+    made.hosted = new HostedPipeline(published, options, { feed, supervisor })
     log.info({ revision: published.revision, bounds: textOf(bounds) }, 'a published pipeline runs')
     return made.hosted
   }
 
-  private constructor(
-    published: PublishedData,
-    options: HostedOptions,
-    parts: { feed: Feed; keys: KnownKeys; supervisor: Supervisor },
-  ) {
-    this.#id = published.id
-    this.#accountId = published.account_id
+  private constructor(published: PublishedData, options: HostedOptions, parts: { feed: Feed; supervisor: Supervisor }) {
     this.#runs = this.#before = versionOf(published)
     this.#options = options
     this.#feed = parts.feed
-    this.#keys = parts.keys
     this.#supervisor = parts.supervisor
     this.#run = parts.supervisor.run().then(() => {
       this.#hasEnded = true
@@ -161,44 +136,20 @@ export class HostedPipeline {
     this.#options.changed({ version: name, revision, secrets, hasDiskBuffers, hasEnded: this.#hasEnded })
   }
 
-  /** Takes the events of a body: the same answer for every try with a key. Throws a Refusal. */
-  async take(body: Body, key: string | undefined): Promise<Answer> {
-    if (key === undefined) return await this.#pass(body)
-    const sum = digestOf(body, this.#accountId, this.#id, key)
-    const known = this.#keys.get(key)
-    if (known) {
-      if (known.body !== sum) throw reused()
-      return { status: 202, body: { received: known.received, repeated: true } }
-    }
-    const underWay = this.#attempts.get(key)
-    if (underWay) {
-      if (underWay.sum !== sum) throw reused()
-      return await underWay.answer
-    }
-    if (!this.#keys.hasRoom) throw noRoomForKeys(this.#options.disk)
-    const answer = this.#pass(body, received => this.#keys.add(key, { body: sum, received })).finally(() =>
-      this.#attempts.delete(key),
-    )
-    this.#attempts.set(key, { sum, answer })
-    return await answer
-  }
-
-  /** Answers when all events are safe; `taken` is called between the two. */
-  async #pass(body: Body, taken?: (received: number) => Promise<void>): Promise<Answer> {
+  /** Resolves when all events of a body are safe, with their number. Throws a Refusal. */
+  async take(body: Body): Promise<{ received: number }> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')
       throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
         'retry-after': '5',
       })
-    await taken?.(received)
-    return { status: 202, body: { received } }
+    return { received }
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#supervisor.stop(deadline)
     await this.#run
-    await this.#keys.close()
   }
 }
 
@@ -218,15 +169,6 @@ function configOptions(
 function versionOf(published: PublishedData): Version {
   const { revision, secrets } = published
   return { name: versionName(published), revision, secrets: secrets?.names ?? [] }
-}
-
-function reused(): Refusal {
-  return new Refusal(422, 'idempotency_key_reused', 'this idempotency-key was sent with another body; use a new one')
-}
-
-function noRoomForKeys({ max }: DiskAllowance): Refusal {
-  const message = `the idempotency-key cannot be saved: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead-letter queues, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
-  return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
 }
 
 /** Counters of one pipeline among those of others: the ids begin with its own. */

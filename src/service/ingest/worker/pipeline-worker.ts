@@ -10,7 +10,6 @@ import { AccountDisk } from '../account/account-disk.js'
 import { whyNot } from '../hosted-config.js'
 import { shortError } from '../process/from-process.js'
 import {
-  type Answer,
   type Call,
   type CallName,
   dataOfRefusal,
@@ -57,7 +56,7 @@ export class PipelineWorker {
   readonly #pipelines = new Map<string, HostedPipeline>()
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
-  #revisions = 0
+  #inStore = { keys: 0, revisions: 0 }
   /** Resolves when the files of all pipelines were measured that the service has named. */
   #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
@@ -81,7 +80,7 @@ export class PipelineWorker {
     const { account, log, maxDisk, maxSeries, runtime } = options
     this.#counters = new ComponentSet(maxSeries)
     this.#budget = new AccountBudget({ account, log, clock: runtime.clock })
-    this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
+    this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
   /** Where the service listens. */
@@ -93,7 +92,7 @@ export class PipelineWorker {
   receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
     if (instructions) {
-      this.#revisions = instructions.revisions
+      this.#inStore = instructions.inStore
       this.#ownPorts = instructions.ownPorts
       const folders = instructions.pipelines.map(pipeline => this.#folderOf(pipeline))
       this.#measuring = this.#measuring.then(() => this.#disk.measureOnce(folders))
@@ -120,7 +119,6 @@ export class PipelineWorker {
       log: log.child({ pipeline: id }),
       runtime,
       disk: this.#disk,
-      keys: this.#budget.keys,
       requests: this.#budget.requests,
       counters: this.#counters,
       components,
@@ -140,10 +138,10 @@ export class PipelineWorker {
     return this.#snapshot()
   }
 
-  async #take({ pipeline, key, body }: WorkerCalls['take']['of'], bytes: BodyBytes): Promise<Answer> {
+  async #take({ pipeline, body }: WorkerCalls['take']['of'], bytes: BodyBytes): Promise<{ received: number }> {
     const hosted = this.#pipelines.get(pipeline)
     if (!hosted) throw stopping()
-    return await hosted.take({ ...body, ...bytes }, key)
+    return await hosted.take({ ...body, ...bytes })
   }
 
   async #stop({ pipeline, now }: WorkerCalls['stop']['of']): Promise<Snapshot> {

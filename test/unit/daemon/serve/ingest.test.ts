@@ -1,17 +1,26 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import pino from 'pino'
-import t from 'tap'
+import pino, { type Logger } from 'pino'
+import t, { type Test } from 'tap'
 import { peopleText } from '../../../../src/cli/service/api-text.js'
 import { components } from '../../../../src/components/list.js'
 import { ServedIngest } from '../../../../src/daemon/serve/ingest.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
+import { systemClock } from '../../../../src/lib/time.js'
+import { KEYS, openSqlite } from '../../../../src/service/api/store/sqlite.js'
+import { IdempotencyKeys } from '../../../../src/service/ingest/idempotency-keys.js'
 import { as, openService } from '../../../support/api-service.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
+
+async function keysOf(t: Test, log: Logger): Promise<IdempotencyKeys> {
+  const store = await openSqlite(join(t.testdirName, 'keys'), undefined, undefined, KEYS)
+  t.teardown(() => store.close())
+  return await IdempotencyKeys.open(store, { clock: systemClock, log })
+}
 
 t.test('a publish answers with what the service bounds, and the log has it', async t => {
   const { service, first } = await openService(t)
@@ -28,7 +37,9 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   t.same((await pipelines.publish(me, id, {})).document.service_bounds, [], 'nothing runs here')
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const served = new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
+  const keys = await keysOf(t, log)
+  const parts = { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] }
+  const served = new ServedIngest(service, options!, parts)
   await served.start()
   t.teardown(() => served.stop(AbortSignal.abort()))
   const at = (option: string) => `config.destinations.out.${option}`
@@ -78,8 +89,9 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
   const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const keys = await keysOf(t, log)
   const open = () =>
-    new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
+    new ServedIngest(service, options!, { log, metrics: new Metrics(log), keys, components, ownPorts: () => [] })
   const folderOf = (id: string) => join(dataDir, 'ingest', id)
   const make = async () => {
     const { id } = (await service.pipelines.create(me, { title: 'p', config })).document

@@ -15,7 +15,6 @@ import { syncBuiltinESMExports } from 'node:module'
 import { createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
 import { crc32, gzipSync } from 'node:zlib'
-import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { components as usual } from '../../../../src/components/list.js'
 import { LimitedReach } from '../../../../src/engine/config/published/limited-reach.js'
@@ -26,13 +25,10 @@ import { Quota } from '../../../../src/net/http/server/quota.js'
 import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
 import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
 import { Feed } from '../../../../src/service/ingest/worker/feed.js'
-import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
 import { HOST, listening } from '../../../support/address.js'
-import { limitFileSize } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
 import { hurried } from '../../../support/manual-time.js'
-import { needs } from '../../../support/needs.js'
 import { turns, until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
 
@@ -142,70 +138,6 @@ t.test('another body with the same checksum is another body', async t => {
   t.match(await post(real, { ...key, 'content-type': 'text/plain' }), { status: 422 }, 'nor is it the same as text')
   t.match(await post(real, key), { status: 202, repeated: true })
   t.same(stage.got, [real])
-})
-
-t.test('keys are bounded in number, and damaged files do no harm', async t => {
-  const folder = testFolder(t, { 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
-  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }), generationKeys: 10 }
-  const keys = await KnownKeys.open(options)
-  const taken = { body: 'd'.repeat(43), received: 1 }
-  await Promise.all(Array.from({ length: 7 }, (_, i) => keys.add(`at once ${i}`, taken)))
-  for (let i = 0; i < 100; i++) {
-    await keys.add(`key ${i}`, taken)
-    t.ok(keys.size <= 20)
-  }
-  t.ok(keys.get('key 99') && keys.get('key 90'))
-  t.notOk(keys.get('key 50'))
-  await keys.close()
-  const again = await KnownKeys.open(options)
-  t.same(again.get('key 99'), taken)
-  t.same(again.get('key 92'), taken)
-  t.equal(again.size, keys.size)
-  await again.close()
-  const late = await KnownKeys.open({ ...options, clock: { ...systemClock, wall: () => Date.now() + 25 * 3_600_000 } })
-  t.equal(late.size, 0, 'nor are they kept for ever')
-  await late.close()
-})
-
-t.test('a key that comes during the write of another one is in the file when it was taken', async t => {
-  const options = { folder: testFolder(t), clock: systemClock, log: pino({ level: 'silent' }) }
-  const taken = { body: 'd'.repeat(43), received: 1 }
-  const keys = await KnownKeys.open(options)
-  const first = keys.add('a', taken)
-  await keys.add('b', taken)
-  const again = await KnownKeys.open(options)
-  for (const key of ['a', 'b']) t.same(again.get(key), taken, key)
-  await first
-  await Promise.all([keys.close(), again.close()])
-})
-
-t.test('a key that is written behind a torn line is known again', async t => {
-  const prlimit = needs(t, 'prlimit')
-  if (!prlimit) return
-  const folder = testFolder(t, { 'keys.ndjson': '{"k":"of a process that was killed' })
-  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
-  const taken = { body: 'd'.repeat(43), received: 1 }
-  const keys = await KnownKeys.open(options)
-  await keys.add('after a kill', taken)
-  // Node.js ignores it, but not where the test runner listens to it.
-  const ignore = () => {}
-  process.on('SIGXFSZ', ignore)
-  limitFileSize(prlimit, statSync(join(folder, 'keys.ndjson')).size + 20)
-  await keys.add('on a full disk', taken).finally(() => limitFileSize(prlimit, undefined))
-  await keys.add('with room', taken)
-  process.removeListener('SIGXFSZ', ignore)
-  const again = await KnownKeys.open(options)
-  for (const key of ['after a kill', 'on a full disk', 'with room']) t.same(again.get(key), taken, key)
-  await Promise.all([keys.close(), again.close()])
-})
-
-t.test('keys that cannot be read are not taken for none', async t => {
-  for (const name of ['keys.ndjson', 'keys.before.ndjson']) {
-    const folder = testFolder(t, { [name]: t.fixture('symlink', name) })
-    const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
-    const message = new RegExp(`cannot read .*${name}: ELOOP`)
-    await t.rejects(KnownKeys.open(options), { code: 'SLUICE_STATE_UNREADABLE', message })
-  }
 })
 
 t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {
@@ -686,10 +618,10 @@ t.test('a disk buffer: the answer comes at once, the events after a restart', as
   await stop(AbortSignal.abort())
   stage.holds = false
   t.ok(existsSync(join(folder, 'p/state/buffer')))
-  t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
   const again = await startIngestHost(t, { folder })
   await again.publish(BUFFERED)
   await until(() => stage.got.length > 0)
+  t.match(await again.post(line(1), { 'idempotency-key': 'x' }), { status: 202, received: 1, repeated: true })
   t.same(stage.got, [line(1)])
 })
 

@@ -111,7 +111,7 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
       const entry = pathToFileURL(join(folder, `${name}.mjs`))
       const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
         ...{ account: 'a', clock: STOPPED_CLOCK, log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
-        instructions: () => ({ revisions: 0, pipelines: [], ownPorts: [] }),
+        instructions: () => ({ inStore: { keys: 0, revisions: 0 }, pipelines: [], ownPorts: [] }),
         onSnapshot: () => {},
         counted: () => {},
         ended: (death, text) => resolve([death, text]),
@@ -138,10 +138,10 @@ t.test('what a process says is checked as input', async t => {
     series: [['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]],
     histograms: [['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [null] }]],
   }
-  const budget = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+  const budget = { requestBytes: 0, waiting: 0 }
   const look = { undelivered: [['p', 1]], disk: 1, budget }
   t.doesNotThrow(() => checkReply('inspect', look))
-  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { budget: { ...budget, keys: '1' } }])
+  for (const wrong of [{ undelivered: [['p']] }, { disk: '1' }, { budget: { ...budget, waiting: '1' } }])
     t.throws(() => checkReply('inspect', { ...look, ...wrong }), /^it sent an invalid answer to inspect$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
@@ -162,11 +162,8 @@ t.test('what a process says is checked as input', async t => {
     rows({ exemplar: {} }),
   ])
     t.throws(counted(wrong), /^it sent a message that is not one of/, JSON.stringify(Object.keys(wrong)))
-  const body = { received: 1 }
-  t.doesNotThrow(() => checkReply('take', { status: 202, body }))
-  t.throws(() => checkReply('take', { status: 202, body: [] }))
-  t.throws(() => checkReply('take', { status: 99, body }))
-  t.throws(() => checkReply('take', { status: 202, headers: { 'x-a': 'a\r\nb: c' }, body }))
+  t.doesNotThrow(() => checkReply('take', { received: 1 }))
+  t.throws(() => checkReply('take', { received: '1' }))
   const read = checkedMessage
   const refusal = { status: 503, code: 'x', message: 'x', headers: {}, close: false }
   t.same(read({ type: 'failed', id: 1, failure: { refusal } }), { type: 'failed', id: 1, failure: { refusal } })
@@ -279,7 +276,7 @@ t.test('a pipeline starts when the files of all others of its account are counte
     runtime: { clock: systemClock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough() },
   })
   t.teardown(() => worker.close())
-  const instructions = { revisions: 0, pipelines: ids, ownPorts: [] }
+  const instructions = { inStore: { keys: 0, revisions: 0 }, pipelines: ids, ownPorts: [] }
   worker.receive({
     id: 1,
     name: 'start',
@@ -313,7 +310,7 @@ t.test('a process tells only what has changed, and less often where that is much
   }
   const look = (fresh = false) => ids({ name: 'inspect', of: { fresh } })
   const take = (body: string) => {
-    const of = { pipeline: 'p', key: undefined, body: { size: body.length, content: 'lines', peer: 'x' } as never }
+    const of = { pipeline: 'p', body: { size: body.length, content: 'lines', peer: 'x' } as never }
     worker.receive({ id: 0, instructions: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
   }
   const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }

@@ -1,0 +1,247 @@
+import { createHash } from 'node:crypto'
+import type { Logger } from 'pino'
+import { LogLimit } from '../../lib/log-limit.js'
+import { type Clock, every } from '../../lib/time.js'
+import type { Body } from '../../net/http/events/send-body.js'
+import { Refusal } from '../../net/http/server/refusal.js'
+import { type Store, StoreError, type Value } from '../api/store/store.js'
+
+/**
+ * The idempotency keys of requests, a row each: a request that is sent again with its key counts once. Invariants: a key
+ * is claimed before the body of its request is passed on; its row has a number of events only when these are safe. A
+ * claim is renewed while its request is under way, so one that a killed service left ends after a minute.
+ */
+
+const KEPT_MS = 12 * 3_600_000
+const CLAIMED_MS = 60_000
+const SWEEP_MS = 20_000
+/** Keys of one account. */
+const MOST_KEYS = 262_144
+/** Rows that are removed at a time: the embedded store blocks the process meanwhile. */
+const BATCH = 500
+/** About what one key takes on the disk, with its indexes. */
+export const KEY_BYTES = 256
+
+const CLAIM = `
+  INSERT INTO idempotency (pipeline_id, key, account_id, body, received, until) VALUES ($1, $2, $3, $4, NULL, $5)
+  ON CONFLICT (pipeline_id, key) DO UPDATE SET body = excluded.body, received = NULL, until = excluded.until
+  WHERE idempotency.until < $6`
+const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND until >= $3'
+/** Of a claim: renews it, or says how many events were received. */
+const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
+const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
+/** What is removed: keys that are over, the oldest of an account, and all of a pipeline. */
+const [OVER, OLDEST, REMOVED] = [
+  'account_id = $2 AND until < $3',
+  'account_id = $2 AND received IS NOT NULL ORDER BY until',
+  'pipeline_id = $2',
+] as const
+
+/** A request with a key. */
+export interface KeyedRequest {
+  readonly account: string
+  readonly pipeline: string
+  readonly key: string
+  readonly body: Omit<Body, 'release'>
+  /** Why no other key can be kept; undefined: it can. */
+  readonly noRoom: Refusal | undefined
+}
+
+/** What a request came to: shared by all tries of it that are under way here. */
+interface Attempt {
+  readonly row: readonly [pipeline: string, key: string]
+  readonly body: string
+  readonly answer: Promise<Received>
+  /** What the row should say: it could not be saved. */
+  received?: number
+}
+
+export interface Received {
+  readonly received: number
+  readonly repeated?: true
+}
+
+interface Options {
+  readonly clock: Clock
+  readonly log: Logger
+  /** Usually left out. */
+  readonly mostKeys?: number
+}
+
+export class IdempotencyKeys {
+  readonly #store: Store
+  readonly #options: Options
+  readonly #limit: LogLimit
+  readonly #attempts = new Map<string, Attempt>()
+  /** Keys by account. */
+  readonly #counts = new Map<string, number>()
+  readonly #stopSweeping: () => void
+  /** Keys that were removed early. */
+  forgotten = 0
+
+  /** Throws StoreError. */
+  static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
+    const keys = new IdempotencyKeys(store, options)
+    const text = 'SELECT account_id, count(*) AS size FROM idempotency GROUP BY account_id'
+    for (const row of await store.all<{ account_id: string; size: number }>(text))
+      keys.#count(row.account_id, Number(row.size))
+    return keys
+  }
+
+  private constructor(store: Store, options: Options) {
+    this.#store = store
+    this.#options = options
+    this.#limit = new LogLimit(options.clock)
+    this.#stopSweeping = every(SWEEP_MS, () => void this.sweep().catch(() => {}))
+  }
+
+  get size(): number {
+    return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
+  }
+
+  /** Bytes that the keys of an account take. */
+  bytesOf(account: string): number {
+    return (this.#counts.get(account) ?? 0) * KEY_BYTES
+  }
+
+  /** What `take` resolves with, now or for an earlier request with this key and body. Throws a Refusal. */
+  async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
+    const { account, pipeline, key } = request
+    const body = digestOf(request.body, account, pipeline, key)
+    const name = `${pipeline} ${key}`
+    const underWay = this.#attempts.get(name)
+    if (underWay) {
+      if (underWay.body !== body) throw reused()
+      return await underWay.answer
+    }
+    const row = [pipeline, nameOf(key)] as const
+    const answer = this.#known(request, row, body).then(known => known ?? this.#take(attempt, account, take))
+    const attempt: Attempt = { row, body, answer }
+    this.#attempts.set(name, attempt)
+    try {
+      return await answer
+    } finally {
+      if (attempt.received === undefined) this.#attempts.delete(name)
+    }
+  }
+
+  /** Resolves with what is known of the key; or claims it, and resolves with undefined. */
+  async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
+    const now = this.#now()
+    try {
+      if (!noRoom && (await this.#store.run(CLAIM, ...row, account, body, now + CLAIMED_MS, now)) > 0) {
+        this.#count(account, 1)
+        return undefined
+      }
+      const known = await this.#store.get<{ body: string; received: number | null }>(KNOWN, ...row, now)
+      if (!known && noRoom) throw noRoom
+      if (known && known.body !== body) throw reused()
+      if (typeof known?.received !== 'number') throw underWayElsewhere()
+      return { received: known.received, repeated: true }
+    } catch (error) {
+      throw error instanceof StoreError ? unsaved() : error
+    }
+  }
+
+  async #take(attempt: Attempt, account: string, take: () => Promise<Received>): Promise<Received> {
+    const { row } = attempt
+    try {
+      const { received } = await take()
+      // The events are safe all the same. Until a sweep saves it, the attempt is what knows the key.
+      await this.#store.run(KEEP, ...row, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
+      return { received }
+    } catch (error) {
+      await this.#store.run(RELEASE, ...row).then(
+        released => this.#count(account, -released),
+        () => {},
+      )
+      throw error
+    }
+  }
+
+  /** Renews claims, and removes what is over. Done every 20 seconds. Rejects with StoreError. */
+  async sweep(): Promise<void> {
+    const now = this.#now()
+    const attempts = [...this.#attempts].map(([name, { row, received }]) => ({ name, row, received }))
+    await this.#store.change('', async sql => {
+      for (const { row, received = null } of attempts)
+        await sql.run(KEEP, ...row, received, now + (received === null ? CLAIMED_MS : KEPT_MS))
+    })
+    for (const { name, received } of attempts) if (received !== undefined) this.#attempts.delete(name)
+    for (const account of [...this.#counts.keys()]) {
+      await this.#drop(Number.POSITIVE_INFINITY, OVER, account, now)
+      const more = (this.#counts.get(account) ?? 0) - (this.#options.mostKeys ?? MOST_KEYS)
+      if (more > 0) this.#tellForgotten(account, await this.#drop(more, OLDEST, account))
+    }
+  }
+
+  /** The pipeline is gone. Rejects with StoreError. */
+  async remove(pipeline: string): Promise<void> {
+    await this.#drop(Number.POSITIVE_INFINITY, REMOVED, pipeline)
+  }
+
+  /** Resolves when no request is under way. */
+  async stop(): Promise<void> {
+    this.#stopSweeping()
+    await Promise.allSettled([...this.#attempts.values()].map(({ answer }) => answer))
+  }
+
+  /** Resolves with how many were removed. */
+  async #drop(most: number, which: string, ...values: Value[]): Promise<number> {
+    const some = `SELECT pipeline_id, key FROM idempotency WHERE ${which} LIMIT $1`
+    const text = `DELETE FROM idempotency WHERE (pipeline_id, key) IN (${some}) RETURNING account_id`
+    for (let dropped = 0; ; ) {
+      const limit = Math.min(BATCH, most - dropped)
+      const rows = await this.#store.change('', sql => sql.all<{ account_id: string }>(text, limit, ...values))
+      for (const { account_id } of rows) this.#count(account_id, -1)
+      dropped += rows.length
+      if (rows.length < BATCH) return dropped
+    }
+  }
+
+  #count(account: string, more: number): void {
+    const size = (this.#counts.get(account) ?? 0) + more
+    if (size > 0) this.#counts.set(account, size)
+    else this.#counts.delete(account)
+  }
+
+  #tellForgotten(account: string, forgotten: number): void {
+    const { log, mostKeys: max = MOST_KEYS } = this.#options
+    this.forgotten += forgotten
+    const more = this.#limit.next('keys')
+    if (more)
+      log.warn(
+        { code: 'SLUICE_KEYS_FORGOTTEN', account, forgotten, max, ...more },
+        'forgot the oldest idempotency keys of an account because its pipelines have too many; a request that is repeated after a long time can be taken twice. Use fewer keys: one for each request with many events',
+      )
+  }
+
+  #now(): number {
+    return Math.floor(this.#options.clock.wall())
+  }
+}
+
+/** Keys may be long, and are whatever a client thinks of. */
+function nameOf(key: string): string {
+  return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
+}
+
+/** What no two bodies have in common: whoever knows a key of somebody else must not be able to make a body that passes for theirs. */
+function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
+  const head = JSON.stringify([...of, content])
+  return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
+}
+
+function reused(): Refusal {
+  return new Refusal(422, 'idempotency_key_reused', 'this idempotency-key was sent with another body; use a new one')
+}
+
+function underWayElsewhere(): Refusal {
+  const message = 'the events of this idempotency-key are under way; send this again with the same key'
+  return new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
+}
+
+function unsaved(): Refusal {
+  const message = 'the idempotency-key cannot be saved: the service cannot use its store at the moment; send this again'
+  return new Refusal(503, 'store_unusable', message, { 'retry-after': '5' })
+}
