@@ -181,20 +181,27 @@ export class Tailing {
         checkpoints.savedAt = Date.now()
       }
     }
-    const flush = () =>
-      new Promise<void>(resolve => {
-        if (this.#isDead) return
-        isPlanned = false
-        const save = this.#save()
-        world.after(
-          world.random.next() * 10,
-          () => {
-            save()
-            resolve()
-          },
-          true,
-        )
-      })
+    // One after the other, as the engine saves.
+    let saving = Promise.resolve()
+    const flush = () => {
+      saving = saving.then(
+        () =>
+          new Promise<void>(resolve => {
+            if (this.#isDead) return
+            isPlanned = false
+            const save = this.#save()
+            world.after(
+              world.random.next() * 10,
+              () => {
+                save()
+                resolve()
+              },
+              true,
+            )
+          }),
+      )
+      return saving
+    }
     const checkpoints = {
       savedAt: 0,
       read: () => this.#positions.document,
