@@ -139,15 +139,24 @@ export class Newcomers {
     for (const key of this.#copies.keys()) if (!there.has(key)) this.#copies.delete(key)
   }
 
-  /** Reads the files of a folder that are not copies. `copyOf`: the name of the file of which it is a copy. */
-  async takeUp(folder: string, copyOf: (key: string) => string | undefined, slices: Slices): Promise<void> {
+  /**
+   * Reads the files of a folder that are not copies. `copyOf`: the name of the file of which it is a copy. `listed`: the
+   * files as they were compared, by device and inode.
+   */
+  async takeUp(
+    folder: string,
+    copyOf: (key: string) => string | undefined,
+    listed: ReadonlyMap<string, { readonly stat: BigIntStats }>,
+    slices: Slices,
+  ): Promise<void> {
     for (const path of this.in(folder)) {
       const kind = this.#waiting.get(path)!
       if (slices.due) await slices.pause()
       this.#waiting.delete(path)
       const stat = statOrNone(path)
       if (!stat?.isFile()) continue
-      const state = await this.#stateOf(path, stat, copyOf(keyOf(stat)))
+      const compared = listed.get(keyOf(stat))?.stat.size
+      const state = await this.#stateOf(path, stat, copyOf(keyOf(stat)), compared)
       if (state === 'later') this.#waiting.set(path, kind)
       else if (state === 'new') {
         this.#copies.delete(keyOf(stat))
@@ -156,7 +165,12 @@ export class Newcomers {
     }
   }
 
-  async #stateOf(path: string, stat: BigIntStats, of: string | undefined): Promise<Seen | 'later' | 'new'> {
+  async #stateOf(
+    path: string,
+    stat: BigIntStats,
+    of: string | undefined,
+    compared: bigint | undefined,
+  ): Promise<Seen | 'later' | 'new'> {
     const { clock, isSettled, isOpen, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
@@ -170,7 +184,8 @@ export class Newcomers {
     }
     // A copy that has just been created is empty.
     if (size === 0n && names.some(isOpen)) return state
-    if (of === undefined) return 'new'
+    // A copy that is being made was empty when files were compared.
+    if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 

@@ -307,7 +307,7 @@ export class Search {
       const { tailer = readers.get(key), entry } = byPlace.get(key) ?? {}
       return tailer?.origin.path ?? (entry && nameOf(entry))
     }
-    await this.newcomers.takeUp(path, copyOf, slices)
+    await this.newcomers.takeUp(path, copyOf, folder.byKey, slices)
   }
 
   /** The open files whose copies may be here, by their names. */
