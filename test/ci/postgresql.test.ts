@@ -13,6 +13,7 @@ import { MIGRATIONS } from '../../src/service/api/store/schema.js'
 import type { Store } from '../../src/service/api/store/store.js'
 import { as, outcome } from '../support/api-service.js'
 import { checkout } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import {
   connectTo,
@@ -24,7 +25,8 @@ import {
   startPostgres,
   testStore,
 } from '../support/postgres.js'
-import { startService } from '../support/service.js'
+import { init, serve, stop } from '../support/served.js'
+import { send, startService } from '../support/service.js'
 import { put, settingOf } from '../support/settings.js'
 import { until } from '../support/until.js'
 
@@ -119,6 +121,13 @@ t.test('changes of one account at two nodes', async t => {
   await until('both to work again', () => revoke(nodes[0]!).catch(() => undefined))
   await until('the other node to hear of the next one', () => heard > 0)
 
+  const half = nodes[0]!.change('one', async sql => {
+    await put(sql, 'n', 'half')
+    await sql.run('INSERT INTO setting (name, value) VALUES ($1, $2)', 'n', '').catch(() => {})
+  })
+  await t.rejects(half, { message: /rolled back/ }, 'what PostgreSQL has rolled back is not acknowledged')
+  t.equal(await settingOf(nodes[1]!, 'n'), '200')
+
   await t.rejects(nodes[0]!.backup(), { message: /back it up with pg_dump/ })
 })
 
@@ -193,6 +202,36 @@ t.test('a key that one node has revoked is refused by the other within a second'
   t.equal(status, 204)
   await until('the other node to refuse it', async () => (await outcome(as(other, key))) === '401 token_revoked')
   t.ok(performance.now() - revoked < 2000)
+
+  const daemon = ['gone', 'web-1', 'e', 'a', '9', '9', '{}']
+  await store.run('INSERT INTO daemon VALUES ($1, $2, $3, $4, $5, $6, $7)', ...daemon)
+  await other.sweep()
+  t.same(await store.all('SELECT id FROM daemon'), [], 'a report whose pipeline was removed meanwhile')
+})
+
+t.test('sluice serve over PostgreSQL', async t => {
+  const server = await startPostgres(t)
+  if (!server) return
+  const { url, password_file, tls } = server.options
+  const folder = testFolder(t)
+  const store = `{ type: postgresql, url: '${url}', password_file: ${password_file}, tls: { ca_file: ${tls!.ca_file} } }`
+  const served = await serve(t, folder, `  store: ${store}\n`)
+  const { manager } = await init(t, served.config)
+  const whoami = async () => (await send(served.url, 'GET', '/v3/user/key', { key: manager.key })).status
+  t.equal(await whoami(), 200)
+  t.equal((await send(served.url, 'GET', '/v3/pipeline?after=a%00', { key: manager.key })).status, 400)
+  await server.kill()
+  t.equal(await whoami(), 503)
+  await server.start()
+  await until('the service to continue', async () => (await whoami()) === 200)
+  const args = readFileSync(`/proc/${served.running.child.pid}/cmdline`, 'latin1')
+  t.notMatch(args + served.running.stderr, PASSWORD)
+
+  const backup = await command(['admin', 'backup', '--config', served.config, '--to', join(folder, 'copy')])
+  t.match(backup, { code: 1, stderr: /back it up with pg_dump/ })
+  const restore = await command(['admin', 'restore', '--config', served.config, '--from', join(folder, 'copy')])
+  t.match(restore, { code: 1, stderr: /restore it with pg_restore or psql/ })
+  await stop(t, served.running)
 })
 
 /** The processes of a server, which it starts for connections. */

@@ -147,8 +147,7 @@ export class ChangeFeed {
 
   async close(): Promise<void> {
     this.#stop()
-    this.#isNoticed = false
-    await this.#reading
+    while (this.#reading) await this.#reading
     this.#disconnect()
   }
 }
