@@ -17,6 +17,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   '@redis/client': { home: /^net\/redis\/connection\.ts$/ },
   'brace-expansion': { home: /^components\/file\/discovery\/glob\.ts$/ },
   '@photostructure/sqlite': { home: /^service\/api\/store\// },
+  pg: { home: /^service\/api\/store\// },
   fastify: { home: /^service\/api\/http\// },
   // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.
   'light-my-request': { home: /^(?!)/ },

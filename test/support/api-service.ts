@@ -8,10 +8,10 @@ import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { ApiError } from '../../src/service/api/domain/errors.js'
 import type { Principal } from '../../src/service/api/domain/keys/principal.js'
 import { Service } from '../../src/service/api/domain/service.js'
-import { openSqlite } from '../../src/service/api/store/sqlite.js'
 import { changedBy, type Store, StoreError } from '../../src/service/api/store/store.js'
 import { testFolder } from './folder.js'
 import { ManualTime } from './manual-time.js'
+import { openTestStore } from './postgres.js'
 import { Seeded } from './seeded.js'
 
 export interface TestedService {
@@ -33,12 +33,12 @@ export async function openService(
   limits: Partial<ServiceLimits> = {},
   known: readonly AnyDefinition[] = components,
 ): Promise<TestedService> {
-  const sqlite = await openSqlite(join(testFolder(t), 'store'))
+  const inner = await openTestStore(join(testFolder(t), 'store'))
   const disk = { writesLeft: Number.POSITIVE_INFINITY, endsLeft: Number.POSITIVE_INFINITY }
   const written: string[] = []
   const change: Store['change'] = async (owner, work) => {
     if (disk.writesLeft-- <= 0) throw new Error('no space left on device')
-    return sqlite.change(owner, async sql => {
+    return inner.change(owner, async sql => {
       const done = await work({
         all: (...statement) => recorded(() => sql.all(...statement), statement),
         get: (...statement) => recorded(() => sql.get(...statement), statement),
@@ -53,14 +53,14 @@ export async function openService(
     return execute()
   }
   const store: Store = {
-    all: (...statement) => sqlite.all(...statement),
-    get: (...statement) => sqlite.get(...statement),
+    all: (...statement) => inner.all(...statement),
+    get: (...statement) => inner.get(...statement),
     run: (...statement) => change('', sql => sql.run(...statement)),
     change,
-    watch: (tables, forget) => sqlite.watch(tables, forget),
-    backup: folder => sqlite.backup(folder),
-    health: () => sqlite.health(),
-    close: () => sqlite.close(),
+    watch: (tables, forget) => inner.watch(tables, forget),
+    backup: folder => inner.backup(folder),
+    health: () => inner.health(),
+    close: () => inner.close(),
   }
   const time = new ManualTime()
   const logged: Record<string, unknown>[] = []
@@ -80,7 +80,7 @@ export async function openService(
     })
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
-  t.teardown(() => sqlite.close())
+  t.teardown(() => inner.close())
   return { service, first, time, logged, written, again: open, disk }
 }
 

@@ -9,6 +9,7 @@ import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { Service } from '../../src/service/api/domain/service.js'
 import { type AppOptions, buildApp } from '../../src/service/api/http/app.js'
 import { openState } from '../../src/service/api/store/state.js'
+import { recorded, testStore } from './postgres.js'
 
 export interface Sending {
   readonly key?: string | undefined
@@ -62,9 +63,9 @@ export async function startService(folder: string, options: TestServiceOptions =
   const { limits, clock = systemClock, ...app } = options
   let text = ''
   const log: Logger = pino({ level: 'debug' }, { write: line => void (text += line) })
-  const state = await openState(folder, randomBytes, { log })
+  const state = await openState(folder, randomBytes, { log, store: await testStore(folder) })
   const service = await Service.open({
-    store: state.store,
+    store: recorded(state.store),
     secret: state.secret,
     clock,
     random: randomBytes,

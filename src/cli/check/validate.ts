@@ -10,8 +10,10 @@ import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
+import type { PostgresOptions } from '../../engine/config/store-options.js'
+import { locate, type MapNode, placeOf } from '../../engine/config/yaml/node.js'
 import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
-import { Problems } from '../../engine/config/yaml/problems.js'
+import { type Found, Problems } from '../../engine/config/yaml/problems.js'
 import { exposureOf, thisUser } from '../../engine/run/state/exposure.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
@@ -22,6 +24,7 @@ import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { fileWarning } from '../../net/key.js'
 import { isLocal } from '../../net/listen-options.js'
+import { postgresPackage } from '../../service/api/store/postgres.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 import { completed } from '../screen/local-part.js'
 
@@ -54,6 +57,7 @@ export async function validate(
       let checked: readonly Draft[] = []
       const fileCheck: FileCheck = (root, drafts, service, found) => {
         checkTlsFiles(root, drafts, service, found, systemClock.wall())
+        if (service?.store.type === 'postgresql') checkPostgres(root, service.store, found)
         checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
@@ -94,6 +98,15 @@ export async function validate(
   out.stdout.write(`${plural(errors + failures, 'error')}, ${plural(warnings, 'warning')}\n`)
   if (errors > 0) return EXIT.config
   return failures > 0 ? EXIT.failed : EXIT.done
+}
+
+function checkPostgres(root: MapNode, { password_file }: PostgresOptions, { problems, warnings }: Found): void {
+  const path = ['service', 'store']
+  const place = (option: string) => placeOf(locate(root, [...path, option]))
+  const missing = postgresPackage.problem()
+  if (missing) problems.add(place('type'), [...path, 'type'], missing)
+  const warning = password_file === undefined ? undefined : fileWarning(password_file, 'password')
+  if (warning) warnings.add(place('password_file'), [...path, 'password_file'], warning)
 }
 
 /** The configuration, or its problems. */

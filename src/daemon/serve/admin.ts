@@ -69,9 +69,10 @@ function initText({ enterprise, account, manager, service_account, enterprise_se
 export async function backup(call: { config: string; to: string }, io: Io): Promise<number> {
   const { options } = await loadServiceConfig(call.config, io.env)
   const path = resolve(call.to)
-  const state = await openState(options.dataDir, randomBytes, { log: quietLog(io), beside: true })
+  const { dataDir, store } = options
+  const state = await openState(dataDir, randomBytes, { log: quietLog(io), beside: true, store })
   try {
-    await state.backup(path, to => backUpIngest(options.dataDir, to))
+    await state.backup(path, to => backUpIngest(dataDir, to))
   } finally {
     await state.close()
   }
@@ -86,6 +87,8 @@ export async function restore(
   io: Io,
 ): Promise<number> {
   const { options } = await loadServiceConfig(call.config, io.env)
+  if (options.store.type === 'postgresql')
+    throw new Error(`the store is the database ${options.store.url}: restore it with pg_restore or psql`)
   await restoreState(resolve(call.from), options.dataDir, {
     log: quietLog(io),
     replace: call.replace,

@@ -58,10 +58,10 @@ export async function openConfigured(
   log: Logger,
   { beside = false } = {},
 ): Promise<OpenService> {
-  const { dataDir, limits, plugins } = options
+  const { dataDir, store, limits, plugins } = options
   const known = await componentsWith(plugins)
   const machine = { clock: systemClock, random: randomBytes }
-  return await openService({ dataDir, limits, log, ...machine, components: known, beside })
+  return await openService({ dataDir, store, limits, log, ...machine, components: known, beside })
 }
 
 /** The service, until a signal ends it. Resolves with the exit code. */
@@ -170,7 +170,9 @@ async function serveOpened(
     }
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
-    systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
+    // A restart of the service would not bring a server of PostgreSQL back.
+    const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
+    systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
     // Afterwards: each account costs up to a second, and a key must be revocable at once.
     const started = ingest.start().then(() => left)

@@ -3,6 +3,7 @@ import { byteSize, duration, listenAddress, refuse } from '../../core/options/op
 import { absolutePath, filePath } from '../../core/options/reach.js'
 import { parseRule } from '../../lib/network/address-rules.js'
 import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
+import { storeOptions } from './store-options.js'
 
 /** The section `service` of a configuration: the options of the service. */
 
@@ -87,6 +88,9 @@ export const serviceOptions = z.strictObject({
     .describe(
       'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it. Other users must not be able to write to it.',
     ),
+  store: storeOptions
+    .prefault({ type: 'embedded' })
+    .describe('Where accounts, keys, pipelines, secrets and the audit log are stored.'),
   tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   trusted_proxies: z
     .array(addressRange())

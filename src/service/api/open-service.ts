@@ -1,11 +1,13 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
+import type { StoreOptions } from '../../engine/config/store-options.js'
 import type { Clock } from '../../lib/time.js'
 import { Service } from './domain/service.js'
 import { openState, type ServiceState } from './store/state.js'
 
 export interface OpenOptions {
   readonly dataDir: string
+  readonly store: StoreOptions
   readonly limits: { readonly failed_tries: number; readonly requests: number }
   readonly log: Logger
   readonly clock: Clock
@@ -26,8 +28,8 @@ const MINUTE_MS = 60_000
 
 /** Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it. */
 export async function openService(options: OpenOptions): Promise<OpenService> {
-  const { dataDir, limits, random, beside = false, ...rest } = options
-  const state = await openState(dataDir, random, { log: options.log, beside })
+  const { dataDir, store, limits, random, beside = false, ...rest } = options
+  const state = await openState(dataDir, random, { log: options.log, beside, store })
   try {
     const service = await Service.open({
       ...rest,

@@ -7,7 +7,7 @@ import { sluice } from '../../support/sluice.js'
 t.test('without a package that npm may leave out, validate and run say what to install', async t => {
   const hide = (hidden: string) => `export const resolve = (name, context, next) => {
     const text = "Cannot find package '" + name + "' imported from here"
-    if (name.startsWith('${hidden}')) throw Object.assign(new Error(text), { code: 'ERR_MODULE_NOT_FOUND' })
+    if (new RegExp('^(${hidden})').test(name)) throw Object.assign(new Error(text), { code: 'ERR_MODULE_NOT_FOUND' })
     return next(name, context)
   }`
   const moduleOf = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
@@ -18,16 +18,19 @@ sources: { in: { type: stdin } }
 destinations:
   kafka: { type: kafka, inputs: [in], brokers: [localhost], topic: logs }
   loki: { type: loki, inputs: [in], url: http://127.0.0.1:1, labels: { a: b }, compression: snappy }
+service: { store: { type: postgresql, url: 'postgresql://sluice@127.0.0.1/sluice', password_file: /nowhere } }
 `
   const folder = testFolder(t, {
     'sluice.yaml': text,
-    'hide.mjs': register('@platformatic/'),
+    'hide.mjs': register('@platformatic/|pg$'),
     'part.mjs': register('avsc'),
   })
   const env = { NODE_OPTIONS: `--import=${join(folder, 'hide.mjs')}` }
   const problems = [
     /sluice\.yaml:4:\d+: destinations\.kafka\.type: needs the package .*: run "npm install @platformatic\/kafka@1/,
     /sluice\.yaml:5:\d+: destinations\.loki\.compression: needs the package .*: run "npm install @platformatic\/wasm-utils@/,
+    /sluice\.yaml:6:\d+: service\.store\.type: needs the package .*: run "npm install pg@8/,
+    /sluice\.yaml:6:\d+: service\.store\.password_file: warning: \/nowhere does not exist here/,
   ]
   const validate = sluice(['validate', 'sluice.yaml'], { cwd: folder, env })
   t.equal(await validate.exit, 78)

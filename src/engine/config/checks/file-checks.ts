@@ -41,6 +41,8 @@ export function checkTlsFiles(
   }
   const section = root.entries.get('service')
   if (service?.tls && section) check(section.value, ['service'], service.tls)
+  const store = locate(root, ['service', 'store']).node
+  if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
 }
 
 /** Replaces values from the environment by their references as written in the file. */

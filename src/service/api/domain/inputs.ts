@@ -11,13 +11,12 @@ const LONGEST_TITLE = 200
 /** Control characters, and characters that change the direction of text. */
 const UNSHOWABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
-const text = (most: number) =>
-  z
-    .string()
-    .trim()
-    .min(1)
-    .max(most)
-    .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
+const text = (most: number) => showable(z.string().trim().min(1).max(most))
+
+/** PostgreSQL cannot store or compare a character U+0000. */
+function showable(schema: z.ZodString) {
+  return schema.refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
+}
 
 const title = text(LONGEST_TITLE).describe('Name shown to people.')
 
@@ -163,7 +162,7 @@ export type ReportInput = z.output<typeof reportInput>
 /** Selects a page of a list. */
 export const pageQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50),
-  after: z.string().min(1).max(200).optional().describe('`next` of the previous page.'),
+  after: showable(z.string().min(1).max(200)).optional().describe('`next` of the previous page.'),
 })
 export type PageQuery = z.output<typeof pageQuery>
 

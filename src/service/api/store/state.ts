@@ -4,16 +4,18 @@ import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
+import type { StoreOptions } from '../../../engine/config/store-options.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
 import { requireNone } from './earlier-store.js'
+import { openPostgres } from './postgres.js'
 import { KEYS, openSqlite } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
 
 /**
- * The data_dir of the service: the folder `store`, and the file `secret`, the key of the access key hashes. They belong
- * together: the store contains a check value of the secret, and a new secret is never created for a store that has one.
- * A backup includes both, and the folder `keys`.
+ * The data_dir of the service: the folder `store`, unless the store is in PostgreSQL, and the file `secret`, the key of
+ * the access key hashes. They belong together: the store contains a check value of the secret, and a new secret is never
+ * created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
  */
 
 export interface ServiceState {
@@ -38,7 +40,7 @@ const CHECK = 'secret-check'
 export async function openState(
   dataDir: string,
   random: (bytes: number) => Buffer,
-  { log, beside = false }: { log: Logger; beside?: boolean },
+  { log, beside = false, store: given }: { log: Logger; beside?: boolean; store?: StoreOptions },
 ): Promise<ServiceState> {
   const ends: (() => unknown)[] = []
   const close = async () => {
@@ -47,7 +49,8 @@ export async function openState(
   try {
     await requireNone(dataDir, log)
     if (!beside) ends.push((await lock(dataDir)).release)
-    const store = await openSqlite(join(dataDir, 'store'), log)
+    const store =
+      given?.type === 'postgresql' ? await openPostgres(given, log) : await openSqlite(join(dataDir, 'store'), log)
     ends.push(() => store.close())
     const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
     ends.push(() => keys.close())

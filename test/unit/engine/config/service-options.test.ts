@@ -12,6 +12,7 @@ t.test('the service', async t => {
     listen: { host: '127.0.0.1', port: 8080 },
     dataDir: resolve('service-state'),
     max_body: 1_000_000,
+    store: { type: 'embedded' },
   })
   t.equal(alone('service: {}', { STATE_DIRECTORY: '/var/lib/sluice' }).service?.dataDir, '/var/lib/sluice/service')
   t.equal(alone('service: { data_dir: x }').service?.dataDir, resolve('x'))
@@ -31,6 +32,16 @@ t.test('the service', async t => {
       ],
     ],
     ['service: { tls: { cert_file: a } }', ['1:12: service.tls.key_file: is missing; it must be text']],
+    ...[
+      ['sluice', 'must be a whole address, as in postgresql://USER@HOST:5432/DATABASE'],
+      ['postgresql://host/db', 'must be a whole address, as in postgresql://USER@HOST:5432/DATABASE'],
+      ['postgresql://u:pa55@host/db', 'must not hold a password; use "password_file"'],
+      ['postgresql://u@host/db?sslmode=disable', 'must not have a part after "?" or "#"'],
+      ['postgresql://u@host', 'must end with the name of the database, as in postgresql://USER@HOST:5432/DATABASE'],
+    ].map(([url, message]): [string, string[]] => [
+      `service: { store: { type: postgresql, url: '${url}' } }`,
+      [`1:44: service.store.url: ${message}`],
+    ]),
     ['service: { limits: { requests: 0 } }', ['1:32: service.limits.requests: must be at least 1']],
   ]
   for (const [text, lines] of cases) {

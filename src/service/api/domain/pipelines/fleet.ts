@@ -139,10 +139,16 @@ export class Fleet {
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
-  /** Removes daemons that have not reported for a long time. */
+  /** Removes daemons that have not reported for a long time, and those of removed pipelines. */
   async forgetOld(): Promise<void> {
     await this.flush()
-    await this.#context.store.run('DELETE FROM daemon WHERE reported_at <= $1', this.#context.time(-FORGOTTEN_MS))
+    const { store } = this.#context
+    await store.run('DELETE FROM daemon WHERE reported_at <= $1', this.#context.time(-FORGOTTEN_MS))
+    // PostgreSQL can save a report while another connection removes its pipeline.
+    await store.run(
+      `DELETE FROM daemon WHERE NOT EXISTS (
+         SELECT p.id FROM pipeline p WHERE p.id = daemon.pipeline_id AND p.removed_at IS NULL)`,
+    )
     this.#known.clear()
   }
 

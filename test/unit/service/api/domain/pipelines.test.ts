@@ -3,6 +3,7 @@ import type { PublishedDocument } from '../../../../../src/service/api/domain/do
 import { ApiError } from '../../../../../src/service/api/domain/errors.js'
 import { PacedWork } from '../../../../../src/service/api/domain/pipelines/paced-work.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
+import { SERVER } from '../../../../support/postgres.js'
 import { valuesOf } from '../../../../support/values-of.js'
 
 const PAGE = { limit: 50 }
@@ -388,7 +389,8 @@ t.test('what a change had written that failed is not remembered', async t => {
   const { service, first, disk } = await openService(t)
   const me = await as(service, first.service_account.key)
   const { id } = (await service.pipelines.create(me, { title: 'a', config: config(1) })).document
-  disk.endsLeft = 1
+  // Only SQLite commits several changes together.
+  disk.endsLeft = process.env[SERVER] ? 0 : 1
   const one = service.pipelines.update(me, id, { config: config(2) })
   // So that the next one is behind it in the same commit, and looks at the draft.
   for (let i = 0; i < 100; i++) await Promise.resolve()

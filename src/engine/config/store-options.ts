@@ -1,0 +1,39 @@
+import { z } from 'zod'
+import { refuse } from '../../core/options/options.js'
+import { filePath, reaches } from '../../core/options/reach.js'
+import { tlsOptions } from '../../net/dial-options.js'
+
+/** A URL with everything that is needed to connect, without possible secrets in it. */
+const postgresUrl = reaches(
+  'urls',
+  z.string().superRefine((text, context) => {
+    const url = URL.canParse(text) ? new URL(text) : undefined
+    if (!url || !/^postgres(ql)?:$/.test(url.protocol) || url.hostname === '' || url.username === '')
+      refuse(context, 'must be a whole address, as in postgresql://USER@HOST:5432/DATABASE')
+    else if (url.password) refuse(context, 'must not hold a password; use "password_file"')
+    else if (url.search || url.hash) refuse(context, 'must not have a part after "?" or "#"')
+    else if (!/^\/[^/]+$/.test(url.pathname))
+      refuse(context, 'must end with the name of the database, as in postgresql://USER@HOST:5432/DATABASE')
+  }),
+)
+
+const TYPE =
+  'embedded: SQLite, in data_dir. postgresql: a database of PostgreSQL 15 or newer, which needs the package `pg`. data_dir then holds the secret of the keys and the buffers of pipelines. Only one service may use a database: several nodes are not supported yet.'
+
+/** Where the service keeps accounts, keys, pipelines, secrets and the audit log. */
+export const storeOptions = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('embedded').describe(TYPE) }),
+  z.strictObject({
+    type: z.literal('postgresql').describe(TYPE),
+    url: postgresUrl.describe('Address of the database: postgresql://USER@HOST:PORT/DATABASE, without a password.'),
+    password_file: filePath().optional().describe('File that holds the password, read again when it changes.'),
+    tls: tlsOptions
+      .optional()
+      .describe(
+        'Enables TLS; the certificate of the server is always verified. Replaced files are used within a minute.',
+      ),
+  }),
+])
+
+export type StoreOptions = z.output<typeof storeOptions>
+export type PostgresOptions = Extract<StoreOptions, { type: 'postgresql' }>

@@ -1,0 +1,153 @@
+import type { Client } from 'pg'
+import type { Logger } from 'pino'
+import { errorText } from '../../../core/errors.js'
+import { every, systemClock } from '../../../lib/time.js'
+
+/**
+ * The changes of other nodes, from the table `change`, whose ids are in the order of commits. A notification only means
+ * that the table has a new row; the truth is in the table, which is read each second. While it cannot be read, all
+ * tables count as changed each second.
+ */
+
+const LOOK_MS = 1000
+const CHANNEL = 'sluice_change'
+const KEPT_MS = 3_600_000
+const PRUNE_EVERY = 1800
+
+export const CREATE_FEED = `
+  CREATE TABLE change (
+    id bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), node text NOT NULL,
+    tables text NOT NULL);
+  CREATE INDEX change_at ON change (at)`
+
+/** Ends a transaction: the lock lasts until the commit is done, and the next node gets a higher id after it. */
+export function publishChange(node: string, tables: readonly string[]): string {
+  const row = `INSERT INTO change (node, tables) VALUES ('${node}', '${tables.join(' ')}')`
+  return `LOCK TABLE change IN EXCLUSIVE MODE; ${row}; NOTIFY ${CHANNEL}`
+}
+
+interface Row {
+  readonly id: number
+  readonly at: string
+  readonly node: string
+  readonly tables: string
+}
+
+const ROW = 'SELECT id, at::text AS at, node, tables FROM change'
+
+interface FeedOptions {
+  /** The name of this node. The feed leaves its own changes out. */
+  readonly node: string
+  readonly log: Logger
+  readonly connect: () => Promise<Client>
+  /** Called with the tables that have changed; undefined: any may have. */
+  readonly changed: (tables: ReadonlySet<string> | undefined) => void
+}
+
+export class ChangeFeed {
+  readonly #options: FeedOptions
+  readonly #stop: () => void
+  #client: Client | undefined
+  /** The newest row that was read; undefined: the table was empty. */
+  #seen: Row | undefined
+  #reading: Promise<void> | undefined
+  #isNoticed = false
+  #isDeaf = false
+  #readAt = systemClock.now()
+  #ticks = 0
+
+  private constructor(options: FeedOptions) {
+    this.#options = options
+    this.#stop = every(LOOK_MS, () => this.#tick())
+  }
+
+  static async open(options: FeedOptions): Promise<ChangeFeed> {
+    const feed = new ChangeFeed(options)
+    try {
+      feed.#seen = await feed.#newest(await feed.#listen())
+      return feed
+    } catch (error) {
+      await feed.close()
+      throw error
+    }
+  }
+
+  #tick(): void {
+    this.#ticks++
+    // The last reading has taken a second: what it does not know yet may have happened.
+    if (this.#reading) this.#options.changed(undefined)
+    else this.#look()
+  }
+
+  #look(): void {
+    this.#reading = this.#read()
+      .catch(error => this.#lost(error))
+      .finally(() => {
+        this.#reading = undefined
+        if (this.#isNoticed && !this.#isDeaf) this.#look()
+      })
+  }
+
+  async #listen(): Promise<Client> {
+    if (this.#client) return this.#client
+    const client = await this.#options.connect()
+    this.#client = client
+    client.on('notification', () => {
+      this.#isNoticed = true
+      if (!this.#reading) this.#look()
+    })
+    await client.query(`LISTEN ${CHANNEL}`)
+    return client
+  }
+
+  async #read(): Promise<void> {
+    this.#isNoticed = false
+    const { node, log, changed } = this.#options
+    const client = await this.#listen()
+    const { rows } = await client.query<Row>(`${ROW} WHERE id >= $1 ORDER BY id`, [this.#seen?.id ?? 0])
+    const now = systemClock.now()
+    const wasAway = now - this.#readAt > KEPT_MS / 2
+    this.#readAt = now
+    if (this.#isDeaf) log.info('the changes of other nodes can be read again')
+    this.#isDeaf = false
+    if (this.#seen && (rows[0]?.id !== this.#seen.id || rows[0].at !== this.#seen.at)) {
+      if (!wasAway) log.error('PostgreSQL has lost changes that it had confirmed, as after a failover or a restore')
+      changed(undefined)
+      this.#seen = await this.#newest(client)
+    } else {
+      const others = (this.#seen ? rows.slice(1) : rows).filter(row => row.node !== node)
+      this.#seen = rows.at(-1)
+      if (others.length > 0) changed(new Set(others.flatMap(({ tables }) => tables.split(' '))))
+    }
+    if (this.#ticks % PRUNE_EVERY === 1) await this.#prune(client)
+  }
+
+  async #newest(client: Client): Promise<Row | undefined> {
+    return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
+  }
+
+  /** Keeps a row that is older, so that each node finds the last one that it has read. */
+  async #prune(client: Client): Promise<void> {
+    const old = `SELECT max(id) FROM change WHERE at < now() - interval '${KEPT_MS} milliseconds'`
+    await client.query(`DELETE FROM change WHERE id < (${old})`)
+  }
+
+  #lost(error: unknown): void {
+    const text = 'cannot read the changes of other nodes; nothing is cached for longer than a second meanwhile'
+    if (!this.#isDeaf) this.#options.log.warn({ error: errorText(error) }, text)
+    this.#isDeaf = true
+    this.#disconnect()
+    this.#options.changed(undefined)
+  }
+
+  #disconnect(): void {
+    this.#client?.end().catch(() => {})
+    this.#client = undefined
+  }
+
+  async close(): Promise<void> {
+    this.#stop()
+    while (this.#reading) await this.#reading
+    this.#disconnect()
+  }
+}

@@ -1,0 +1,346 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { Socket } from 'node:net'
+import type { Client, ClientBase, Pool, PoolClient, PoolConfig, QueryResult } from 'pg'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { OptionalPackage } from '../../../core/optional-package.js'
+import type { PostgresOptions } from '../../../engine/config/store-options.js'
+import { nodeTls } from '../../../lib/network/node-tls.js'
+import { every, systemClock } from '../../../lib/time.js'
+import { AccessKey } from '../../../net/key.js'
+import { TlsFiles } from '../../../net/tls.js'
+import { ChangeFeed, CREATE_FEED, publishChange } from './change-feed.js'
+import { MIGRATIONS } from './schema.js'
+import {
+  changedBy,
+  type Sql,
+  type Store,
+  StoreError,
+  type StoreHealth,
+  TABLES,
+  type Table,
+  type Value,
+} from './store.js'
+
+/**
+ * The store in PostgreSQL. A change is a transaction under a lock of its owner, which other nodes and `sluice admin`
+ * respect. Nothing is tried again: a request fails within the time limits below, and the next one connects anew.
+ */
+
+/** For a connection, new or of the pool. */
+const CONNECT_MS = 5000
+const STATEMENT_MS = 5000
+/** For a server that does not enforce its own limit, such as one behind a broken network. */
+const ANSWER_MS = STATEMENT_MS + 1000
+/** For the changes of the same owner that came earlier. */
+const TURN_MS = 5000
+const MIGRATE_MS = 60_000
+const CONNECTIONS = 10
+const TLS_CHECK_MS = 60_000
+/** The advisory lock under which one node migrates. */
+const MIGRATING = 7_305_113
+
+type Pg = Pick<typeof import('pg'), 'Client' | 'Pool' | 'types'>
+
+export const postgresPackage = new OptionalPackage<Pg>('pg', '8.23', () => import('pg'))
+
+/** Connects, and creates the tables that are missing. Throws StoreError. */
+export async function openPostgres(options: PostgresOptions, log: Logger): Promise<PostgresStore> {
+  const ends: (() => unknown)[] = []
+  try {
+    const pg = await postgresPackage.load('store.type')
+    const ssl = options.tls && (await verifiedTls(options.tls, ends, log))
+    const sockets = new Set<Socket>()
+    ends.unshift(() => {
+      for (const socket of sockets) socket.destroy()
+    })
+    const config = { ...configOf(pg, options, ssl, log), stream: () => socketIn(sockets) }
+    const limits = { statement_timeout: MIGRATE_MS, query_timeout: MIGRATE_MS + 1000 }
+    const migrating = await connected(pg, { ...config, ...limits })
+    await migrate(migrating).finally(() => migrating.end())
+    const pool = new pg.Pool(config)
+    ends.unshift(() => pool.end())
+    const node = randomBytes(8).toString('hex')
+    const store = new PostgresStore(options.url, node, pool, log, ends)
+    const changed = (tables: ReadonlySet<string> | undefined) => store.tell(tables)
+    const feed = await ChangeFeed.open({ node, log, changed, connect: () => connected(pg, config) })
+    ends.unshift(() => feed.close())
+    return store
+  } catch (error) {
+    for (const end of ends) await end()
+    throw unusable(options.url, error)
+  }
+}
+
+function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object | undefined, log: Logger): PoolConfig {
+  const { hostname, port, username, pathname } = new URL(url)
+  const key = password_file === undefined ? undefined : passwordIn(password_file, log)
+  return {
+    host: hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: Number(port || 5432),
+    user: decodeURIComponent(username),
+    database: decodeURIComponent(pathname.slice(1)),
+    // Everything that is not given here, pg takes from its environment.
+    password: async () => {
+      if (!key) throw new Error('the server asks for a password; set password_file')
+      return await key.current()
+    },
+    ssl: ssl ?? false,
+    options: '',
+    client_encoding: 'UTF8',
+    application_name: 'sluice',
+    max: CONNECTIONS,
+    idleTimeoutMillis: 0,
+    connectionTimeoutMillis: CONNECT_MS,
+    statement_timeout: STATEMENT_MS,
+    query_timeout: ANSWER_MS,
+    idle_in_transaction_session_timeout: ANSWER_MS,
+    keepAlive: true,
+    types: {
+      // Sums and counts are 64-bit numbers, which pg would give as text.
+      getTypeParser: (oid, format) =>
+        oid === 20 || oid === 1700 ? Number : pg.types.getTypeParser(oid, format as 'text'),
+    },
+  }
+}
+
+/** With TLS, Node.js 20 sometimes leaves the socket of a client open that has ended. */
+function socketIn(sockets: Set<Socket>): Socket {
+  const socket = new Socket()
+  sockets.add(socket)
+  return socket.on('close', () => sockets.delete(socket))
+}
+
+function passwordIn(file: string, log: Logger): AccessKey {
+  const source = { key: undefined, key_file: file, credential: undefined, exec: undefined }
+  return new AccessKey(source, log, undefined, 'password')
+}
+
+/** The TLS options of connections. They change when a file is replaced. */
+async function verifiedTls(
+  { server_name, ...paths }: NonNullable<PostgresOptions['tls']>,
+  ends: (() => unknown)[],
+  log: Logger,
+): Promise<object> {
+  const files = new TlsFiles(paths, { log, clock: systemClock, failed: () => {} })
+  const { checkServerIdentity } = nodeTls()
+  const named = server_name !== undefined && {
+    checkServerIdentity: (_host: string, cert: Parameters<typeof checkServerIdentity>[1]) =>
+      checkServerIdentity(server_name, cert),
+  }
+  const { ca, cert, key } = await files.load()
+  const options = { ca, cert, key, rejectUnauthorized: true, ...named }
+  const renew = async () => {
+    const renewed = await files.renewed()
+    if (renewed) Object.assign(options, { ca: renewed.ca, cert: renewed.cert, key: renewed.key })
+  }
+  ends.push(every(TLS_CHECK_MS, () => void renew()))
+  return options
+}
+
+async function connected(pg: Pg, config: PoolConfig): Promise<Client> {
+  const client = new pg.Client(config)
+  // Whoever uses it next gets the error of the connection.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return client
+  } catch (error) {
+    client.end().catch(() => {})
+    throw error
+  }
+}
+
+/** Runs the migrations that are missing, once for all nodes. */
+async function migrate(client: Client): Promise<void> {
+  if ((await versionOf(client)) >= MIGRATIONS.length) return
+  await client.query(`BEGIN; SELECT pg_advisory_xact_lock(${MIGRATING})`)
+  const version = await versionOf(client)
+  if (version === 0) await client.query(`CREATE TABLE migration (version integer PRIMARY KEY); ${CREATE_FEED}`)
+  for (const [i, text] of MIGRATIONS.entries()) {
+    if (i < version) continue
+    // Texts are compared by their bytes, as in SQLite.
+    await client.query(text.replaceAll(/\btext\b/g, 'text COLLATE "C"'))
+    await client.query('INSERT INTO migration (version) VALUES ($1)', [i + 1])
+  }
+  await client.query('COMMIT')
+}
+
+async function versionOf(client: Client): Promise<number> {
+  // Not to_regclass, which may answer from a cache until the transaction ends.
+  const text = "SELECT oid FROM pg_class WHERE relname = 'migration' AND pg_table_is_visible(oid)"
+  if ((await client.query(text)).rows.length === 0) return 0
+  return (await client.query('SELECT max(version) AS version FROM migration')).rows[0].version
+}
+
+export class PostgresStore implements Store {
+  readonly #url: string
+  readonly #node: string
+  readonly #pool: Pool
+  readonly #log: Logger
+  readonly #ends: readonly (() => unknown)[]
+  readonly #reads: Sql
+  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
+  readonly #last = new Map<string, Promise<unknown>>()
+  #failedWrites = 0
+  #writable = true
+  #isClosed = false
+
+  constructor(url: string, node: string, pool: Pool, log: Logger, ends: readonly (() => unknown)[]) {
+    this.#url = url
+    this.#node = node
+    this.#pool = pool
+    this.#log = log
+    this.#ends = ends
+    this.#reads = statements(pool, url)
+    pool.on('error', () => {})
+    // An error of a connection in use is that of its statement, too; without a listener, it would end the process.
+    pool.on('connect', client => client.on('error', () => {}))
+  }
+
+  all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
+    return this.#reads.all<R>(text, ...values)
+  }
+
+  get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined> {
+    return this.#reads.get<R>(text, ...values)
+  }
+
+  run(text: string, ...values: readonly Value[]): Promise<number> {
+    return this.change('', sql => sql.run(text, ...values))
+  }
+
+  async change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const asked = systemClock.now()
+    const done = (this.#last.get(owner) ?? Promise.resolve()).then(() => {
+      if (systemClock.now() - asked > TURN_MS) throw this.#failed(new Error('earlier changes took too long'))
+      return this.#transact(owner, work)
+    })
+    const settled = done.catch(() => {})
+    this.#last.set(owner, settled)
+    try {
+      return await done
+    } finally {
+      if (this.#last.get(owner) === settled) this.#last.delete(owner)
+    }
+  }
+
+  async #transact<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const changed = new Set<string>()
+    let client: PoolClient | undefined
+    let isBroken = false
+    try {
+      client = await this.#pool.connect()
+      const sql = statements(client, this.#url, changed)
+      await execute(client, this.#url, `BEGIN ISOLATION LEVEL READ COMMITTED; ${lockOf(owner)}`)
+      const value = await work(sql)
+      await this.#commit(
+        client,
+        TABLES.filter(table => changed.has(table)),
+      )
+      if (changed.size > 0) this.#saved()
+      return value
+    } catch (error) {
+      const failure = client && !(error instanceof StoreError) ? undefined : this.#failed(error)
+      // The server rolls back when a connection ends.
+      if (failure) isBroken = true
+      else await client!.query('ROLLBACK').catch(() => (isBroken = true))
+      throw failure ?? error
+    } finally {
+      client?.release(isBroken)
+      // Also after a failure, since the change may have been saved.
+      this.tell(changed)
+    }
+  }
+
+  async #commit(client: ClientBase, tables: readonly string[]): Promise<void> {
+    const text = tables.length > 0 ? `${publishChange(this.#node, tables)}; COMMIT` : 'COMMIT'
+    const results = [await execute(client, this.#url, text)].flat() as QueryResult[]
+    // PostgreSQL answers so after a statement that failed.
+    if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
+  }
+
+  #saved(): void {
+    if (!this.#writable) this.#log.info({ url: this.#url }, 'the store can be written again; saving changes again')
+    this.#writable = true
+  }
+
+  #failed(error: unknown): StoreError {
+    this.#failedWrites++
+    const failure = unusable(this.#url, error)
+    if (this.#writable) {
+      const fields = { code: 'SLUICE_STORE_WRITE_FAILED', url: this.#url, error: failure.message }
+      this.#log.error(fields, 'a change could not be saved in the store. Check PostgreSQL and the network')
+    }
+    this.#writable = false
+    return failure
+  }
+
+  watch(tables: readonly Table[], forget: () => void): void {
+    this.#watches.push({ tables, forget })
+  }
+
+  /** Empties the caches of these tables; undefined: of all. */
+  tell(changed: ReadonlySet<string> | undefined): void {
+    for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
+  }
+
+  async backup(): Promise<void> {
+    const message = `the store is the database ${this.#url}: back it up with pg_dump, and data_dir by copying it while the service is stopped`
+    throw new StoreError('SLUICE_STORE_UNUSABLE', message)
+  }
+
+  health(): StoreHealth {
+    return { writable: this.#writable, failedWrites: this.#failedWrites }
+  }
+
+  async close(): Promise<void> {
+    while (this.#last.size > 0) await Promise.all(this.#last.values())
+    if (this.#isClosed) return
+    this.#isClosed = true
+    for (const end of this.#ends) await end()
+  }
+}
+
+/** One after the other for each owner, on all nodes. */
+function lockOf(owner: string): string {
+  return `SELECT pg_advisory_xact_lock(${createHash('sha256').update(owner).digest().readBigInt64BE()})`
+}
+
+function statements(client: Pool | ClientBase, url: string, changed?: Set<string>): Sql {
+  const run = async (text: string, values: readonly Value[]): Promise<QueryResult> => {
+    const table = changed && changedBy(text)
+    if (table) changed.add(table)
+    return await execute(client, url, text, values)
+  }
+  return {
+    all: async <R>(text: string, ...values: readonly Value[]) => (await run(text, values)).rows as R[],
+    get: async <R>(text: string, ...values: readonly Value[]) => (await run(text, values)).rows[0] as R | undefined,
+    run: async (text, ...values) => (await run(text, values)).rowCount ?? 0,
+  }
+}
+
+async function execute(
+  client: Pool | ClientBase,
+  url: string,
+  text: string,
+  values?: readonly Value[],
+): Promise<QueryResult> {
+  try {
+    return await (client as Pool).query(text, values && [...values])
+  } catch (error) {
+    throw isMistake(error) ? error : unusable(url, error)
+  }
+}
+
+/** The statement is wrong, and not the store: its data, a constraint, or its syntax. */
+function isMistake(error: unknown): boolean {
+  return /^(22|23|42)[0-9A-Z]{3}$/.test(errorCode(error) ?? '')
+}
+
+function unusable(url: string, error: unknown): StoreError {
+  if (error instanceof StoreError) return error
+  const reasons = error instanceof AggregateError ? error.errors.map(errorText).join('; ') : errorText(error)
+  return new StoreError('SLUICE_STORE_UNUSABLE', `the store ${url} cannot be used: ${reasons}`, error)
+}

@@ -1,0 +1,210 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { appendFileSync, chmodSync, chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import pg from 'pg'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import type { PostgresOptions, StoreOptions } from '../../src/engine/config/store-options.js'
+import { openPostgres } from '../../src/service/api/store/postgres.js'
+import { openSqlite } from '../../src/service/api/store/sqlite.js'
+import type { Store } from '../../src/service/api/store/store.js'
+import { HOST, ownPort } from './address.js'
+import { bound } from './bound.js'
+import { makeCertificates } from './certificates.js'
+import { needs } from './needs.js'
+import { until } from './until.js'
+
+/** Options of a store, as JSON: tests of the service then use a new database of that server for each store. */
+export const SERVER = 'SLUICE_TEST_POSTGRES'
+/** A file that gets each statement of such a test, of either database. */
+export const STATEMENTS = 'SLUICE_TEST_STATEMENTS'
+
+const USER = 'sluice'
+export const PASSWORD = 'the password of the database'
+
+/** A real server at HOST with TLS and SCRAM. */
+export interface PostgresServer {
+  /** Of a database that exists. */
+  readonly options: PostgresOptions
+  readonly child: ChildProcess
+  readonly pid: number
+  /** Ends it at once, as a crash does. */
+  kill(): Promise<void>
+  /** Starts it again after `kill`. */
+  start(): Promise<void>
+}
+
+/** Starts a server with a folder of its own, which `flags` configure. Undefined: there is no PostgreSQL. */
+export async function startPostgres(t: Test, flags: readonly string[] = []): Promise<PostgresServer | undefined> {
+  const openssl = needs(t, 'openssl')
+  const initdb = needs(t, 'initdb', { ...process.env, PATH: `${process.env.PATH}:${debianFolders()}` })
+  if (!openssl || !initdb) return undefined
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-postgres-'))
+  const made = join(folder, 'files')
+  execFileSync('mkdir', [made])
+  makeCertificates(openssl, made, ['server'])
+  const password = join(made, 'password')
+  writeFileSync(password, `${PASSWORD}\n`, { mode: 0o600 })
+  // PostgreSQL refuses to run as root.
+  const isRoot = process.getuid!() === 0
+  if (isRoot)
+    for (const path of [folder, made, ...readdirSync(made).map(name => join(made, name))]) chownSync(path, 65534, 65534)
+  chmodSync(join(made, 'server.key'), 0o600)
+  const as = isRoot ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : ['env']
+  const data = join(folder, 'data')
+  // Its own order is not that of the bytes.
+  const locale = ['--encoding=UTF8', '--locale=C.UTF-8', '--locale-provider=icu', '--icu-locale=en']
+  const own = [`--username=${USER}`, `--pwfile=${password}`, '--auth=scram-sha-256', '--no-sync']
+  execFileSync(as[0]!, [...as.slice(1), initdb, '-D', data, ...own, ...locale], { stdio: 'pipe', cwd: folder })
+  writeFileSync(join(data, 'pg_hba.conf'), 'hostssl all all all scram-sha-256\n')
+  const port = await ownPort()
+  const settings = {
+    listen_addresses: HOST,
+    port,
+    unix_socket_directories: '',
+    ssl: 'on',
+    ssl_cert_file: join(made, 'server.pem'),
+    ssl_key_file: join(made, 'server.key'),
+    max_connections: 200,
+    fsync: 'off',
+    autovacuum: 'off',
+  }
+  const given = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  const options: PostgresOptions = {
+    type: 'postgresql',
+    url: `postgresql://${USER}@${HOST}:${port}/postgres`,
+    password_file: password,
+    tls: { ca_file: join(made, 'ca.pem') },
+  }
+  const server = { options, child: undefined as unknown as ChildProcess, pid: 0, kill, start }
+  let said = ''
+  async function start() {
+    const command = [...as.slice(1), join(dirname(initdb!), 'postgres'), '-D', data, ...given, ...flags]
+    server.child = spawn(...bound(as[0]!, command), { stdio: ['ignore', 'ignore', 'pipe'], cwd: folder })
+    server.pid = server.child.pid!
+    server.child.stderr!.setEncoding('utf8').on('data', text => {
+      said = (said + text).slice(-4000)
+    })
+    const ended = () => server.child.exitCode !== null || server.child.signalCode !== null
+    await until('PostgreSQL to answer', async () => ended() || (await answers(options)), { show: () => said })
+    if (ended()) throw new Error(`PostgreSQL ended at its start: ${said}`)
+  }
+  async function kill() {
+    const { child } = server
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const closed = once(child, 'close')
+    child.kill('SIGQUIT')
+    child.kill('SIGCONT')
+    await closed
+  }
+  t.teardown(async () => {
+    await kill()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  await start()
+  return server
+}
+
+function debianFolders(): string {
+  try {
+    return readdirSync('/usr/lib/postgresql')
+      .map(version => `/usr/lib/postgresql/${version}/bin`)
+      .join(':')
+  } catch {
+    return ''
+  }
+}
+
+/** Connects as an operator does. */
+export async function connectTo({ url }: PostgresOptions): Promise<{ client: pg.Client; end(): void }> {
+  const { hostname, port, pathname } = new URL(url)
+  const place = { host: hostname, port: Number(port), database: pathname.slice(1) }
+  const socket = new Socket()
+  // The certificate is not what is tested here.
+  const tls = { ssl: { rejectUnauthorized: false }, stream: () => socket }
+  const client = new pg.Client({ ...place, ...tls, user: USER, password: PASSWORD })
+  client.on('error', () => {})
+  const end = () => {
+    client.end().catch(() => {})
+    socket.destroy()
+  }
+  try {
+    await client.connect()
+    return { client, end }
+  } catch (error) {
+    end()
+    throw error
+  }
+}
+
+/** Runs statements and resolves with the result of the last one. */
+export async function inDatabase(options: PostgresOptions, ...texts: readonly string[]): Promise<pg.QueryResult> {
+  const { client, end } = await connectTo(options)
+  try {
+    let last: pg.QueryResult | undefined
+    for (const text of texts) last = await client.query(text)
+    return last!
+  } finally {
+    end()
+  }
+}
+
+async function answers(options: PostgresOptions): Promise<boolean> {
+  return await inDatabase(options, 'SELECT 1').then(
+    () => true,
+    () => false,
+  )
+}
+
+/** A new database of that server. */
+export async function newDatabase(server: PostgresOptions): Promise<PostgresOptions> {
+  const name = `t${randomBytes(8).toString('hex')}`
+  await inDatabase(server, `CREATE DATABASE ${name}`)
+  return { ...server, url: server.url.replace(/[^/]+$/, name) }
+}
+
+const databases = new Map<string, Promise<PostgresOptions>>()
+
+/** What the service of a test keeps its data in: the same again for the same folder. */
+export async function testStore(folder: string): Promise<StoreOptions> {
+  const given = process.env[SERVER]
+  if (!given) return { type: 'embedded' }
+  if (!databases.has(folder)) databases.set(folder, newDatabase(JSON.parse(given)))
+  return await databases.get(folder)!
+}
+
+export async function openTestStore(folder: string): Promise<Store> {
+  const options = await testStore(folder)
+  const isEmbedded = options.type === 'embedded'
+  return recorded(await (isEmbedded ? openSqlite(folder) : openPostgres(options, pino({ enabled: false }))))
+}
+
+/** The store, with each of its statements written to the file of `STATEMENTS`. */
+export function recorded<S extends Store>(store: S): S {
+  const file = process.env[STATEMENTS]
+  if (!file) return store
+  const known = new Set<string>()
+  const record = (text: string) => {
+    if (!known.has(text)) appendFileSync(file, `${text.replaceAll(/\s+/g, ' ').trim()}\n`)
+    known.add(text)
+  }
+  recordCalls(store, record)
+  const change = store.change.bind(store)
+  store.change = (owner, work) => change(owner, sql => work(recordCalls({ ...sql }, record)))
+  return store
+}
+
+function recordCalls<S extends Pick<Store, 'all' | 'get' | 'run'>>(sql: S, record: (text: string) => void): S {
+  for (const name of ['all', 'get', 'run'] as const) {
+    const call = sql[name].bind(sql) as (...given: unknown[]) => Promise<never>
+    sql[name] = ((...given: unknown[]) => {
+      record(String(given[0]))
+      return call(...given)
+    }) as never
+  }
+  return sql
+}
