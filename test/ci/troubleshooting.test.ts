@@ -322,14 +322,14 @@ destinations:
   out: { type: blackhole, inputs: [other] }
 `
   const daemon = await daemonOn(t, machine, config)
-  // Its positions are to be saved again and again.
-  keepWriting(machine, path('log/other.log'), 'one\n')
   const unwritable = (value: number) => daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_unwritable') === value)
   const fillUp = async () => {
     await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 1000)
     fill(path('state/filler'))
     appendFileSync(path('log/app/app.log'), textOf(lines.slice(1000)))
     await unwritable(1)
+    // Its positions are to be saved again and again; that they cannot be is logged after the buffer.
+    keepWriting(machine, path('log/other.log'), 'one\n')
   }
   const makeRoom = async (t: Test) => {
     rmSync(path('state/filler'))
