@@ -350,7 +350,7 @@ t.test('to a service of its own: what it says holds, and every number is explain
   const advice = /^To continue .*\n((?: {2}.*\n)+)/m.exec(running.stdout)?.[1]?.trimEnd().split('\n') ?? []
   const [copy, run] = advice.map(line => line.trim())
   await typed(copy!, folder)
-  t.match(readFileSync(join(folder, 'my-sluice.yaml'), 'utf8'), /^# What `npm start` runs/, 'without what is beside it')
+  t.match(readFileSync(join(folder, 'my-sluice.yaml'), 'utf8'), /^# `npm start` runs/, 'without what is beside it')
   await typed(
     run!,
     folder,

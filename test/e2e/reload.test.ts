@@ -127,7 +127,7 @@ destinations: { ${id}: { type: http, inputs: [some], url: '${url}', batch: { max
   t.match(logs().at(-1), { msg: 'ended', received: 10, given_back: 10, passed: undefined, delivered: { other: 0 } })
 })
 
-t.test('the totals count an event once that a reload reads again', async t => {
+longTest('the totals count an event once that a reload reads again', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   let refused = '{"n":0}'

@@ -311,7 +311,7 @@ longTest('a key of the service gives neither its files nor its network', async t
   await stop(t, running)
 })
 
-t.test('TLS, and a certificate that the client does not know', async t => {
+longTest('TLS, and a certificate that the client does not know', async t => {
   const [openssl, curl] = [needs(t, 'openssl'), needs(t, 'curl')]
   if (!openssl || !curl) return
   const folder = testFolder(t)
@@ -403,7 +403,7 @@ t.test('events of a key that is revoked while they arrive are not taken', async 
   await stop(t, running)
 })
 
-t.test('a pipeline uses secrets of its account by name', async t => {
+longTest('a pipeline uses secrets of its account by name', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { value: 'first-value\n' })

@@ -20,6 +20,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
@@ -326,7 +327,7 @@ t.test('a folder that leads to itself now keeps no file of another one from bein
   await next.stop()
 })
 
-t.test('many copies: few of them are open at a time', async t => {
+longTest('many copies: few of them are open at a time', async t => {
   const names = Array.from({ length: 60 }, (_, i) => `${i}.log`)
   const rest = numbered(1, 12_000, ` ${'x'.repeat(60)}`)
   const dir = testFolder(t, Object.fromEntries(names.map(name => [name, `of ${name}\n`])))

@@ -44,6 +44,7 @@ import { readTls } from '../../../../src/net/tls-check.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { built } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { arrived, type MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail } from '../../../support/tailing.js'
 import { turns, until } from '../../../support/until.js'
@@ -486,7 +487,7 @@ async function rotate(t: Test, folder: string, nth: number): Promise<number> {
   return thread.calls
 }
 
-t.test('wherever in a sweep a file system stops to answer, every line is read once', async t => {
+longTest('wherever in a sweep a file system stops to answer, every line is read once', async t => {
   const dir = testFolder(t)
   const calls = await rotate(t, join(dir, 'none'), 0)
   t.ok(calls > 100, `${calls} calls`)

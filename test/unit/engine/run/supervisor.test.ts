@@ -27,6 +27,7 @@ import { Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { Pattern } from '../../../../src/lib/pattern.js'
 import type { TimerClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { madeUp } from '../../../support/made-up.js'
 import { hurried } from '../../../support/manual-time.js'
 import { until } from '../../../support/until.js'
@@ -467,7 +468,7 @@ for (const buffer of ['memory', 'disk']) {
   })
 }
 
-t.test('a reload without a change replaces nothing, and waits for nobody', async t => {
+longTest('a reload without a change replaces nothing, and waits for nobody', async t => {
   const folder = testFolder(t, { key: 'one' })
   const config = `destinations:
   a: { type: collect, ${INPUTS}, key_file: ${join(folder, 'key')} }

@@ -24,6 +24,7 @@ import type { Store } from '../../../../src/service/api/store/store.js'
 import { BufferRun } from '../../../support/buffer-run.js'
 import { limitFileSize } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
+import { longTest } from '../../../support/long-test.js'
 import { needs } from '../../../support/needs.js'
 import { put, settingOf } from '../../../support/settings.js'
 
@@ -154,7 +155,7 @@ await Promise.all([pair(1), pair(2)])
 console.log('saved')
 step()`
 
-t.test('killed at each step of a change', async t => {
+longTest('killed at each step of a change', async t => {
   const path = join(testFolder(t), 'store')
   await (await openSqlite(path)).close()
   const states = new Set<string>()
