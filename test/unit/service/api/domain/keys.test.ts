@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { openSqlite } from '../../../../../src/service/api/store/sqlite.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
+import { SERVER } from '../../../../support/postgres.js'
 import { until } from '../../../../support/until.js'
 import { valuesOf } from '../../../../support/values-of.js'
 
@@ -217,7 +218,8 @@ t.test('a key that comes to its end is warned of, and long after it forgotten', 
   for (const { key } of used) t.equal(await outcome(as(service, key)), 'done', 'one that is in use')
 })
 
-t.test('a key that another process revokes is refused within a second', async t => {
+const ofSqlite = { skip: process.env[SERVER] ? 'PostgreSQL has a test of its own' : false }
+t.test('a key that another process revokes is refused within a second', ofSqlite, async t => {
   const { service, first, again } = await openService(t)
   const store = await openSqlite(join(t.testdirName, 'store'))
   t.teardown(() => store.close())
