@@ -60,10 +60,8 @@ function statementsOfSource(): RegExp[] {
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path => /^domain.*\.ts$/.test(path))
   const source = [...files, 'store/state.ts'].map(path => readFileSync(join(folder, path), 'utf8')).join('\n')
   const found = source.matchAll(/(['"`])(\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\s[\s\S]*?)\1/g)
-  // Idempotency keys are in a file of data_dir.
-  const texts = [...found].map(([, , text]) => text!).filter(text => !/\bidempotency\b/.test(text))
-  return texts.map(text => {
-    const parts = text
+  return [...found].map(([, , text]) => {
+    const parts = text!
       .replaceAll(/\s+/g, ' ')
       .trim()
       .split(/\$\{(?:[^{}]|\{[^}]*\})*\}/)

@@ -104,7 +104,7 @@ async function serveOpened(
   const ingest = new ServedIngest(service, options, {
     log,
     metrics,
-    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log }),
+    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, isAlone: true }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
   })

@@ -30,6 +30,7 @@ const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND
 /** Of a claim: renews it, or says how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
+const RELEASE_ALL = 'DELETE FROM idempotency WHERE received IS NULL'
 /** What is removed: keys that are over, the oldest of an account, and all of a pipeline. */
 const [OVER, OLDEST, REMOVED] = [
   'account_id = $2 AND until < $3',
@@ -64,6 +65,8 @@ export interface Received {
 interface Options {
   readonly clock: Clock
   readonly log: Logger
+  /** No other service uses the store: no request of an earlier one is under way. */
+  readonly isAlone?: boolean
   /** Usually left out. */
   readonly mostKeys?: number
 }
@@ -81,6 +84,8 @@ export class IdempotencyKeys {
 
   /** Throws StoreError. */
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
+    // On a full disk these claims end by themselves.
+    if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
     const keys = new IdempotencyKeys(store, options)
     const text = 'SELECT account_id, count(*) AS size FROM idempotency GROUP BY account_id'
     for (const row of await store.all<{ account_id: string; size: number }>(text))
@@ -159,7 +164,7 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Renews claims, and removes what is over. Done every 20 seconds. Rejects with StoreError. */
+  /** Renews claims and removes expired keys, every 20 seconds. Rejects with StoreError. */
   async sweep(): Promise<void> {
     const now = this.#now()
     const attempts = [...this.#attempts].map(([name, { row, received }]) => ({ name, row, received }))

@@ -76,7 +76,7 @@ export class RunningPipeline {
     options.process.states.set(this.id, state)
   }
 
-  /** As its process has told it, before it answered the call that changed it. */
+  /** Its process reports it before it answers the call that changed it. */
   get #state(): PipelineState {
     return this.#options.process.states.get(this.id)!
   }

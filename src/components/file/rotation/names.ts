@@ -18,7 +18,7 @@ export function isRotatedName(name: string, of: string): boolean {
   return DATED.test(plain.slice(stem.length, -extension.length))
 }
 
-/** Whether a file with this name may get the other one: a compressed file is made anew, and may have its inode. */
+/** Whether a file with this name may get the other one: a compressed file is a new file, and may have its inode. */
 export function mayBecome(name: string, later: string): boolean {
   return name.endsWith(COMPRESSED) || !later.endsWith(COMPRESSED)
 }

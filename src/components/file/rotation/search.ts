@@ -445,7 +445,7 @@ export class Search {
   #putEnd({ path, stat, size, first }: Place, file: string): void {
     const head = fingerprint(first, 0, first.length)
     const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
-    // When it was written tells how long its position is kept.
+    // Its modification time decides how long its position is kept.
     const away = Number(stat.mtimeNs) / 1e6
     const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
     this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })

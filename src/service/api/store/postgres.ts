@@ -24,7 +24,7 @@ import {
 
 /**
  * The store in PostgreSQL. A change is a transaction under a lock of its owner, which other nodes and `sluice admin`
- * respect. Nothing is tried again: a request fails within the time limits below, and the next one connects anew.
+ * respect. Nothing is retried: a request fails within the time limits below, and the next one opens a connection.
  */
 
 /** For a connection, new or of the pool. */
@@ -123,6 +123,7 @@ async function verifiedTls(
   log: Logger,
 ): Promise<object> {
   const files = new TlsFiles(paths, { log, clock: systemClock, failed: () => {} })
+  // pg always sends the host as the server name, so the certificate is compared with the other name here.
   const { checkServerIdentity } = nodeTls()
   const named = server_name !== undefined && {
     checkServerIdentity: (_host: string, cert: Parameters<typeof checkServerIdentity>[1]) =>

@@ -54,8 +54,6 @@ export async function openState(
     ends.push(() => store.close())
     const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
     ends.push(() => keys.close())
-    // No request of an earlier service is under way. On a full disk its claims end by themselves.
-    if (!beside) await keys.run('DELETE FROM idempotency WHERE received IS NULL').catch(() => {})
     const secret = await openSecret(dataDir, store, random)
     const backup: ServiceState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)

@@ -17,7 +17,11 @@ const HOUR_MS = 60 * MINUTE_MS
 process.on('SIGXFSZ', () => {})
 
 /** A service on the store in `folder`, whose clock stands still. */
-async function startService(t: Test, folder: string, options: { at?: number; mostKeys?: number } = {}) {
+async function startService(
+  t: Test,
+  folder: string,
+  options: { at?: number; mostKeys?: number; isAlone?: boolean } = {},
+) {
   const { at = 0, ...rest } = options
   let now = 1_000_000 + at
   const logged: object[] = []
@@ -40,13 +44,18 @@ const one = async () => ({ received: 1 })
 const never = async () => t.fail('it was taken') as never
 const UNDER_WAY = { status: 503, code: 'not_delivered_yet', headers: { 'retry-after': '1' } }
 
-/** What has to wait, and how it is let go. */
+/** A request that waits from `begun` until it is let go. */
 function held() {
-  let go = () => {}
-  const gate = new Promise<{ received: number }>(resolve => {
+  let [begin, go] = [() => {}, () => {}]
+  const begun = new Promise<void>(resolve => (begin = resolve))
+  const answer = new Promise<{ received: number }>(resolve => {
     go = () => resolve({ received: 1 })
   })
-  return { gate, go }
+  const take = () => {
+    begin()
+    return answer
+  }
+  return { take, begun, go }
 }
 
 t.test('one key in two services at once is taken once', async t => {
@@ -73,15 +82,14 @@ t.test('a service is killed between the claim and the answer', async t => {
       cpSync(join(folder, 'live', file), join(folder, name, file))
     return join(folder, name)
   }
-  const { gate, go } = held()
-  let claimed = ''
+  const { take, begun, go } = held()
   await live.send('before', one)
-  const answer = live.send('k', () => {
-    claimed = kill('claimed')
-    return gate
-  })
-  while (!claimed) await new Promise(setImmediate)
-  const next = await startService(t, claimed)
+  const answer = live.send('k', take)
+  await begun
+  const alone = await startService(t, kill('alone'), { isAlone: true })
+  t.same(await alone.send('before', never), { received: 1, repeated: true })
+  t.same(await alone.send('k', one), { received: 1 }, 'no other service has the claim')
+  const next = await startService(t, kill('claimed'))
   t.same(await next.send('before', never), { received: 1, repeated: true })
   await t.rejects(next.send('k', never), UNDER_WAY)
   next.pass(MINUTE_MS)
@@ -96,9 +104,9 @@ t.test('a service is killed between the claim and the answer', async t => {
 t.test('a claim lasts as long as its request; what is refused leaves none', async t => {
   const folder = testFolder(t)
   const [a, b] = [await startService(t, folder), await startService(t, folder)]
-  const { gate, go } = held()
-  const answer = a.send('k', () => gate)
-  await new Promise(resolve => setTimeout(resolve, 0))
+  const { take, begun, go } = held()
+  const answer = a.send('k', take)
+  await begun
   for (let n = 0; n < 5; n++) {
     for (const { pass } of [a, b]) pass(MINUTE_MS / 2)
     await a.keys.sweep()
@@ -129,9 +137,9 @@ t.test('a full disk: no new key is taken, none that was taken is forgotten', { b
   const folder = testFolder(t)
   const [a, b] = [await startService(t, folder), await startService(t, folder)]
   await a.send('before', one)
-  const { gate, go } = held()
-  const underWay = a.send('k', () => gate)
-  await new Promise(resolve => setTimeout(resolve, 0))
+  const { take, begun, go } = held()
+  const underWay = a.send('k', take)
+  await begun
   t.teardown(() => limitFileSize(prlimit, undefined))
   limitFileSize(prlimit, statSync(join(folder, 'store.sqlite-wal')).size)
   const unsaved = {
@@ -156,8 +164,8 @@ t.test('a full disk: no new key is taken, none that was taken is forgotten', { b
 
 t.test('keys are bounded in time and by account, and go with their pipeline', async t => {
   const { keys, send, pass, logged } = await startService(t, testFolder(t), { mostKeys: 40 })
-  const { gate, go } = held()
-  const underWay = send('under way', () => gate)
+  const { take, go } = held()
+  const underWay = send('under way', take)
   const sent = (account: string, pipeline: string, ...ns: number[]) =>
     Promise.all(ns.map(n => send(`${account}${n}`, one, { account, pipeline })))
   for (let n = 0; n < 60; n++) {
