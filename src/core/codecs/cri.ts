@@ -22,7 +22,7 @@ const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-// The same mark as for lines that are divided because of their length.
+// The mark that pieces of over-long lines also get.
 const FIRST = Buffer.from('first')
 
 /** The stream at `p`, with a space after it: 1 or 2; 0 if there is no stream. */
@@ -38,7 +38,7 @@ function streamAt(b: Buffer, p: number, end: number): number {
 let tagStart = 0
 let textStart = 0
 
-/** Finds the parts of the line in front of its text. Returns the number of its stream, or 0. */
+/** Finds the parts before the text of a line. Returns the number of its stream, or 0. */
 function headOf(b: Buffer, start: number, end: number): number {
   const stop = indexOfByte(b, SPACE, start, end)
   const stream = streamAt(b, stop + 1, end)
