@@ -60,9 +60,8 @@ export interface Source extends Lifecycle {
    */
   readonly once?: true
   /**
-   * The source acknowledges each delivered event to its server, so it has no position. The server sends the other
-   * events again, in any order. The source reads undelivered events again by itself, or ends its run with a
-   * GivenBackError.
+   * The source acknowledges each delivered event to its server, and has no position. The server sends the other events
+   * again, in any order. The source reads undelivered events again itself, or ends its run with a GivenBackError.
    */
   readonly redelivers?: true
   /** The source answers its senders, and they resend the events that could not be delivered. */

@@ -48,9 +48,8 @@ export interface Plan {
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * Keeps events between batches. On reload, `handOver` passes them with their shares to a successor with the same
-   * options; the processor then emits nothing. Without a successor it must emit all of them, as when no more events
-   * arrive.
+   * Keeps events between batches. On reload, `handOver` passes these with their shares to a successor with the same
+   * options, and nothing is emitted. Without a successor it must emit all of them, as when no more events arrive.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -125,14 +124,9 @@ export interface Emitted {
   readonly fields: Fields
   /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */
   readonly to?: string
-  /**
-   * The shares of the events that it was made from, settled together with it. All events with shares must go to one
-   * output.
-   */
+  /** The shares of the events that it was made from, settled with it. Events with shares must go to one output. */
   readonly shares?: readonly Share[]
-  /**
-   * A unique name, from which its id is derived. It must be the same when the event is made again from the same events.
-   */
+  /** A unique name, for its id. It must be the same when the event is made again from the same events. */
   readonly name?: string
 }
 

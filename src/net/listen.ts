@@ -308,10 +308,7 @@ function ofVerification(code: string): string {
   return 'bad_certificate'
 }
 
-/**
- * The peer of a TLS connection that Node.js has closed. The underlying socket still has its address, if it was read
- * before.
- */
+/** The peer of a TLS connection that Node.js closed. The underlying socket has the address if it was read before. */
 function peerBefore(socket: Socket): string | undefined {
   const { _parent: beneath } = socket as { readonly _parent?: Socket }
   return beneath && peerOf(beneath)

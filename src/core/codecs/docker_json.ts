@@ -107,9 +107,7 @@ class Line implements FieldSink {
     }
   }
 
-  /**
-   * Reads `{"log":"…","stream":"stdout","time":"…"}`, the form of most lines. The byte at `end` is a control character.
-   */
+  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, the usual form. The byte at `end` is a control character. */
   readUsual(b: Buffer, start: number, end: number): boolean {
     this.isUsual = false
     this.starts.fill(-1)

@@ -59,9 +59,7 @@ function timeIn(year: number): number {
   return date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000
 }
 
-/**
- * Sets `iso` to the time at `p`, in UTC and the year nearest to `wall`. Returns false if no near year has this date.
- */
+/** Sets `iso` to the time at `p`, UTC, in the year nearest to `wall`. Returns false if no near year has the date. */
 function setIso(b: Buffer, p: number, wall: number): boolean {
   if (wall !== isoWall) {
     const time = nearest(timeIn, wall)

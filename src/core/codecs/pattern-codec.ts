@@ -37,9 +37,7 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
   }
 }
 
-/**
- * A codec whose fields are the groups of a pattern. If several groups name one field, the first that matched counts.
- */
+/** A codec whose fields are the groups of a pattern. If groups share a field, the first that matched counts. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
   /** The groups of each field. */

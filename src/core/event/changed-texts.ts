@@ -164,10 +164,7 @@ export class ChangedTexts {
     }
   }
 
-  /**
-   * Writes text `i` and those that follow it in the arena, each with its line feed. Returns the index of the next
-   * event.
-   */
+  /** Writes text `i` and those after it in the arena, each with its line feed. Returns the index of the next event. */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!
     let end = start

@@ -14,10 +14,7 @@ export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
 
-/**
- * Positions of events that their input identifies by name, such as by a journal cursor. `reading`: the name of the
- * input.
- */
+/** Positions of events that their input names, for example by a journal cursor. `reading`: the name of the input. */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>
     createHash('sha256')

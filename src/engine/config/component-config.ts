@@ -281,9 +281,7 @@ export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, pr
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/**
- * Reads variables as the numbers and booleans that they look like, where options require those. Returns whether it did.
- */
+/** Reads variables as the numbers and booleans that they look like, where options require it. Returns whether any. */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
@@ -300,9 +298,7 @@ function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boole
   return changed
 }
 
-/**
- * Divides a component's entries by the schema that they belong to. Without a definition, only `inputs` are separated.
- */
+/** Divides a component's entries by the schema of each. Without a definition, only `inputs` are separated. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,

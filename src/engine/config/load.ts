@@ -145,10 +145,7 @@ export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   return dataDir
 }
 
-/**
- * Like `dataDirOf`, but also returns the problems that are not in components. If settings are invalid, data_dir is a
- * guess.
- */
+/** Like `dataDirOf`, but returns problems that are not in components. If settings are invalid, data_dir is a guess. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)

@@ -18,10 +18,7 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/**
- * Checks every option that names a file or folder. Returns the files other than inputs that each component reads, by
- * id.
- */
+/** Checks every option that names a file or folder. Returns the files besides inputs that components read, by id. */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,

@@ -42,10 +42,7 @@ export class ComponentSet implements CounterSet {
     this.#room = { left: mostSeries }
   }
 
-  /**
-   * The counters of a component. The same id returns the same counters, so counts survive when a pipeline is built
-   * anew.
-   */
+  /** The counters of a component. The same id returns the same counters, so counts survive a new pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const present = this.components.get(id)
     if (present && present.kind === kind && present.type === type) return present
@@ -222,9 +219,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.receivedAgain += repeated
   }
 
-  /**
-   * Counts events that were passed on and given back to the source. `reads`: whether the source will read them again.
-   */
+  /** Counts events that were passed on and given back to the source. `reads`: the source will read them again. */
   gotBack(events: number, bytes: number, reads: boolean): void {
     this.returned += events
     this.repeated = true
@@ -303,9 +298,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /**
-   * Adds the component's counts by key to the rest counter. For a component that ended without a successor for them.
-   */
+  /** Adds the counts by key to the rest counter, since the component ended without a successor for them. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {

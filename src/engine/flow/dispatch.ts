@@ -147,9 +147,7 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /**
-   * Counts events of a side output of the plan. If it has no reader, they are discarded, even if a tap receives them.
-   */
+  /** Counts events of a side output of the plan. Without a reader they are discarded, even if a tap receives them. */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -255,8 +253,7 @@ export class Dispatch {
   }
 
   /**
-   * Shows the observer which events of a batch are not passed on. `events`: their number for each value. `first`: as in
-   * `#divide`.
+   * Shows the observer the events that are not passed on. `events`: their number by value. `first`: as in `#divide`.
    */
   #show(batch: EventBatch, to: Uint8Array, events: Float64Array, { errors }: Work, first: number): void {
     const show = (value: number, reason: string) => {

@@ -114,10 +114,7 @@ interface Running {
   readonly cancel: () => void
 }
 
-/**
- * Logs that a processor does not finish with a batch in time. The batch's events wait, since nothing interrupts the
- * processor.
- */
+/** Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts it. */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock
@@ -131,10 +128,7 @@ export class SlowWork {
     this.#log = log
   }
 
-  /**
-   * Registers a batch. Call the result when the processor has finished with it, or when the stage no longer waits for
-   * it.
-   */
+  /** Registers a batch. Call the result when the processor has finished, or when the stage no longer waits. */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false

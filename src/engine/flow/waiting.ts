@@ -83,10 +83,7 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /**
-   * Whether the successor takes the waiting events of a source. These are not decided here, and arriving events join
-   * them.
-   */
+  /** Whether the successor takes a source's waiting events. They are not decided here; arriving events join them. */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -152,8 +149,8 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER about events of the batch. At the end, only if the successor takes them or
-   * they can be read again.
+   * Whether the processor may decide LATER. At the end, only if the successor takes the events or a source rereads
+   * them.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)

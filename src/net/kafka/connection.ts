@@ -26,9 +26,7 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/**
- * A connection to a broker. Connection and protocol errors close it. It never reconnects: the caller makes a new one.
- */
+/** A connection to a broker. Connection and protocol errors close it. It never reconnects: the caller makes another. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket

@@ -72,9 +72,7 @@ interface KnownFields extends EventFields {
 /** The declared fields by component. Cached, since many components may be downstream of one. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/**
- * The fields from these components; undefined if one of them may add any field or is unknown, or if there is no source.
- */
+/** The fields from these components; undefined if one may add any field or is unknown, or if there is no source. */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {

@@ -3,8 +3,7 @@ const LEVEL =
 
 /**
  * Names of options, sections, types and values in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry
- * Collector, by their name in Sluice. A dot separates an option from the option that contains it. The first match
- * counts.
+ * Collector, by their name in Sluice. A dot precedes an option inside another option. The first match counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',

@@ -51,9 +51,7 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
   }
 }
 
-/**
- * Destinations that write to the same file as an earlier one, perhaps through links. Call it for permitted files only.
- */
+/** Destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -73,9 +71,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/**
- * Whether the path is on no remote file system. A remote one may block this process; its links are resolved at runtime.
- */
+/** Whether the path avoids remote file systems, which may block this process. Links there are resolved at runtime. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }

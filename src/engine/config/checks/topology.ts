@@ -110,10 +110,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/**
- * Reports one cycle per group of components that form cycles, at the input that closes it. Returns whether it found
- * one.
- */
+/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether it found one. */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()

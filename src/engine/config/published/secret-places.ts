@@ -83,8 +83,7 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /**
- * Reports references with invalid names, and references in options whose values would appear in logs, metrics or file
- * names.
+ * Reports references with invalid names, and those in options whose values would appear in logs, metrics or file names.
  */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))

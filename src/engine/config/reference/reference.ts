@@ -201,9 +201,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/**
- * The options inside an option whose value may be a mapping. If only some variants have an option, the row names them.
- */
+/** The options inside an option whose value may be a mapping. If only some variants have one, its row names them. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []

@@ -87,10 +87,7 @@ export class AdaptiveLimit {
     }
   }
 
-  /**
-   * Reports that a request is sent. Call the returned function when it ends. `pauseMs`: the pause that the receiver
-   * requested.
-   */
+  /** Reports that a request is sent. Call the result when it ends. `pauseMs`: the pause that the receiver requested. */
   sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
     const inFlight = ++this.#inFlight
     const round = this.#round

@@ -37,9 +37,7 @@ interface Failures {
   readonly count: number
 }
 
-/**
- * State for the successor of a delivery: the start and failures of an outage, and what was learned about the receiver.
- */
+/** State for a delivery's successor: the start and failures of an outage, and what the receiver accepts. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
@@ -140,10 +138,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /**
-   * Whether a task has failed and is tried again. After a reload, this includes the first attempt if the last one
-   * failed.
-   */
+  /** Whether a failed task is tried again. After a reload, this includes the first attempt if the last one failed. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }

@@ -25,8 +25,7 @@ import { Settlement } from './settlement.js'
  * safe there, and delivers them from there in order. Invariants:
  * - A batch is acknowledged as `delivered` only after its record is synced. Batches that arrive during a sync share the
  *   next one.
- * - A record is passed on once per run. It is passed on again in the next run unless the ledger says that it was
- *   settled.
+ * - A record is passed on once per run, and again in the next run unless the ledger says that it was settled.
  * - Batches that cannot be written wait, and so do the sources. Records that cannot be read are skipped, counted and
  *   logged. Neither ends the daemon.
  * - Memory is limited in bytes, whatever the size on disk.
@@ -259,10 +258,7 @@ export class DiskBuffer extends BatchQueue {
     return this.#waiting.length === 0 && this.#kept().events === 0
   }
 
-  /**
-   * Whether the shared space has room. If not, it is checked again soon, since others do not report that they freed
-   * some.
-   */
+  /** Whether the shared space has room. If not, checks again soon, since others do not report freed space. */
   #hasSharedRoom({ framed }: Arrival): boolean {
     const { disk } = this.#context
     if (!disk || disk.hasRoom(framed.length)) return true

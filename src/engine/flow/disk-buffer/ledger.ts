@@ -12,8 +12,7 @@ import type { LogPosition } from './segments.js'
  */
 
 /**
- * A range of consecutive records, of which the first and last may be partial. If the first is, the cursor is at its
- * start.
+ * Consecutive records, of which the first and last may be partial. The cursor is at the start of a partial first one.
  */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 

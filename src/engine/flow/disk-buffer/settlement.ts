@@ -122,8 +122,7 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not keep a full disk full. Beside an outdated ledger, though, they would seem to be
-      // missing.
+      // Settled records must not fill a full disk. Beside an outdated ledger, they would seem to be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }

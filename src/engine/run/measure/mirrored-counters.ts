@@ -246,9 +246,7 @@ class Mirror {
     if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
-  /**
-   * Notes that its process has ended. Its events went back to their sources, and count as new when they arrive again.
-   */
+  /** Notes that its process ended. Its events went back to their sources, and count as new when they arrive again. */
   ended(): void {
     const last = this.#last
     if (!last) return

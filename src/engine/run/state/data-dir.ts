@@ -162,10 +162,7 @@ function keepSpare(dir: string, text: string): void {
   }
 }
 
-/**
- * Listens for processes that check whether this one lives. The kernel accepts their connections even while this one is
- * busy.
- */
+/** Listens for processes that check whether this one lives. The kernel accepts connections even if it is busy. */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())

@@ -70,9 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /**
-   * The request was delivered and is not repeated. Its body can be reused, unless an earlier attempt still sends it.
-   */
+  /** The request was delivered and is not repeated. Its body is reused, unless an earlier attempt still sends it. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()

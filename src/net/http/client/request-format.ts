@@ -21,10 +21,7 @@ export interface RequestFormat {
   readonly gzipLevel?: number
   /** Additional headers of every request. As with `url`, all events of a request give them the same field values. */
   readonly headers?: Readonly<Record<string, string | Template>>
-  /**
-   * Texts that the body contains once for all events, such as labels. All events of a request give them the same
-   * values.
-   */
+  /** Texts that the body contains once, such as labels. All events of a request give them the same values. */
   readonly texts?: Readonly<Record<string, Template>>
   /** A further name that all events of a request share. It contains no line end. */
   partOf?(batch: EventBatch, i: number): string
@@ -87,10 +84,7 @@ export interface Refused
   readonly advice?: string | undefined
 }
 
-/**
- * A JSON list that distinguishes events. With a 2xx, events that are not listed were accepted; with a 4xx, they were
- * not.
- */
+/** A JSON list that distinguishes events. Events that it does not list were accepted with a 2xx, but not with a 4xx. */
 export interface AnswerList {
   readonly name: string
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */

@@ -13,9 +13,7 @@ interface Portion {
   readonly pieces: number
 }
 
-/**
- * Splits a body into lines, in frames of limited size. Modifies the body, which must have room for a byte after `size`.
- */
+/** Splits a body into lines, in frames of limited size. Modifies the body, which needs room for one more byte. */
 export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
   const marked = size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
@@ -25,10 +23,7 @@ export function* framesOf(bytes: Buffer, size: number, content: Content, maxLine
   yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
 }
 
-/**
- * Splits a body into a codec's records. Throws a Refusal before the first record if the body does not consist of whole
- * ones.
- */
+/** Splits a body into a codec's records. Throws a Refusal before the first one if the body has incomplete ones. */
 export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
   try {
     checkRecords(framing, body)

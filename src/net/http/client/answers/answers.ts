@@ -153,10 +153,7 @@ export class Answers {
     return this.#of.format.countable?.(request) ?? eventsIn(request)
   }
 
-  /**
-   * Sends smaller requests, which have shorter responses. If the response for a single event is too long, the event
-   * counts as rejected.
-   */
+  /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read. Which events were refused is unknown, so they are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
