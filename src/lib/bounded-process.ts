@@ -139,11 +139,11 @@ export class BoundedProcess {
     })
     // The end of the process reports failures.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
-    const [told, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
+    const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
       await answered
       // A program that the process started may keep standard error open.
-      await settledWithin(LAST_WORDS_MS, [told!])
+      await settledWithin(LAST_WORDS_MS, [logged!])
       this.#end(code, signal)
     })
     return calls

@@ -176,20 +176,20 @@ class DockerJson extends FieldsCodec {
       if (!line.read(b, first, stop)) return false
     }
     this.#putOthers(to)
-    let goesOn: boolean
-    if (stop >= end) goesOn = this.#putText(to)
+    let isUnfinished: boolean
+    if (stop >= end) isUnfinished = this.#putText(to)
     else {
       this.#log.clear()
-      goesOn = this.#addPart()
+      isUnfinished = this.#addPart()
       while (stop < end) {
         const next = stop + 1
         stop = indexOfByte(b, LF, next, end)
-        if (!goesOn || !line.read(b, next, stop)) return false
-        goesOn = this.#addPart()
+        if (!isUnfinished || !line.read(b, next, stop)) return false
+        isUnfinished = this.#addPart()
       }
       to.string(MESSAGE, this.#log.bytes, 0, this.#log.length, true)
     }
-    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
+    if (isUnfinished) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
   }
 

@@ -54,13 +54,13 @@ export class Redelivery {
 
   /** Resolves when the server knows all delivered ids, or confirming failed. */
   confirm(): Promise<void> {
-    this.#confirming ??= this.#tell().finally(() => {
+    this.#confirming ??= this.#confirmAll().finally(() => {
       this.#confirming = undefined
     })
     return this.#confirming
   }
 
-  async #tell(): Promise<void> {
+  async #confirmAll(): Promise<void> {
     while (this.#delivered.length > 0) {
       const ids = this.#delivered.splice(0, MOST_AT_ONCE)
       try {

@@ -149,8 +149,7 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether the processor may decide LATER. At the end, only if the successor takes the events or a source rereads
-   * them.
+   * Whether the processor may decide LATER. At the end, only if a successor takes the events or a source rereads them.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
@@ -190,7 +189,7 @@ export class WaitingEvents {
     const { clock, mayAsk, ask, onRound } = this.#stage
     const began = clock.now()
     if (this.isEmpty || this.#isOver) return
-    let goesOn = true
+    let hasRoom = true
     if (began >= this.#notBefore || this.#isEnding) {
       // `ask` may call `advance` again.
       this.#notBefore = Number.POSITIVE_INFINITY
@@ -198,19 +197,19 @@ export class WaitingEvents {
       const workMs = measureWork(clock)
       atOnce(clock, () => {
         const at = clock.now()
-        goesOn = mayAsk()
-        for (let next = goesOn && this.#next(at); next; next = goesOn && this.#next(at)) {
+        hasRoom = mayAsk()
+        for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
           // Other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
-          goesOn = mayAsk()
+          hasRoom = mayAsk()
         }
       })
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
     // If there is no room, the stage calls `advance` when there is.
-    if (goesOn) this.#setTimer()
+    if (hasRoom) this.#setTimer()
   }
 
   /**

@@ -129,11 +129,11 @@ export class Engine {
   /** Releases everything except what the next engine shares: counters, buffers and the components it takes over. */
   async undo(): Promise<void> {
     const { sources, processors, destinations } = this.#handover ?? {}
-    const goesOn = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
-    for (const [id, counters] of this.#counters) if (!goesOn(id)) counters.retire()
+    const isShared = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
+    for (const [id, counters] of this.#counters) if (!isShared(id)) counters.retire()
     for (const [id, { buffer }] of this.#destinations) if (!destinations?.has(id)) await buffer?.close()
     const over = AbortSignal.abort()
-    for (const [id, component] of this.#lasting) if (!goesOn(id)) await component.stop?.(over)
+    for (const [id, component] of this.#lasting) if (!isShared(id)) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
@@ -280,7 +280,7 @@ export class Engine {
     // Events that were given back will be decided again, so state that counts them must not be passed on.
     const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (!this.#goesOn(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
+      if (!this.#keepsRunning(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
@@ -291,7 +291,7 @@ export class Engine {
   }
 
   /** Whether a component keeps running after this engine has ended. */
-  #goesOn(id: string): boolean {
+  #keepsRunning(id: string): boolean {
     return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
   }
 
@@ -299,12 +299,12 @@ export class Engine {
   #isCut(source: string): boolean {
     // Events that were taken for successors before the abort are not given back.
     if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
-    return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
+    return [...this.#lasting.keys()].some(id => !this.#keepsRunning(id) && this.#outputs.reaches(source, id))
   }
 
   /**
-   * Takes the events that wait for successors. A processor must not decide twice about events that a source will send
-   * again, so the processors that such a source reaches end after all.
+   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches end
+   * after all, since they must not decide twice about these.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
@@ -466,7 +466,7 @@ export class Engine {
 
   /** The state for the next engine, after a run that `leave` has ended. */
   handover(): EngineHandover {
-    for (const [id, counters] of this.#counters) if (!this.#goesOn(id)) counters.retire()
+    for (const [id, counters] of this.#counters) if (!this.#keepsRunning(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))

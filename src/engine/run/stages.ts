@@ -109,8 +109,8 @@ export class Stages {
       // A processor without a successor for the events that it keeps ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
       // A successor of the same type takes waiting events, even if it has other options.
-      const hasHeir = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
-      stage.endWaiting(source => hasHeir && sources.has(source))
+      const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
+      stage.endWaiting(source => hasSuccessor && sources.has(source))
     }
     for (const run of this.#ending()) this.#endStage(run)
   }
@@ -151,8 +151,8 @@ export class Stages {
   }
 
   /**
-   * After the end: takes the events that stages and `deliveries` have for their successors. A batch that is given back
-   * may belong to several sources, which changes the fate of their other events.
+   * After the end: takes the events that stages and `deliveries` have for their successors. If a batch of several
+   * sources is given back, the fate of these sources' other events changes.
    */
   takeLeft(
     fateOf: (batch: EventBatch) => Fate,

@@ -171,7 +171,7 @@ export class KafkaCluster {
     if (error instanceof DeliveryError) return error
     const shown = shownPlace(place)
     const code = codeOf(error)
-    if (code !== undefined) return this.refusal(code, shown, wordsOf(error))
+    if (code !== undefined) return this.refusal(code, shown, messageOf(error))
     if (errorCode(error) === NOT_AUTHENTICATED) {
       const { cause, message } = error as Error
       if (cause) return this.#explain(cause, place)
@@ -235,7 +235,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // An error that an operator must fix is reported before that of a broker that is down.
+        // An operator must see errors that only they can fix, even if another broker is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed
@@ -373,7 +373,7 @@ function codeOf(error: unknown): number | undefined {
 }
 
 /** The broker's message about the error. */
-function wordsOf(error: unknown): string {
+function messageOf(error: unknown): string {
   const {
     serverErrorMessage,
     errors = [],
@@ -384,5 +384,5 @@ function wordsOf(error: unknown): string {
     cause?: unknown
   }
   if (serverErrorMessage) return serverErrorMessage
-  return [...errors, cause].map(inner => (inner instanceof Error ? wordsOf(inner) : '')).find(Boolean) ?? ''
+  return [...errors, cause].map(inner => (inner instanceof Error ? messageOf(inner) : '')).find(Boolean) ?? ''
 }
