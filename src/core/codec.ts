@@ -135,8 +135,7 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Returns the number of lines without SCANNED and slots, which `scan` must scan; undefined if
-   * it scanned no lines.
+   * lines are valid UTF-8. Returns how many lines it left to `scan`, without SCANNED; undefined if it scanned none.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 

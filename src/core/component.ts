@@ -98,8 +98,8 @@ export interface Processor extends Decides, Lifecycle {
 }
 
 /**
- * Receives the processor's numbered decisions about a batch before its events leave. Must not keep either. `key`: the
- * fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
+ * Receives the processor's numbered decisions about a batch before its events leave. Keeps no reference to either.
+ * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
   batch: EventBatch,
@@ -177,7 +177,7 @@ export interface BucketWait {
 /** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** Its waiting events and the reason. Missing if no events wait, or if many other buckets have more. */
+  /** The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more. */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
   /** The components that read discarded events; null: a throttle in shadow discards none. */
   readonly discarded_to: readonly string[] | null
@@ -232,7 +232,7 @@ export interface Destination extends Lifecycle {
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
   readonly keepsBatches?: boolean
-  /** While paused: whether something changed, such as a replaced key, that justifies an immediate attempt. */
+  /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
   /**
    * Set if `write` only stores events on disk, from where they are delivered later as objects. Usable after `start`.
@@ -244,7 +244,7 @@ export interface Destination extends Lifecycle {
 export interface Spool {
   /** The stored events. Metrics count them as sent when their object is delivered. */
   readonly held: { readonly events: number; readonly bytes: number }
-  /** Number of objects that still grow, and of those being sent or waiting for it. */
+  /** Number of open objects, which still grow, and of closed ones, which are being sent or wait. */
   readonly objects: { readonly open: number; readonly closed: number }
   /** When its oldest object was opened, wall clock in milliseconds, or undefined. */
   readonly oldestAt: number | undefined
@@ -456,7 +456,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly spools?: true
   /** Processors and destinations: whether it uses the ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
-  /** Sources only: returns a test whether it reads a path. Follows links only if `onThisMachine`. */
+  /** Sources only: returns a function that says whether it reads a path. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** The file used if the options name none, and the option that can name another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }

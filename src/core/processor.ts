@@ -41,7 +41,7 @@ export interface Plan {
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them at that option. */
   readonly option?: string
-  /** It only observes events, so it needs no reader of its output. */
+  /** It only observes events, so its output needs no reader. */
   readonly observes?: boolean
   /** Options that have no effect unless a component reads an output. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
@@ -106,8 +106,8 @@ export interface BatchScope {
    */
   copy(i: number, n: number): void
   /**
-   * Whether the batch's source cannot read it again. A share would then hold memory without protecting events from a
-   * kill.
+   * Whether the batch's source cannot read it again. A share would then hold memory, but not save the events if the
+   * process is killed.
    */
   readonly isOnce: boolean
   /**

@@ -43,7 +43,7 @@ export class Connection {
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // The end of an idle connection is noticed in this turn; a new connection is then made.
+    // If an idle connection has ended, this turn notices it, and a new one is made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket

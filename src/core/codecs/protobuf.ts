@@ -169,8 +169,7 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
 }
 
 /**
- * The name that was probably meant. Well-known types come last: every definition contains them, but few records are of
- * such a type.
+ * The name that was probably meant. Well-known types come last: every definition has them, but few records use them.
  */
 function nearOf(wanted: string, names: readonly string[]): string {
   const own = names.filter(name => !name.startsWith('google.protobuf.'))

@@ -15,8 +15,8 @@ export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
 export const UNKNOWN = 2
 
 /**
- * Where `among` has a 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN if it cannot tell. Returns
- * the number of UNKNOWN values; undefined if the kernel is unavailable.
+ * Where `among` has a 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN if a reader must test it.
+ * Returns the number of UNKNOWN values; undefined if the kernel is unavailable.
  */
 export function narrowStrings(
   batch: EventBatch,

@@ -168,7 +168,7 @@ export const timeField = once(() => {
 
 const MOST_FIELD_PATHS = 16
 
-/** Parses a field path or a list of them. An option without a value is an empty list. */
+/** Parses a field path, or a list of them. If the option has no value, the list is empty. */
 export const fieldPaths = once(() => {
   return z
     .union([z.string().nullish(), z.array(z.string())], {

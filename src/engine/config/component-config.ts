@@ -87,7 +87,7 @@ export class ComponentReader {
   /** The option names of a definition. Computed once it has an unknown option. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  /** `hasAll`: whether all plugins were loaded. A plugin that was not may define a missing type. */
+  /** `hasAll`: whether all plugins were loaded. One that failed to load may define a missing type. */
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
@@ -281,7 +281,7 @@ export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, pr
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/** Reads variables as the numbers and booleans that they look like, where options require it. Returns whether any. */
+/** Reads variables as the numbers and booleans that they look like, if options require it. Returns whether it did. */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {

@@ -20,7 +20,7 @@ interface Lines {
   readonly shares: Set<Share>
 }
 
-/** A batch of emitted events that was counted, and the side output for it. */
+/** A counted batch of emitted events, and the side output for it. */
 export interface EmittedBatch {
   readonly batch: EventBatch
   readonly output: SideOutput | undefined

@@ -327,7 +327,7 @@ export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { val
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
-/** The batch's columns. It never changes the starts and ends that it was made with, but its flags. */
+/** The batch's columns. Copies only the flags, since a batch never changes its starts and ends. */
 function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }

@@ -324,7 +324,7 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls this before it takes a batch from a full queue, and then not until it receives one.
+    // Node.js calls this before it takes a batch from a full queue, and again only after it has received one.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()

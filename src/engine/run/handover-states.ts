@@ -5,7 +5,7 @@ import type { WaitingBatches } from '../flow/waiting.js'
 export class HandoverStates {
   readonly #left = new Map<string, HandoverState>()
   readonly #taken = new Set<string>()
-  /** Batches that wait for a processor's decision, until the new components run. */
+  /** Batches that wait for a processor's decision. Kept until the new components run. */
   waiting: WaitingBatches = new Map()
 
   /** Takes the state of a component that has ended normally. */

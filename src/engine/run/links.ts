@@ -118,7 +118,7 @@ export class Links {
     return this.processor(component)?.bucket?.(key, rule)
   }
 
-  /** The processors that need a server which does not reply, and those that do not finish with events. */
+  /** The processors that need a server that does not reply, and those that take too long for a batch. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#processors].flatMap(([id, { stage, processor }]) => {
       const outage = processor.outage ?? stage.slow.outage

@@ -238,7 +238,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** Discards the events that removed components gave back, since these will not reach them again. */
+  /** Counts the events that removed components gave back as discarded, since they cannot return to these components. */
   #abandonRemoved(): void {
     const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()

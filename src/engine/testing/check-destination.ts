@@ -145,7 +145,7 @@ class Opened {
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
-  /** Those of these events that have not arrived. */
+  /** The events among these that have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
     if (!this.output.arrived) return []
     const missing = (arrived: readonly number[]) => {

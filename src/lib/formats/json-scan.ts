@@ -68,7 +68,7 @@ for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
 /** Whether the last string that `stringEnd` scanned has an escape. */
 export let sawEscape = false
-/** If so, where the first one is. */
+/** The index of the first escape in that string. */
 export let firstEscape = 0
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */

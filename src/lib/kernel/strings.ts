@@ -46,7 +46,7 @@ export interface StringExports {
 /** The text to compare values with. */
 export interface WantedText {
   readonly text: Buffer
-  /** Whether this text is wanted, or any other one. */
+  /** Whether values must equal this text, or must differ from it. */
   readonly same: boolean
   /** Whether only a string can have this text. */
   readonly isString: boolean

@@ -12,9 +12,9 @@ import { type Frame, LineSplitter } from './line-splitter.js'
 
 /** Verdicts on a line: it begins an event. */
 export const BEGINS = 0
-/** It belongs to an event that is still open. If there is none, it begins one. */
+/** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
 export const JOINS = 1
-/** It belongs to the event before it, even if that was already emitted. */
+/** The line belongs to the event before it, even if that was already emitted. */
 export const BELONGS = 2
 
 /** Maximum bytes of a line that a joiner sees, unless it asks for more. */

@@ -86,7 +86,7 @@ export class AddressRules {
   }
 }
 
-/** Undefined if `text` is neither an address nor a range, with an optional port. */
+/** Undefined if `text` is neither an address nor a range. Either may be followed by a port. */
 export function parseRule(text: string): Allowed | undefined {
   // Without brackets, the last group of an IPv6 address would look like a port.
   const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)

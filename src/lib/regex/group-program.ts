@@ -33,7 +33,7 @@ export interface GroupProgram {
   readonly joins: Int32Array
   /** Number of states of these instructions at one place of the text. */
   readonly states: number
-  /** For each instruction, from the innermost: the slots with the starts of iterations around it that must advance. */
+  /** For each instruction: the slots with the starts of the iterations around it that must advance, innermost first. */
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups, and the slots of the position where each last held. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]

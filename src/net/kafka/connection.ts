@@ -15,7 +15,7 @@ const MOST_SIZE = 256 * 1024 * 1024
 /** The client's error code for failures within SASL. */
 export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
-/** The version of Kafka 2.8. Its responses name the rejected records. */
+/** The produce request as of Kafka 2.8, whose responses name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
 /** The other side does not speak the Kafka protocol, or not this version of it. */

@@ -10,7 +10,7 @@ export interface RedisConnection {
   destroy(): void
 }
 
-/** Makes RESP bulk strings, which begin with "$", buffers. */
+/** Converts RESP bulk strings, which begin with "$", to buffers. */
 const BYTES = { typeMapping: { 36: Buffer } }
 
 /** Loaded on demand: the library is large, and few configurations need it. */

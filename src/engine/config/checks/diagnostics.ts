@@ -205,7 +205,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that distinguish the variants of a mapping; undefined if the issue is another one. */
+/** The values that distinguish the variants of a mapping; undefined for other issues. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }

@@ -205,7 +205,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // Without such an anchor, the name is probably part of a text, such as a password, so no message must contain it.
+    // If no anchor has this name, it is probably part of a password or the like, so messages must not contain it.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'

@@ -64,9 +64,9 @@ export interface ScalarNode extends NodeBase {
   readonly kind: 'scalar'
   value: string | number | boolean | null
   readonly environment: FromEnvironment | undefined
-  /** Its text for a template option, if it contains `${`. */
+  /** The value's text for a template option, if it contains `${`. */
   readonly template?: TemplateText
-  /** Whether a problem was reported for it already, so that further ones follow from that. */
+  /** Whether a problem was already reported for it. Further problems would only follow from that one. */
   broken: boolean
 }
 

@@ -12,7 +12,7 @@ const FALL = 0.25
 const SLOW_ROUNDS = 30
 /** After this many round trips, the refused number is tried again. */
 const WAIT = 32
-/** Requested pauses take at most one part in this number of the time until the next try. */
+/** The time until the next try is at least this multiple of the requested pause. */
 const WAIT_PAUSES = 10
 
 /**

@@ -545,7 +545,7 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** Settles a request of which some events were refused. If it is unknown which, counts as many others instead. */
+  /** Settles a request of which some events were refused. If only their number is known, counts that many events. */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)

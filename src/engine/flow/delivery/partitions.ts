@@ -127,7 +127,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition of the next request. If batches wait to be divided, the least recently used one makes room. */
+  /** The partition of the next request. If batches wait to be divided, the least recently used partition makes room. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

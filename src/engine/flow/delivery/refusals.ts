@@ -69,7 +69,7 @@ export class Refusals {
     return error
   }
 
-  /** Decides whether the rejection of a whole request stays one or becomes a hold. `ofAddress`: no event causes it. */
+  /** Decides whether a rejected request stays rejected or causes a hold. `ofAddress`: no event causes it. */
   classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1

@@ -114,7 +114,7 @@ class DiskFile implements BufferFile {
   async sync(): Promise<void> {
     await this.#file.datasync()
     const { nlink } = await this.#file.stat()
-    // Otherwise the content could not be found again.
+    // Without a name, nobody could open the file again.
     if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was being written'), REMOVED)
   }
 

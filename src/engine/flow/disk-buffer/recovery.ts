@@ -178,7 +178,7 @@ async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise
       await file.close()
     }
   } catch {
-    // This run ignores the rest. The next run will not recognize it as a record.
+    // This run ignores these bytes. The next run will not take them for a record.
   }
 }
 

@@ -256,7 +256,7 @@ export class ObjectSpool implements Spool {
     const files = objects.open + objects.closed
     const isFull = files >= MOST_FILES || (used > 0 && used + bytes > maxBytes)
     const hasRoom = !isFull && state.hasRoom(bytes)
-    // Otherwise open objects could fill the spool, so that nothing would ever be sent.
+    // If open objects could fill the spool, nothing would ever be sent.
     for (const file of idle) {
       if (hasRoom && openBytes <= maxBytes / 2) break
       openBytes -= sizeOf(file)

@@ -112,7 +112,7 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       const { ino } = await file.stat()
-      // Also for an existing file, since an earlier write may have created it and then failed here.
+      // Existing files too, since an earlier write may have created one and then failed here.
       if (ino !== this.#named) await syncFolder(folder)
       this.#named = ino
       return await isNamed(this.path, file)

@@ -44,7 +44,7 @@ export interface ResendContext {
   readonly newRuntime: () => Runtime
   /** Receives the running engine, so that the caller can stop it. */
   readonly running: (engine: Engine) => void
-  /** Whether to start no more work. */
+  /** Whether the caller has stopped, so that no more work starts. */
   readonly stopped: () => boolean
 }
 

@@ -122,7 +122,7 @@ class Family {
     return this.#about.help
   }
 
-  /** Its name, and its samples that are finite numbers and not part of a histogram. */
+  /** The family's name, and its samples that are finite numbers and not part of a histogram. */
   get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
     const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
     const texts = (labels: Sample['labels'] = {}) =>

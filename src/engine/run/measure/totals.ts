@@ -63,7 +63,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     if (kind === 'source') received += read.events - counted.receivedAgain
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
-      // These events of a removed component arrived elsewhere again.
+      // A removed component gave these events back. They arrived elsewhere again.
       if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events

@@ -158,11 +158,11 @@ function keepSpare(dir: string, text: string): void {
   try {
     writeFileSync(join(dir, SPARE), text, { mode: 0o600, flag: 'wx' })
   } catch {
-    // A spare file exists, or has no room.
+    // A spare file exists already, or there is no room for one.
   }
 }
 
-/** Listens for processes that check whether this one lives. The kernel accepts connections even if it is busy. */
+/** Listens for processes that check whether this one lives. The kernel accepts connections even if this one is busy. */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())
@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // Damaged. A living process has written its file completely, so this is not the file of one.
+    // Damaged. A living process would have written its file completely.
   }
   return undefined
 }
@@ -318,7 +318,7 @@ function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // Otherwise a living process would seem to have ended.
+    // Without the error, a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

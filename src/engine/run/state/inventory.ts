@@ -130,7 +130,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // It may contain events.
+    // The data may contain events.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }

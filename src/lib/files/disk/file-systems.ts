@@ -103,7 +103,7 @@ export class FileSystems {
     state.isSilent = true
     state.stuck++
     void returned.then(() => state.stuck--)
-    // Its timer also keeps the process alive, which could not exit by itself anyway (see endProcess).
+    // The timer also keeps the process alive, which could not exit by itself anyway (see endProcess).
     const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }

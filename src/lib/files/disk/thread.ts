@@ -27,7 +27,7 @@ export class FsThread {
       transferList: [port2],
       execArgv: [],
       env: {},
-      // Otherwise the thread would close the files that it opened when it ends.
+      // Keeps the files open that the thread opened, when the thread ends.
       trackUnmanagedFds: false,
     })
     worker.unref()

@@ -317,7 +317,7 @@ const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether this object has the same such values as the last one. It then becomes the last one. */
+/** Whether these values of this object are those of the last one. It then becomes the last one. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {

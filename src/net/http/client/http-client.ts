@@ -45,7 +45,7 @@ export class HttpClient {
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // The end of an idle connection is noticed in this turn; a new connection is then made.
+    // If an idle connection has ended, this turn notices it, and a new one is made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -110,10 +110,10 @@ export class HttpClient {
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Otherwise `end` would follow and replace the error, which may be a TLS alert with the reason.
+      // Without this, `end` would follow and replace the error, which may be a TLS alert with the reason.
       socket.destroy()
     })
-    // The connection was idle for long enough, or a response stalls.
+    // Either the connection was idle for long enough, or a response stalls.
     socket.on('timeout', () => socket.destroy(new Error('the answer stalled')))
     socket.once('close', () => this.#connected.delete(socket))
     return socket
