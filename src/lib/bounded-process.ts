@@ -159,7 +159,7 @@ export class BoundedProcess {
 /** What V8 and the C++ library write when they end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
-/** Signals with which a process may end that got no memory. */
+/** A process that gets no memory may end with one of these signals. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
 /** Bytes of resident memory of a process; undefined if it has ended or the system does not report them. */

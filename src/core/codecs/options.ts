@@ -56,7 +56,7 @@ export function offerCodecs(definitions: readonly CodecDefinition[]): void {
   choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
 }
 
-/** Replaces the codecs of plugins that can be chosen, also in existing schemas. */
+/** Lets options name exactly these codecs of plugins, also in existing schemas. */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])

@@ -263,7 +263,7 @@ export class KafkaCluster {
 
   #drop(place: string, dialing: Promise<KafkaConnection>): void {
     if (this.#connections.get(place) === dialing) this.#connections.delete(place)
-    // The broker's place may have been taken by another leader or another cluster.
+    // Another leader or another cluster may have taken the broker's place.
     this.#topics.clear()
   }
 

@@ -206,7 +206,7 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Returns events that were rejected again to the file. */
+/** Puts events that were rejected once more back into the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file that is not merged yet.
