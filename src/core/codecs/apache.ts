@@ -57,7 +57,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   if (stop >= end || b[p - 1] !== SPACE || b[p] !== OPEN)
     return fail(p - 1, 'a severity such as [error] or [core:error]')
   const colon = indexOfByte(b, COLON, p, stop)
-  // Versions that log the module also log the port of each client, after an IPv6 address without brackets, too.
+  // Apache versions that log the module also log the client's port, even after an IPv6 address without brackets.
   const hasPorts = colon < stop
   if (colon < stop && colon > p + 1) to.text(MODULE, b, p + 1, colon)
   to.text(SEVERITY, b, colon < stop ? colon + 1 : p + 1, stop)
@@ -72,7 +72,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   return true
 }
 
-/** Writes the content of brackets before the message. False if Apache does not write such content. */
+/** Writes the content of brackets before the message. Returns false if Apache does not write such content. */
 function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPorts: boolean): boolean {
   if (isAt(b, start, end, CLIENT_WORD)) {
     const from = start + CLIENT_WORD.length

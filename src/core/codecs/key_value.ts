@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Bits of bytes that can begin a delimiter of pairs, or one between key and value. */
+/** Per byte: whether it can begin a delimiter after a pair, or between key and value. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -34,7 +34,7 @@ function skipBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The last text read, and whether it had quotes and contains a backslash. */
+/** The last text read. `escaped`: it was quoted and contains a backslash. */
 let textStart = 0
 let textEnd = 0
 let escaped = false
@@ -44,9 +44,9 @@ class KeyValue extends FieldsCodec {
   readonly #after: Buffer
   /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
-  /** By byte: the delimiters that it can begin. */
+  /** Per byte: the kinds of delimiter that it can begin. */
   readonly #stops = new Uint8Array(256)
-  /** Whether such a byte always begins a delimiter. */
+  /** Whether each of these bytes always begins a delimiter. */
   readonly #isCertain: boolean
   readonly #name = new FieldName()
 
@@ -117,7 +117,7 @@ class KeyValue extends FieldsCodec {
     return p
   }
 
-  /** Whether a quoted text ends here. Otherwise its quotes are part of the text. */
+  /** Whether a quoted text ends at `p`. If not, its quotes are part of the text. */
   #endsAt(b: Buffer, p: number, end: number, isKey: boolean): boolean {
     if (p === end || this.#isAfter(b, p, end)) return true
     const next = skipBlanks(b, p, end)
@@ -128,7 +128,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** The start of the pair after the one that ends at `p`. */
+  /** The start of the pair that follows the end `p` of another. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)

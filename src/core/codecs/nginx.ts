@@ -30,7 +30,7 @@ const PID = new FieldName('pid')
 const TID = new FieldName('tid')
 const CID = new FieldName('cid')
 const MESSAGE = new FieldName('message')
-/** What nginx appends to the message of an error, by the name it gives it. `request` becomes method, path and protocol. */
+/** The fields that nginx appends to an error's message, by name. `request` becomes method, path and protocol. */
 const APPENDED = new Map([
   ['client', new FieldName('client')],
   ['server', new FieldName('server')],

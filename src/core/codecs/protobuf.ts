@@ -106,13 +106,13 @@ class Protobuf extends RecordCodec {
     }
   }
 
-  /** Only `load` knows which files may be read. */
+  /** Throws before `load`, since only `load` knows which files may be read. */
   #current(): Loaded {
     if (!this.#loaded) throw new Error('the codec protobuf is used before it was loaded')
     return this.#loaded
   }
 
-  /** Also compares the files, within the reach of either codec, to let a reload apply a changed one. */
+  /** Also compares the files, so that a reload applies a changed file. */
   override isSame(other: Codec): boolean {
     if (!super.isSame(other) || !(other instanceof Protobuf)) return false
     const known = this.#loaded ?? other.#loaded
@@ -169,8 +169,7 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
 }
 
 /**
- * The name that was probably meant. Well-known types come last: every definition contains them, and records rarely have
- * them.
+ * The name that was probably meant. Well-known types come last: every definition has them, but few records use them.
  */
 function nearOf(wanted: string, names: readonly string[]): string {
   const own = names.filter(name => !name.startsWith('google.protobuf.'))

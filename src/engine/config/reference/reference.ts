@@ -10,7 +10,7 @@ import { deliveryOptions } from '../../../core/options/delivery-options.js'
 import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from '../schema.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
-/** Generates the reference of the configuration as Markdown from the schemas. */
+/** Generates the configuration reference as Markdown, from the schemas. */
 
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
@@ -133,7 +133,7 @@ function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
   return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
-/** The delivery defaults that this type changes. */
+/** The delivery options for which this type has other defaults. */
 function deliveryText(definition: AnyDefinition): string[] {
   if (definition.kind !== 'destination') return []
   const usual = new Map(rowsOf(inputSchema(deliveryOptions)).map(row => [row.name, row.preset]))
@@ -168,7 +168,7 @@ interface Row {
   readonly text: string
 }
 
-/** The table of the options. With `first`, these and those inside them come first, and the others in a second table. */
+/** The table of options. With `first`: one table for those and the options inside them, a second one for the others. */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -185,7 +185,7 @@ function tableOf(rows: readonly Row[]): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping. The options of inner mappings follow, as `batch.max_events`. */
+/** The options of a mapping, including those of inner mappings, such as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {
@@ -201,7 +201,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options of mappings that are possible values of an option. Options of only some variants state their variant. */
+/** The options inside an option whose value may be a mapping. If only some variants have one, its row names them. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
