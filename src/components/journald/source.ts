@@ -12,7 +12,7 @@ export const journald = defineSource({
     'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise it can only read its own ' +
     'entries. If journalctl ends, Sluice logs and counts this, and starts it again at the same position.\n\n' +
     'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
-    '(the identifier), `.pid` and `.unit`, as far as the entry has them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
+    '(the identifier), `.pid` and `.unit`, if the entry has them, and all fields of the entry under their own names: `._SYSTEMD_UNIT`, ' +
     '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
     'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
     'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
