@@ -44,7 +44,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows how one event passes through a configuration.',
     text: [
       'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
-      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. Of each destination it reports the problem, if there is one.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. For each destination, it reports the problem, if there is one.',
       'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
