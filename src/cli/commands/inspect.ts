@@ -58,7 +58,7 @@ export const inspectCommands: readonly Command[] = [
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file with one; for a journald source also an entry as written by journalctl -o json. Default: standard input, as for -.',
+      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file that contains one of these. For a journald source, also an entry as journalctl -o json writes it. Default: standard input, as for -.',
     },
     examples: [
       {

@@ -106,7 +106,7 @@ export const parse = defineProcessor({
   type: 'parse',
   summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
   notes:
-    'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name: syslog, klog, cri, docker_json and the error logs of nginx and apache have a `.message`, the message in the line. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
+    'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name. For example, syslog, klog, cri, docker_json and the error logs of nginx and apache give a `.message`. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
     'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +
     'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; if clocks repeat the hour, it is in the first one. ' +
     'A time without a year is in the year that makes it nearest to the present. ' +

@@ -289,7 +289,7 @@ export function conditionReference(): string[] {
     ['| Operator | Holds for |', '| --- | --- |', ...rows].join('\n'),
     `Instead of a value, these take a field: ${withFields}. So \`if (.took_ms greater .limit_ms)\` compares two fields of the event.`,
     ['| Function | Gives |', '| --- | --- |', ...functions].join('\n'),
-    "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. A missing field, and a value that the function does not apply to, give a missing field.",
+    "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. If the field is missing, or the function does not apply to its value, the result counts as missing.",
     [
       '- Comparisons use the text of the value and are case-sensitive: strings as they are, numbers and booleans as JavaScript writes them (`500`, `1.5`, `true`). So `500` and `"500"` are both `equal \'500\'`.',
       "- A missing field, null, an object and an array have no text: no comparison holds for them, not even `not_equal`. `NOT .app equal 'a'` holds for all events except those whose app is a. `is_empty` requires a value, too: a missing field or null is not empty.",
