@@ -23,7 +23,7 @@ const options = z.strictObject({
     .refine(own => Object.keys(own).length <= MOST_OWN, { error: `must have at most ${MOST_OWN} patterns` })
     .optional()
     .describe(
-      'Additional patterns by name, for use in `pattern` and in each other. They take precedence over the built-in ones.',
+      'Additional patterns by name, for use in `pattern` and in other patterns. They take precedence over the built-in ones.',
     ),
 })
 type Options = z.output<typeof options>

@@ -162,8 +162,8 @@ export const keyValue = defineCodec({
   name: 'key_value',
   summary: 'Each line consists of pairs of a key and a value, with any characters between them.',
   notes:
-    'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around them ' +
-    'are not part of them. A key without a value has the value true, all other values are text, and of several values of a key the last counts. A line has at least one pair with a value. ' +
+    'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around a key or a value ' +
+    'are not part of it. A key without a value has the value true, and all other values are text. If a key has several values, the last one counts. A line has at least one pair with a value. ' +
     'Lines of the usual form `key=value key="other value"` are logfmt too, which is read faster.',
   options,
   form: 'fields',

@@ -114,7 +114,7 @@ export const klog = defineCodec({
   summary: 'Each line is in the format of klog and glog, the logs of Kubernetes and of other programs in Go and C++.',
   notes:
     'Events have `.level` (info, warning, error or fatal), `.timestamp`, `.id` (of the thread, a number), `.file`, `.line` (a number) and `.message`. ' +
-    '`.timestamp` is ISO 8601. The line has a time without a zone and a year: it is read as UTC, which containers use, in the year that brings it nearest to the present.',
+    '`.timestamp` is ISO 8601. The time in the line has neither zone nor year: it is read as UTC, which containers use, in the year that makes it nearest to the present.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of klog',

@@ -203,8 +203,8 @@ export const syslog = defineCodec({
   summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or the file format of a syslog daemon.',
   notes:
     'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
-    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
-    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.\n\n' +
+    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, if the ' +
+    'message has them. A timestamp without a year is read as local time, in the year that makes it nearest to the present.\n\n' +
     'Encoded, an event is a message of RFC 5424 with these fields: `.severity` (or `.severity_code`, or `.level`) is `info` and ' +
     '`.facility` is `user` if they are missing or unknown; a `.timestamp` that is not of RFC 3339 is left out; line ends become spaces. ' +
     'An event without `.message` has the JSON of its other fields in its place.',

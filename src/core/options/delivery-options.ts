@@ -15,7 +15,7 @@ const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
   bytes:
-    'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the parts that were accepted then; twice as much is tried after every 1,000 accepted requests.',
+    'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }

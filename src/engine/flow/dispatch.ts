@@ -105,7 +105,7 @@ export class Dispatch {
       work.dropCopies(i)
       if (to[i] === FAILED) continue
       work.hasBug = true
-      work.because(i, `the processor decided ${to[i]}, which is neither an output nor a reason that it has`)
+      work.because(i, `the processor decided ${to[i]}, but does not have this output or reason`)
       to[i] = FAILED
     }
     return failures

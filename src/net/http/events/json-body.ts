@@ -43,7 +43,7 @@ export function linesOfJson(body: Buffer, size: number): number {
   if (body[p] !== OPEN_ARRAY) {
     while (p < size) {
       move()
-      if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end behind element ${count}`)
+      if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end after element ${count}`)
       skipSpace()
       // Overwrites no unread byte: `to` never passes `p`.
       body[to++] = LF
@@ -57,7 +57,7 @@ export function linesOfJson(body: Buffer, size: number): number {
     move()
     skipSpace()
     const next = p < size ? body[p] : undefined
-    if (next !== COMMA && next !== CLOSE_ARRAY) throw refuse(`expected a comma or "]" behind element ${count}`)
+    if (next !== COMMA && next !== CLOSE_ARRAY) throw refuse(`expected a comma or "]" after element ${count}`)
     body[to++] = LF
     if (next === CLOSE_ARRAY) break
     p++
