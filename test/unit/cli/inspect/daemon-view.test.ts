@@ -230,6 +230,17 @@ t.test('keys are shown with their buckets, and where discarded events go', async
   t.match(shown(null), /^mode: shadow: these events pass/m)
 })
 
+t.test('a destination shows the age of its oldest event, also while nothing fails', async t => {
+  const destinations = [{ id: 'out', state: 'ready', reason: undefined }] as DaemonView['destinations']
+  const state = (seconds: number) =>
+    stateOf(
+      { series: seriesIn(`sluice_delivery_oldest_event_age_seconds{component_id="out"} ${seconds}`), destinations },
+      'out',
+    )
+  t.equal(state(0.4), 'ready')
+  t.equal(state(125.4), 'ready, oldest 2m 5s')
+})
+
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
   const state = (...lines: string[]) => stateOf({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
   const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
