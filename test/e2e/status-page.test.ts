@@ -189,3 +189,40 @@ destinations: { out: { type: blackhole, inputs: [limit] } }
   ])
   await daemon.stop(t)
 })
+
+t.test('the exact numbers of one key, the rules of a file, and what top shows of them', async t => {
+  const folder = testFolder(t, { 'app.log': '', 'limits.csv': 'key,limit\ncart,1\nmail,2\n' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `status_page: { listen: '${HOST}:0' }
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors:
+  limit: { type: throttle, inputs: [app], limit: 9, window: 1h, key_field: .app, limits_file: ./limits.csv }
+destinations: { out: { type: blackhole, inputs: [limit] } }
+`,
+  )
+  await daemon.until(() => daemon.logs().some(({ msg }) => msg === 'started'))
+  const path = (query: string) => ({
+    socketPath: join(folder, 'state/sluice.sock'),
+    path: `/api/v1/throttles/limit?${query}`,
+  })
+  const write = (events: number) => appendFileSync(join(folder, 'app.log'), '{"app":"cart"}\n'.repeat(events))
+  write(4)
+  await daemon.scrapedUntil(scrape => scrape.events('limit').received === 4)
+  const counts = { passed: 1, discarded: 3 }
+  t.match(JSON.parse((await asked(path('key=cart'))).text), {
+    rules: 2,
+    found: 1,
+    counted: { exact: true },
+    keys: [{ key: 'cart', last_minute: counts, ten_minutes: counts }],
+  })
+  t.match(JSON.parse((await asked(path('q=nothing'))).text), { searched: 1, found: 0, keys: [] })
+  const some = setInterval(() => write(1), 50)
+  t.teardown(() => clearInterval(some))
+  const { stdout } = await command(['top', '--config', daemon.configPath, '--interval', '500ms', '--count', '1'], {
+    cwd: folder,
+  })
+  t.match(stdout, /passed\/min +discard\/min .*\ncart +0 +\S+ +1 +([4-9]|\d\d+) +1\/1 /)
+  await daemon.stop(t)
+})

@@ -241,6 +241,18 @@ t.test('a destination shows the age of its oldest event, also while nothing fail
   t.equal(state(125.4), 'ready, oldest 2m 5s')
 })
 
+t.test('a daemon with a page shows exact numbers of the last minute of each key', async t => {
+  const keys = [
+    { key: 'a', passed: 10, discarded: 90 },
+    { key: null, passed: 1, discarded: 0 },
+  ]
+  const minute = new Map([['a', { passed: 1234, discarded: 5_678_901 }]])
+  const text = screen(view(0, 1), view(2, 3), 80, [{ id: 'lim', seconds: 2, exact: true, keys, minute }])
+  t.match(text, /^lim: busiest keys +passed\/s +discard\/s +passed\/min +discard\/min$/m)
+  t.match(text, /^a +5 +45 +1,234 +5,678,901$/m)
+  t.match(text, /^\(no key\) +0\.5 +0$/m, 'a key that was not counted yet')
+})
+
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
   const state = (...lines: string[]) => stateOf({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
   const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
