@@ -400,10 +400,11 @@ t.test('100,000 keys: those with most pressure, and how many there are', async t
   if (!one) return
   const { page } = one
   await sees(page, '100,000 buckets in use of at most 200,000 (50 %)', 'main')
-  await sees(page, 'the list shows the 100 with the most pressure', 'main')
+  await sees(page, 'the filter searches the 1,000 busiest; the list shows the 100 with the most pressure', 'main')
   t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 100)
-  await page.value(`location.hash = '#/throttle/limit_app?key=key-7'`)
-  await sees(page, '11 of 100', 'main')
+  await page.value(`location.hash = '#/throttle/limit_app?key=key-77'`)
+  await sees(page, '11 of 1,000', 'main')
+  t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 11)
 })
 
 const HOSTILE = `</script><img src=x onerror="document.title='hit'"><script>document.title='hit'</script>{{1+1}}\u202e'"&lt;`
@@ -631,6 +632,51 @@ t.test('the tail of what a throttle discards, and a limit at its place in the co
   await sees(page, /^processors:\n {2}limit_app:\n {4}limit: 40\n$/, '.what-if pre')
 })
 
+t.test('a limit that was tried stays in the address, and after a look at another view', async t => {
+  const one = await shown(t, { components: USUAL }, '#/throttle/limit_app?limit=40')
+  if (!one) return
+  const { page } = one
+  const limit = `document.querySelector('[aria-label="limit as a number"]')`
+  await sees(page, /would have passed/, '.verdict')
+  t.equal(await page.value(`${limit}.value`), '40')
+  await page.value(`${limit}.value = '250', ${limit}.dispatchEvent(new Event('input', { bubbles: true }))`)
+  const hash = () => page.value<string>('location.hash')
+  await until('the address', async () => (await hash()) === '#/throttle/limit_app?limit=250')
+  await page.press('Escape')
+  await page.press('3')
+  await sees(page, 'Delivery', 'main h1')
+  await page.press('2')
+  await until('the limit is back', () => page.value(`${limit}?.value === '250'`))
+  await until('its address, too', async () => (await hash()) === '#/throttle?limit=250')
+  await page.value(`location.hash = '#/throttle/limit_app?limit=7&window=2s&mode=sliding'`)
+  await until('another address', () => page.value(`${limit}?.value === '7'`))
+  await sees(page, /limit: 7\s+window: 2s/, '.what-if pre')
+  t.same(page.messages, [])
+})
+
+t.test('a throttle that holds keys to its limit has no problem, as in status', async t => {
+  const one = await shown(t, { components: USUAL })
+  if (!one) return
+  const { page } = one
+  await sees(page, 'keys at the limit', 'main')
+  t.equal(await page.value(`document.querySelectorAll('.mark.warning, .mark.error').length`), 0)
+})
+
+t.test('the numbers of one key', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write, daemon } = await daemonOf(t)
+  write(700)
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 700)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/component/limit_app?bucket=app-3`)
+  await sees(page, 'Last minute: 5 passed, 95 discarded. Last ten minutes: 5 passed, 95 discarded.', 'main')
+  await goTo(page, `${url}#/throttle/limit_app?key=app-3`)
+  await sees(page, '1 of 7', '.filter')
+  const [row] = await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')
+  t.same([row![0], row![2], row![3]], ['app-3', '5', '95'])
+})
+
 t.test('what it says of an event, a component and a destination is said once, and is so', async t => {
   const at = new Date().toISOString()
   const steps = [
@@ -660,8 +706,11 @@ t.test('what it says of an event, a component and a destination is said once, an
       id: 'limit_app',
       key_field: ['.app'],
       limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'fixed' }],
+      rules: 0,
       buckets: 0,
       keys: [],
+      searched: 0,
+      found: 0,
       counted: { from, step_ms: 1, exact: false, keys: 0, most_keys: 1000, of: 'one event in 4, in steps of 1 ms' },
     },
     find: { looked_at, found: [{ event: { n: 1 }, steps }], more: false },
