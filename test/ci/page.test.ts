@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
@@ -5,6 +7,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { HOST, listening, ownPort } from '../support/address.js'
+import { bound } from '../support/bound.js'
 import { Browser, type Page } from '../support/browser.js'
 import { checkout } from '../support/checkout.js'
 import { startDaemon } from '../support/daemon.js'
@@ -533,6 +536,69 @@ t.test('the page of another origin cannot read it', async t => {
     document.body.append(frame)
   })`)
   t.equal(framed, false, 'and it is in no frame')
+})
+
+/** Runs nginx in the foreground, with the location of docs/page.md. Returns its address. */
+async function nginxBefore(t: Test, url: string, more = ''): Promise<string | undefined> {
+  const program = needs(t, 'nginx')
+  if (!program) return undefined
+  const folder = testFolder(t, { users: 'anna:{PLAIN}secret\n' })
+  const [, location] = /```nginx\n([\s\S]*?)```/.exec(readFileSync(join(checkout, 'docs/page.md'), 'utf8'))!
+  const own = location!
+    .replace('http://127.0.0.1:9599/', url)
+    .replace('/etc/nginx/sluice-users', `${folder}/users`)
+    .replace('{', `{ ${more}`)
+  const port = await ownPort()
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    one => `${one}_temp_path ${folder}/${one};`,
+  )
+  writeFileSync(
+    join(folder, 'nginx.conf'),
+    `${process.getuid?.() === 0 ? 'user root;' : ''} daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {}
+http { access_log off; ${temporary.join(' ')} server { listen ${HOST}:${port}; ${own} } }\n`,
+  )
+  const nginx = spawn(...bound(program, ['-e', `${folder}/error.log`, '-c', `${folder}/nginx.conf`]), {
+    stdio: 'ignore',
+  })
+  const closed = once(nginx, 'close')
+  t.teardown(() => {
+    nginx.kill()
+    return closed
+  })
+  const answers = () =>
+    fetch(`http://${HOST}:${port}/`).then(
+      () => true,
+      () => false,
+    )
+  await until('nginx', answers, { show: () => readFileSync(join(folder, 'error.log'), 'utf8') })
+  return `${HOST}:${port}/sluice/`
+}
+
+t.test('behind nginx, below a path', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write } = await daemonOf(t)
+  const at = await nginxBefore(t, url)
+  if (at === undefined) return
+  t.equal((await fetch(`http://${at}`)).status, 401, 'nginx asks for a password')
+  await page.go(`http://anna:secret@${at}`)
+  await goTo(page, `http://${at}#token=${TOKEN}`)
+  await sees(page, 'live', 'header')
+  await goTo(page, `http://${at}#/tail/app`)
+  await sees(page, 'where', '.tools')
+  const some = setInterval(() => write(7), 200)
+  t.teardown(() => clearInterval(some))
+  await sees(page, /"app":"app-3"/, '.tail')
+  t.same(
+    page.requests.filter(one => !one.includes(`${at}`) && one !== 'about:blank' && one !== 'data:,'),
+    [],
+    'everything is below the path',
+  )
+  const other = await nginxBefore(t, url, 'proxy_set_header Host logs.example.com;')
+  const authorization = `Basic ${Buffer.from('anna:secret').toString('base64')}`
+  const refused = await fetch(`http://${other}`, { headers: { authorization } })
+  t.equal(refused.status, 403)
+  t.match(await refused.text(), 'the page is not served under this name')
 })
 
 t.test('event texts ask for the token, which leaves the address at once', async t => {
