@@ -182,6 +182,9 @@ destinations: { out: { type: blackhole, inputs: [limit] } }
       'm',
     ),
   )
+  const offline = await command(['explain', '--config', daemon.configPath, '{"app":"cart"}'], { cwd: folder })
+  t.equal(offline.stderr, 'sluice explain: with --live, the daemon reports past events like it\n')
+  t.notMatch(offline.stdout, 'then:')
   const { past } = JSON.parse(await explained('--json', '{"app":"cart"}'))
   t.match(past.events.map(({ steps }: { steps: { component: string }[] }) => steps.at(-1)!.component).sort(), [
     'limit',
