@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { checkout } from './checkout.js'
+import { built } from './checkout.js'
 
 /** A component of the invented daemon. */
 export interface Invented {
@@ -399,7 +399,7 @@ export class FakePage {
     const [, extension = ''] = /^page\.(js|css)$/.exec(path) ?? []
     if (path === '') response.setHeader('content-type', 'text/html').end(HTML)
     else if (extension !== '')
-      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(checkout, 'src/web/bundle', path)))
+      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(built, 'src/web/bundle', path)))
     else this.#answerApi(path.replace(/^api\/v1\//, ''), searchParams, request, response)
   }
 
