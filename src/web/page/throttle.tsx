@@ -62,7 +62,7 @@ const columns: readonly Column<Bucket>[] = [
     value: ({ pressure }) => pressure,
     cell: one => <Pressure of={one} />,
   },
-  ...counts('last minute', 'last_minute'),
+  ...counts('1 min', 'last_minute'),
   { name: 'passed/s', value: ({ passed }) => passed, cell: ({ passed }) => rate(passed) },
   { name: 'discarded/s', value: ({ discarded }) => discarded, cell: ({ discarded }) => rate(discarded) },
   {
@@ -71,7 +71,7 @@ const columns: readonly Column<Bucket>[] = [
     value: ({ since }) => (since ? Date.parse(since) : undefined),
     cell: ({ since }) => (since ? `${clock(since)} (${duration(now.value - Date.parse(since))})` : '–'),
   },
-  ...counts('ten minutes', 'ten_minutes'),
+  ...counts('10 min', 'ten_minutes'),
 ]
 
 export const throttles = () =>
