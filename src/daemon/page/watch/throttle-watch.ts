@@ -248,7 +248,8 @@ export class ThrottleWatch {
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
-      const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * window_ms!) / limit]
+      // A minute says little about a longer window: of that, only these events count.
+      const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * Math.min(window_ms!, 60_000)) / limit]
       const shown = {
         key: named.key,
         passed: minute.passed[id]! / 60,

@@ -170,6 +170,17 @@ t.test('the events of one key in the last minute and the last ten are counted ex
   t.same((await watch.view({ most: 9, words: 'default' })).found, 1)
 })
 
+t.test('pressure: a short time of many events is not taken for a whole window of them', async t => {
+  const pressure = async (window: string) => {
+    const { watch, take } = await watchedThrottle({ limit: 3, window })
+    await take(Array.from({ length: 6 }, () => ({ app: 'a' })))
+    return (await watch.view({ most: 1 })).keys[0]!.pressure
+  }
+  t.equal(await pressure('1h'), 2)
+  t.equal(await pressure('60s'), 2)
+  t.equal(await pressure('10s'), 1, 'its window is used up')
+})
+
 t.test('the options to copy are those that differ', async t => {
   const { watch } = await watchedThrottle({ exclude: "if (.level equal 'error')" })
   for (const [asked, yaml] of [
