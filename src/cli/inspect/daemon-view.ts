@@ -1,7 +1,6 @@
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { beginning, displayWidth, ending, padEnd, padStart } from '../../daemon/process/wrap.js'
-import { lasting } from '../../daemon/status/problems.js'
 import { Series } from '../../daemon/status/series.js'
 import type { Status } from '../../daemon/status/status.js'
 import { systemClock } from '../../lib/time.js'
@@ -87,11 +86,7 @@ export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'd
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
   const buffered = series.sum('sluice_buffer_events', labels) + series.sum('sluice_spool_events', labels)
-  if (destination) {
-    const oldest = series.sum('sluice_delivery_oldest_event_age_seconds', labels)
-    const waits = oldest >= 1 ? `, oldest ${lasting(oldest)}` : ''
-    return `${destination.state}${buffered > 0 ? `, ${short(buffered)} buffered` : ''}${waits}`
-  }
+  if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
   const unread = series.sum('sluice_file_unread_bytes', labels)
   if (series.all('sluice_files_watched', labels).length > 0)
     return `${counted(series.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`

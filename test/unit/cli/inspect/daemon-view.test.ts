@@ -1,6 +1,7 @@
 import t from 'tap'
 import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
+import { oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { redrawn, screen } from '../../../../src/cli/inspect/top.js'
 import {
@@ -230,15 +231,13 @@ t.test('keys are shown with their buckets, and where discarded events go', async
   t.match(shown(null), /^mode: shadow: these events pass/m)
 })
 
-t.test('a destination shows the age of its oldest event, also while nothing fails', async t => {
-  const destinations = [{ id: 'out', state: 'ready', reason: undefined }] as DaemonView['destinations']
-  const state = (seconds: number) =>
-    stateOf(
-      { series: seriesIn(`sluice_delivery_oldest_event_age_seconds{component_id="out"} ${seconds}`), destinations },
-      'out',
-    )
-  t.equal(state(0.4), 'ready')
-  t.equal(state(125.4), 'ready, oldest 2m 5s')
+t.test('the age of the oldest event of each destination, also while nothing fails', async t => {
+  const destinations = ['a', 'b', 'c'].map(id => ({ id, state: 'ready', reason: undefined }))
+  const age = (id: string, seconds: number) =>
+    `sluice_delivery_oldest_event_age_seconds{component_id="${id}"} ${seconds}`
+  const lines = (...ages: string[]) => oldestLines({ series: seriesIn(ages.join('\n')), destinations }, 80)
+  t.same(lines(age('a', 0.9), age('removed', 70)), [])
+  t.same(lines(age('a', 2), age('b', 125.4), age('c', 0)), ['', 'Oldest event to deliver: b 2m 5s, a 2s'])
 })
 
 t.test('a daemon with a page shows exact numbers of the last minute of each key', async t => {
