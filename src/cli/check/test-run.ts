@@ -21,7 +21,7 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** How long nothing may be delivered although something could be. */
+/** Events that do not move for this long are stuck. */
 const STUCK_MS = 30_000
 
 /** Replaces a source and emits the lines that it is given. */
@@ -158,7 +158,6 @@ function leftOf(batch: EventBatch, i: number): Left {
   return { line, fields }
 }
 
-/** Whether the event is the expected one. */
 export function isExpected(event: Left, expected: TestEvent): boolean {
   if (typeof expected === 'string') return event.line === expected || event.fields.message === expected
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))

@@ -20,8 +20,8 @@ export interface Daemon {
 }
 
 /**
- * Finds the selected daemon. A configuration that has become wrong still leads to the daemon that runs with it. Throws
- * ConfigError if it does not lead to a daemon.
+ * Finds the selected daemon. A configuration that has become invalid still leads to the daemon that runs with it.
+ * Throws ConfigError if it does not lead to a daemon.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options

@@ -18,7 +18,7 @@ export interface ThrottleKeys extends KeyCounts {
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
+/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. */
 export async function keysOf(
   socket: string,
   { series }: DaemonView,
@@ -40,7 +40,7 @@ async function keysOfOne(
   const query = new URLSearchParams({ component: id, for: String(ms) })
   const answer = await ask(socket, `/keys?${query}`, signal)
   const text = await textOf(answer)
-  // A reload may have replaced it.
+  // A reload may have removed the throttle.
   return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
 }
 
@@ -66,7 +66,7 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
   })
 }
 
-/** How full the window of a bucket is, and what was discarded of it in the last hour. */
+/** How full the window of a bucket is, and its discarded events of the last hour. */
 function bucketCells(bucket: BucketState | undefined): [string, string] {
   if (!bucket) return ['', '']
   const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket

@@ -75,8 +75,8 @@ export class Journalctl {
 }
 
 /**
- * The cursor of the first entry that journalctl gives for `args`, or undefined. Throws an Error with its
- * message.
+ * The cursor of the first entry that journalctl outputs for `args`, or undefined. Throws an Error with the message of
+ * journalctl.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})

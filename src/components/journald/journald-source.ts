@@ -20,7 +20,7 @@ import { type Place, placeIn, VERSION } from './place.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
-/** A signal to the process group also ends journalctl, possibly first. */
+/** A signal to the process group also ends journalctl, possibly before this source stops. */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
 
@@ -134,7 +134,7 @@ export class Journald implements Source {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
-      // Without an entry of this boot journalctl fails; all entries are still to come.
+      // journalctl fails while this boot has no entries. Reading then begins after the last entry.
       const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
       if (cursor !== undefined) return { cursor, at: true }
     }
@@ -179,7 +179,7 @@ export class Journald implements Source {
     }
   }
 
-  /** The first entries of journalctl, without the one read before. */
+  /** Removes the entry that was read before from the first entries of journalctl. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

@@ -3,7 +3,6 @@ import type { Service } from '../../service/api/domain/service.js'
 import type { RequestCounts } from '../../service/api/http/sender.js'
 import type { Store } from '../../service/api/store/store.js'
 
-/** Metrics of the service itself. */
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
   const of = (value: 'requests' | 'seconds') => () =>

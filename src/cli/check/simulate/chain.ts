@@ -41,12 +41,12 @@ class CollectingStage extends Stage {
 
 /** One processor of a chain. */
 interface Link {
-  /** Follows and settles the events. */
+  /** Processes and settles the events. */
   run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
   stop(): Promise<void>
 }
 
-/** How many events could not be processed. */
+/** Number of events that could not be processed. */
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
@@ -159,7 +159,7 @@ export class Chain {
     const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
-    // Work that is due by the wall clock, such as reading a table again, is not done.
+    // Timers do not fire, so work such as reading a table again is not done.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)

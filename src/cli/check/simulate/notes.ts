@@ -17,7 +17,7 @@ export interface Replayed {
   readonly replay: Replay<Trials>
   /** Whether all events were backlog. Otherwise each came when it was written. */
   readonly isBacklog?: boolean
-  /** The same events, come in the other way; undefined: not wanted. */
+  /** A replay of the same events with the other way of arrival; undefined: not wanted. */
   readonly other?: Replay<Trials> | undefined
 }
 

@@ -31,7 +31,7 @@ export class Dedupe implements Processor {
   readonly #countField: EditedField | undefined
   readonly #forgotten: { value: number }
   #due: Emitted[] = []
-  /** Duplicates of the keys for which there was no room in `#due`, and when the first of them passed. */
+  /** Duplicates of keys that had no room in `#due`, and when the first of these keys passed. */
   #others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
 
   constructor(options: DedupeOptions, context: ProcessorContext) {
@@ -127,7 +127,7 @@ export class Dedupe implements Processor {
   }
 }
 
-/** Replaces values that are too long to keep. It is longer than any key that is kept. */
+/** Replaces a key that is too long to keep. The result is longer than any kept key, so it differs from all of them. */
 function digest(text: string): string {
   return createHash('sha256')
     .update(text, 'utf16le')

@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 
-/** Maximum keys whose rows are remembered: finding an address again costs little. */
+/** Maximum keys whose rows are remembered, which makes repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
 /** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64

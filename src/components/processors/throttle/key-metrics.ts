@@ -18,7 +18,7 @@ const ERROR_HELP =
 /** Keys followed per series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
-/** After this time, events count half in the choice of keys. */
+/** In the choice of keys, events this old count half. */
 const HALF_LIFE_MS = 3_600_000
 /** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1

@@ -10,8 +10,8 @@ import type { ThrottleMetrics } from './throttle-metrics.js'
 const DRIFT_MS = 1000
 
 /**
- * Reports quotas that count in a period which the clock has left again: it had jumped ahead, and was set back. Returns
- * a function to call for each batch.
+ * Reports quotas that still count in a future period: the clock had jumped ahead, and was set back. Returns a function
+ * to call for each batch.
  */
 export function reportQuotasAhead(
   wall: WallTime,

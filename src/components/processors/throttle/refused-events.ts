@@ -18,7 +18,7 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Maximum discarded events inspected for the history per second, and per larger batch. */
+/** Maximum discarded events inspected for the history: per second, and in each batch beyond that. */
 const LOOKS_PER_SECOND = 1000
 const SOME_LOOKS = 16
 

@@ -86,7 +86,7 @@ export class ThrottleProcessor implements Processor {
   readonly #refused: RefusedEvents
   /** Undefined: events do not wait. */
   readonly #waiting: Pacing | undefined
-  /** Counts backlog that passes; undefined: it is decided on. */
+  /** Counts backlog that passes undecided; undefined: backlog is decided on. */
   readonly #passedBacklog: { value: number } | undefined
   /** The current observers of its decisions. */
   readonly #observers = new Set<SeeDecisions>()

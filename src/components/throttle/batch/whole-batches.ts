@@ -40,7 +40,7 @@ export class WholeBatches {
   #excluded = new Uint8Array(1024)
   /** Without a key: the id of the default bucket, or NONE, for each event. */
   #ids = new Int32Array(1024)
-  /** Number of batches left to skip, after one with too few events that it could decide on. */
+  /** Number of batches left to skip, because too few events of a batch could be decided here. */
   #pause = 0
 
   constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {

@@ -32,10 +32,7 @@ const DATE_LENGTH = 10
 const YEAR_LENGTH = 4
 const DASH = 0x2d
 
-/**
- * Reads the time of events from the first usual field that has one. For each origin, it first reads the field that had
- * the last one.
- */
+/** Reads the time of events from the first usual field that has one. For each origin, tries the last field first. */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
   readonly #known = new WeakMap<Origin, number>()

@@ -109,7 +109,7 @@ export class EarlierRows {
     const width = this.#width
     let high = this.length
     let low = high - 1
-    // Usually it is one of the last.
+    // Usually the row is one of the last.
     for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
       high = low
       low = high - step
@@ -160,7 +160,7 @@ export class EarlierRows {
   /** Moves the rows to the front of a list with this capacity. */
   #move(capacity: number): void {
     const { array, rows, length } = this
-    // A fraction makes V8 store numbers, not objects with a number each, and no spare places.
+    // Filled with a fraction, V8 stores plain doubles, without spare places.
     const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
     if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
     for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!

@@ -23,8 +23,8 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order: an event passes if all events that passed, sorted by time, still keep the limit with
- * it. So the order of arrival never lets more events pass.
+ * gcra, for events in any order: an event passes if it and all events that passed keep the limit when sorted by time.
+ * So the order of arrival never lets more events pass.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
@@ -191,7 +191,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return next - row
   }
 
-  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  /** Call before a newer run replaces the newest one: keeps it, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)
@@ -203,7 +203,7 @@ export class GcraEventWindows extends LimitEventWindows {
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
   }
 
-  /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
+  /** Drops runs that no event from `from` on needs, since another run follows by then, or the run has ended. */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0
     while (

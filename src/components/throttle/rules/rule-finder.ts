@@ -31,9 +31,9 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. Keys are matched once each: patterns of a single text through a hash
- * table, all others by testing those whose prefix the key has. Conditions are tested for each event, but only those
- * before the first rule that the key decides on.
+ * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns of a single text;
+ * other patterns are tested if the key has their prefix. Conditions are tested for each event, but only those before
+ * the first rule that the key alone decides.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]

@@ -65,7 +65,7 @@ const NS_PER_MS = 1_000_000
 /** Sums of two rests stay exact below this. */
 const MOST_PARTS = 2 ** 52
 const FARTHEST_MS = LARGEST_MS / 2
-/** Parts of a nanosecond where the exact number would be too large: costs are then rounded, far below a nanosecond. */
+/** Parts per nanosecond if the exact number is too large. Costs are then rounded, by much less than a nanosecond. */
 const PARTS_PER_NS = 2 ** 30
 
 /** The limit's T = window / limit, and its tolerance burst * T. */

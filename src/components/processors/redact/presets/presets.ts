@@ -27,7 +27,7 @@ export interface KeyMarks {
    * them, or all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** The index of the character that, with the one before, finds them. Default: the first of `-_.`. */
+  /** Index of the character by which they are found, together with the one before it. Default: the first of `-_.`. */
   readonly anchor?: number
   /** Whether at least one digit follows, which distinguishes them from words. */
   readonly needsDigit?: true
