@@ -8,9 +8,9 @@ import { textsOf } from '../engine/config/yaml/files.js'
 import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
- * Loads only the components whose types occur in the text of a configuration, since loading all of them would take most
- * of a daemon's start. A type in another notation is not found. If a configuration is invalid with these components, it
- * must be read with all of them (list.ts).
+ * Loads only the components whose types occur in the text of a configuration, since loading all of them would be one of
+ * the slowest steps of a daemon's start. A type in another notation is not found. If a configuration is invalid with
+ * these components, it must be read with all of them (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']

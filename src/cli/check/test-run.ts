@@ -163,7 +163,7 @@ export function isExpected(event: Left, expected: TestEvent): boolean {
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
 }
 
-/** Start time of a test: a full hour, day and year, which aligned windows start at. */
+/** Start time of a test: the start of an hour, a day and a year, and so of aligned windows. */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 
 interface Timer {
@@ -199,7 +199,7 @@ class StepClock implements TimerClock {
     return Math.min(...this.#timers.map(({ at }) => at))
   }
 
-  /** Sets the time, unless it is later already, and fires the timers that are due. */
+  /** Sets the time, unless it is already later, and fires the timers that are due. */
   goTo(time: number): void {
     if (!Number.isFinite(time)) throw new Error('events wait, and nothing will release them')
     this.#at = Math.max(this.#at, time)

@@ -15,7 +15,7 @@ export interface Daemon {
   readonly socket: string
   /** Problems of the configuration that led to the daemon. */
   readonly mistakes: readonly Problem[]
-  /** Other daemons that could have been meant. */
+  /** Other daemons that the user may have meant. */
   readonly others?: OtherDaemons | undefined
 }
 
@@ -38,7 +38,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
     todo,
     commands: [`sluice validate ${shellWord(config)}`],
   }))
-  // The mistake may be in data_dir, so what answers there may be another daemon.
+  // The mistake may be in data_dir, so another daemon may answer there.
   for (const path of [socketPath(dataDir), usualSocket(env)])
     if (path !== undefined && existsSync(path)) {
       const status = await statusAt(path).catch(() => undefined)

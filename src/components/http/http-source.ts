@@ -85,7 +85,7 @@ export class HttpSource implements Source {
   #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
-    // A request without a Host is answered and counted by this source.
+    // This source answers and counts requests without a Host header.
     const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
     const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
     serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {

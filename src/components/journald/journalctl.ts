@@ -16,8 +16,8 @@ const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Invariants: its output is read only as fast as entries are passed on, so it waits. It does not
- * outlive this process, because it ends when its output is closed.
+ * A running journalctl. Its output is read only as fast as entries are passed on, so it waits. It ends when its output
+ * is closed, so it does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable

@@ -103,8 +103,8 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. A new process first closes inherited files, and this process waits for that
-   * if a file system does not respond. The journal keeps the entries in the meantime.
+   * Waits until all file systems respond. Otherwise the start of journalctl could block this process, since a new
+   * process first closes inherited files. The journal keeps the entries in the meantime.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -145,9 +145,9 @@ export class Journald implements Source {
   /** Reads until journalctl ends, and returns why it did. Undefined: the run ended. */
   async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
-    // Not --after-cursor: if the entry is gone, that skips the one after it.
+    // Not --after-cursor: if the entry is gone, it skips the next one.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
-    // Without --merge, it follows this boot only and skips unread entries from before a reboot.
+    // Without --merge, journalctl follows this boot only, and skips unread entries of earlier boots.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
     args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
     const child = new Journalctl(args, line => this.#problems.line(line))

@@ -32,7 +32,7 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
-/** Whether the service can save changes. */
+/** Exposes whether the service can save changes. */
 export function storeMetrics(metrics: Metrics, store: Store): void {
   const writable = 'Whether the last change was saved in the store of the service.'
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))

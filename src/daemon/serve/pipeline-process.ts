@@ -33,7 +33,7 @@ const answers = new Socket({ fd: FROM_CHILD, readable: false, writable: true })
 // The service is gone.
 answers.on('error', () => {})
 
-/** Bodies are read into their final place, with room for one more byte, which leaves nothing to collect. */
+/** Reads bodies straight into their final place, with room for one more byte, so no garbage is left. */
 const reader = new FrameReader(NO_LIMIT, head => {
   const message = deserialize(head) as ProcessSetup | Call
   if (!('name' in message)) return { most: 0, take: () => begin(message) }

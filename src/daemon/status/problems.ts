@@ -16,7 +16,7 @@ export interface Problem {
   /** The affected component; missing if no component is affected, or if it is no longer configured. */
   readonly component?: string
   readonly what: string
-  /** Since when, how often and similar facts. */
+  /** Facts such as since when, and how often. */
   readonly detail?: string
   readonly todo: string
   /** Commands that `todo` mentions, each ready to be typed. */
@@ -43,9 +43,9 @@ export interface Observed {
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   /** Processors that need a server which does not reply, or that do not finish with events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
-  /** Of a managed daemon. */
+  /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
-  /** Its configuration, if that is a file, and its data_dir; missing while it is starting. */
+  /** The daemon's configuration, if that is a file, and its data_dir; missing while it is starting. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
 }
 
@@ -420,7 +420,7 @@ function discardProblems({ series }: Observed): Problem[] {
     const { component_id = '', component_kind = '', reason = '' } = labels
     const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
     if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
-    // These are in the dead-letter queue, or went to the readers of `.rejected`.
+    // Such events are in the dead-letter queue, or went to the readers of `.rejected`.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
       component: component_id,

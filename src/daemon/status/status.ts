@@ -56,7 +56,7 @@ export interface Books extends Totals {
 export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
 
 export interface PageState {
-  /** In bytes: the limit of the kept data, and its present size. */
+  /** The limit of the kept data and its present size, in bytes. */
   readonly memory: number
   readonly used: number
   /** Length of the history of each component's numbers, and the interval between them. */
@@ -77,13 +77,13 @@ export interface ComponentStatus extends Named {
   /** What it reads, as in the configuration: ids, or `id.output`. Empty for sources. */
   readonly inputs: readonly string[]
   readonly received: number
-  /** To all outputs. */
+  /** Events sent, to all outputs together. */
   readonly sent: number
-  /** Those to side outputs, by name. Missing if there are none. */
+  /** Events sent to side outputs, by name. Missing if there are none. */
   readonly side_outputs?: Readonly<Record<string, number>>
   readonly discarded: number
   readonly in_flight: number
-  /** By kind, since the start. Missing if there are none. */
+  /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
   /** Why it does not work now, or waits. */
   readonly last_error?: string
@@ -115,7 +115,7 @@ export interface Reports {
   /** When the daemon started, wall clock in milliseconds. */
   readonly startedAt?: number
   totals?(): Totals
-  /** Undefined: there is no page of the daemon. */
+  /** Undefined: the daemon has no page. */
   page?(): PageState | undefined
 }
 
@@ -175,7 +175,7 @@ export function statusOf(
     waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
       const id = labels.component_id!
       const wait = value > 0 ? waits(id) : undefined
-      // They may have left by now.
+      // The events may have left by now.
       return wait ? [{ id, events: value, ...wait }] : []
     }),
     components: components.map(one => componentStatus(one, series, rates, errors.get(one.id))),

@@ -113,7 +113,7 @@ function isFile(name: string): boolean {
   }
 }
 
-/** The explanations by component id. */
+/** The functions that explain components, by id. */
 interface Explainers {
   readonly processors: ReadonlyMap<string, ExplainProcessor>
   readonly destinations: ReadonlyMap<string, Explain>
@@ -144,7 +144,7 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
 
 interface AskLive {
   bucket(id: string, findings: readonly Finding[]): Promise<Live | undefined>
-  /** By destination. */
+  /** Problems of destinations, by id. */
   readonly problems: ReadonlyMap<string, string>
 }
 

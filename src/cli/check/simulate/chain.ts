@@ -86,7 +86,7 @@ export class Chain {
       .filter(([, n]) => n > 0)
   }
 
-  /** Creates the processors. No event may be read before this resolves: then the names that they read are known. */
+  /** Creates the processors, which register the names that they read. No event may be read before this resolves. */
   async start(signal: AbortSignal): Promise<void> {
     for (const config of this.#route.processors)
       this.#links.set(config.id, isThrottle(config) ? this.#throttle(config) : await this.#stage(config, signal))

@@ -156,7 +156,7 @@ export interface ComparisonResult {
   readonly config: string
   readonly other: string
   readonly complete: boolean
-  /** Events that were read, before the processors of both. */
+  /** Events read, before any processor. */
   readonly events: number
   /** Events that pass each of them, excluded ones included. */
   readonly passed: { readonly this: number; readonly other: number }

@@ -14,7 +14,7 @@ import { describeThrottles, inputName, keyText } from './words.js'
 export interface SimulationResult {
   /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
   readonly limit?: number
-  /** The same, if the throttle has a limit of bytes alone. */
+  /** The limit that was found, if the throttle only has a limit of bytes. */
   readonly limit_bytes?: number
   /** With these: combinations of key and window for which no limit achieves the goal. They are not in `results`. */
   readonly unanswered?: readonly Unanswered[]
@@ -141,7 +141,7 @@ export interface SearchResult {
   readonly figures: Readonly<Record<string, number>>
   /** False: the goal is achieved without a limit, and this is the lowest one that discards nothing. */
   readonly needed: boolean
-  /** The next limit, which does not achieve it; null if there is none. */
+  /** The next limit, which does not achieve the goal; null if there is none. */
   readonly next: { readonly limit: number; readonly does: string } | null
 }
 

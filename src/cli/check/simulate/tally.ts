@@ -16,7 +16,7 @@ export const TALLY_WIDTH = 10
 
 /** Number of keys whose discards over time are given. */
 const KEYS_OVER_TIME = 12
-/** Number of keys whose discards over time are counted: for all trials together, and at least and at most for one. */
+/** Number of keys whose discards over time are counted: in all trials together, and the bounds for one trial. */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
 const MOST_ROWS = 128

@@ -170,7 +170,7 @@ class WaitingRoom {
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** The arrival of an event that could be read at `time`: later, if the stage is full then. */
+  /** When an event arrives that could be read at `time`: later, if the stage is full then. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -198,13 +198,13 @@ const LATE_MS = 1
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
-  /** For backlog. */
+  /** Only for backlog. */
   readonly #room: WaitingRoom | undefined
   readonly #samples: Samples
   readonly #decider: Decider
   readonly #key: EventKey
   readonly #others = new RoomTimes()
-  /** By the id of the rule, whose buckets are its own. */
+  /** By the id of a rule, since each rule has buckets of its own. */
   readonly #buckets = new Map<string | undefined, KeyedBuckets<RoomTimes>>()
   readonly #options: DeciderOptions
 
@@ -243,7 +243,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // It waits behind others until its time is over.
+          // The event waits behind others until its time is over.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

@@ -57,7 +57,7 @@ export class Counted {
     for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
   }
 
-  /** Where the columns of a key begin. Valid until the next call. */
+  /** The index of a key's first column. Valid until the next call. */
   rowOf(key: BucketKey): number {
     const id = this.#table.find(key)
     return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width

@@ -12,18 +12,18 @@ import type { DedupeOptions } from '../dedupe.js'
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')
 
-/** The time after an event that passed, in which equal events are duplicates. */
+/** A window begins with an event that passed. Equal events in it are duplicates. */
 interface Window {
   readonly since: number
   duplicates: number
-  /** The name of its values, once there is something to report. */
+  /** The name of the window's values, once there is something to report. */
   name: string
 }
 
 export class Dedupe implements Processor {
   readonly #options: DedupeOptions
   readonly #context: ProcessorContext
-  /** By the values of the fields, in the order in which they began. */
+  /** By the values of the fields, oldest first. */
   readonly #windows: QueueMap<string, Window>
   readonly #key: BucketKey
   readonly #editor: EventEditor

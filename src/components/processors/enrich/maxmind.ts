@@ -123,7 +123,7 @@ export class EntryTooLarge extends Error {}
  */
 export class EntryBounds {
   readonly #bytes: Buffer
-  /** Where the section of the entry begins, from which pointers count. */
+  /** Start of the section with the entry. Pointers are relative to it. */
   readonly #base: number
   #left = 0
 

@@ -49,7 +49,7 @@ export class Nester {
     return false
   }
 
-  /** The members of an object; for a repeated name the last, at the place of the first. */
+  /** The members of an object. A repeated name keeps its first place and its last value. */
   #members({ start, end }: Written): Map<string, Written> {
     const b = this.#bytes
     const members = new Map<string, Written>()

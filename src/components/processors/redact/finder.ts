@@ -31,7 +31,7 @@ export class Finder {
   /** Whether a search of a value alone finds the same matches as `seen` has in it. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** By rule: 0 if its matches in a text with escapes do not count, since they may contain parts of escapes. */
+  /** By rule: 1 if matches in a text with escapes count; 0 if they could contain parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** The rule for values whose name is a secret's name; -1: none. */

@@ -56,7 +56,7 @@ class Texts {
 
   #grow(by: number): void {
     const more = Math.max(by, this.#bytes.length === 0 ? this.#expected : this.#bytes.length)
-    // Not from the pool of Node.js.
+    // Allocated outside of the pool of Node.js.
     const bytes = Buffer.allocUnsafeSlow(this.#used + more)
     this.#bytes.copy(bytes, 0, 0, this.#used)
     this.#bytes = bytes

@@ -37,7 +37,7 @@ function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   }
 }
 
-// Its output would mix with the log, or with a destination that writes to standard output.
+// The output of a script would mix with the log, or with a destination that writes to standard output.
 const written = new WrittenLines(line => tell({ type: 'wrote', line }))
 for (const stream of [process.stdout, process.stderr]) {
   stream.write = (text: string | Uint8Array) => {

@@ -48,7 +48,7 @@ export class RefusedEvents {
   readonly #reasons: readonly string[]
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
-  /** The same for backlog. */
+  /** The column's value for each decision about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics

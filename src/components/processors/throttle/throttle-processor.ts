@@ -263,8 +263,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode all events pass. A cluster limit also passes some while its server is unreachable, and logs that
-    // itself.
+    // In shadow mode, all events pass. A cluster limit logs by itself that it passes some while its server is
+    // unreachable.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

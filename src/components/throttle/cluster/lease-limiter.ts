@@ -163,7 +163,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** An empty demand. It gives back the rest of a lease that was not enough. */
+  /** A demand without events yet. It gives back the rest of a lease that was not enough. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)

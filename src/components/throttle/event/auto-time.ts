@@ -6,8 +6,8 @@ import { parseIsoTime } from '../../../lib/formats/iso-time.js'
 import type { TimeReader } from './time.js'
 
 /**
- * Fields in which events usually have their time: those that winston, Google Cloud, Rust's tracing, the journal and
- * syslog have; Elastic and logstash; pino, bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
+ * Usual time fields of: winston, Google Cloud, Rust's tracing, the journal and syslog; Elastic and logstash; pino,
+ * bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
  */
 export const TIME_FIELDS: readonly FieldPath[] = [
   '.timestamp',

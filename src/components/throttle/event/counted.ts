@@ -35,10 +35,11 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is not in
- * a kept window moves the start of the next window to itself, if all events counted there remain within the window;
- * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the
- * next are at least a window's length apart. With periods (aligned windows, quotas), each window is a period.
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of the
+ * kept windows joins the next window, if all events counted there stay within one window length; the start of that
+ * window moves to the event. Otherwise the event opens its own window. So windows do not overlap, and the first event
+ * of one and the last event of the next are at least a window's length apart. With periods (aligned windows, quotas),
+ * each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined

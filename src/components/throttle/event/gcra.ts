@@ -165,8 +165,9 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Walks through the runs from `row` on, as far as the TAT of an event before them delays them. Returns how many it
-   * delays, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not refuse.
+   * Delays the runs from `row` on by the TAT of an event before them, until a run is not delayed. Returns the number of
+   * delayed runs, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not
+   * refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older

@@ -10,7 +10,7 @@ import type { BucketLimiter } from './rules.js'
 
 /** A text that is equal for all rules whose limits differ only in numbers. */
 export function shapeOf(limits: readonly Limit[]): string {
-  // gcra counts in fractions of its limit, so rules can share columns only if these are equal.
+  // gcra counts in fractions of its limit, so rules can share columns only if their limits are equal.
   return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
 }
 

@@ -150,7 +150,7 @@ export class GcraTime {
     return this
   }
 
-  /** Adds a duration. Its rest is at most a whole millisecond. */
+  /** Adds a duration, whose `rest` is at most a whole millisecond. */
   shift(ms: number, rest: number): this {
     this.ms += ms
     this.rest += rest

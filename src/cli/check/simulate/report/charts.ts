@@ -6,10 +6,10 @@ import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**
  * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels and the width of
- * the page, so places across are in percent. Each has a legend and a text for those who do not see it.
+ * the page, so horizontal positions are in percent. Each has a legend, and a text for readers who cannot see it.
  */
 const HEIGHT = 240
-/** Three decimals are enough for a place in a picture. */
+/** Three decimals are enough for a position in a picture. */
 const round = (value: number) => Math.round(value * 1000) / 1000
 
 interface Chart {
@@ -310,7 +310,7 @@ export function curvesOf({ events, results }: SimulationResult): Curve[] {
   })
 }
 
-/** The picture of the curves of several limits; none if there are none. */
+/** The picture of all curves that have several limits; empty if there are none. */
 export function lossCurves(all: readonly Curve[]): string {
   const drawable = all.filter(({ trials }) => trials.length > 1)
   const curves = drawable.slice(0, MARKS.length)

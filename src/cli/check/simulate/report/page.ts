@@ -83,7 +83,7 @@ ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name:
 `
 }
 
-/** The results to show in detail, in their order. Those at a knee are chosen first. `first` is shown first. */
+/** The results to show in detail, in their order. Results at a knee are chosen first; `first` is shown first. */
 function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[]) {
   const knees = curves.flatMap(({ knee }) => (knee ? [knee.result] : []))
   const chosen = new Set([...new Set([...knees, ...results])].slice(0, MOST_DETAILED))

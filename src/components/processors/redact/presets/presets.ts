@@ -23,8 +23,8 @@ export interface KeyMarks {
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * Their class: capitals and digits, letters and digits, those and `-_` (the default), the same with dots between
-   * them, or all characters of tokens.
+   * The class of these characters: capitals and digits; letters and digits; letters, digits and `-_` (default); the
+   * same with dots in between; or all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
   /** Index of the character by which they are found, together with the one before it. Default: the first of `-_.`. */

@@ -101,7 +101,7 @@ export class RedisBackend implements Backend {
     return this.#connection !== undefined
   }
 
-  /** Undefined: it replies, or was not tried. Times are on the wall clock. */
+  /** Undefined if the server replies, or was not tried. Times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
     const { since, failures, error, nextAt } = this.#down
@@ -253,7 +253,7 @@ async function evaluate(connection: RedisConnection, { keys, args }: ScriptCall)
   try {
     return await connection.command(keys[0]!, ['EVALSHA', SHA, ...rest])
   } catch (error) {
-    // It is a new server, or was restarted.
+    // The server is new or was restarted, and does not know the script.
     if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error
     return connection.command(keys[0]!, ['EVAL', SCRIPT, ...rest])
   }
