@@ -3,7 +3,7 @@ import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import { LimitWindows } from '../windows.js'
 
-/** A microsecond: above the precision of times since the epoch. */
+/** A microsecond, which is coarser than the precision of times since the epoch. */
 const STEP_MS = 1 / 1000
 
 /**
