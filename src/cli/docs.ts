@@ -51,9 +51,9 @@ export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: Docs
   return EXIT.done
 }
 
-/** All components of a configuration. Its codecs are in use from now on. */
+/** All components that a configuration can use. Registers the codecs of its plugins. */
 async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
-  // Says what is wrong with a plugin.
+  // Loads the whole configuration for clear errors about plugins.
   await loadDaemonConfig(config, env)
   const plugins = [...(await pluginsOf(config, env)).values()]
   useCodecs(plugins.flatMap(({ codecs }) => codecs))

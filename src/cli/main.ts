@@ -12,8 +12,8 @@ await holdSignals(process.argv.slice(2), exit)
 const { setFlagsFromString } = await import('node:v8')
 const { preload } = await import('../lib/preload.js')
 
-// V8 of Node.js 20 optimizes functions that have seen little, and often has to do so again: 172 functions and 26 that it
-// takes back in a run of the benchmark, with this 63 and 5. Later versions wait longer by themselves, and refuse the flag.
+// V8 of Node.js 20 optimizes functions too early and often has to undo it: 172 functions in a run of the benchmark, 26
+// of them undone. With this flag it is 63 and 5. Later versions wait longer by default, and reject the flag.
 if (process.versions.node.startsWith('20.')) setFlagsFromString('--interrupt-budget=200000')
 
 preload(new URL('./program.js', import.meta.url))

@@ -8,9 +8,9 @@ import { textsOf } from '../engine/config/yaml/files.js'
 import { Problems } from '../engine/config/yaml/problems.js'
 
 /**
- * Loads only the components whose types the texts of a configuration name: loading all of them takes longer than most
- * else at the start of a daemon. A type written in another way is not found. If a configuration is invalid with these
- * components, it must be read with all of them (list.ts).
+ * Loads only the components whose types occur in the text of a configuration, since loading all of them would be one of
+ * the slowest steps of a daemon's start. A type in another notation is not found. If a configuration is invalid with
+ * these components, it must be read with all of them (list.ts).
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
@@ -38,15 +38,15 @@ async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | u
 
 /** Loads a configuration, and only the components and codecs that it names. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {
-  // Names of plugins must differ from all others.
+  // With plugins, all components are loaded: the names of plugins must differ from theirs.
   const config = options.plugins?.size ? undefined : await loadNamed(path, options)
-  // Problems and warnings are only certain, and well explained, with all components.
+  // Only with all components are problems and warnings certain and well explained.
   if (config?.warnings.length === 0) return config
   const { components } = await import('./list.js')
   return loadConfig(path, { ...options, components })
 }
 
-/** Undefined: the configuration is wrong with the components and codecs that it appears to name. */
+/** Undefined: the configuration is invalid with only the components and codecs whose names occur in its text. */
 async function loadNamed(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config | undefined> {
   const texts = textsOf(path, new Problems()).map(({ text }) => text)
   try {

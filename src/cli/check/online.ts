@@ -19,7 +19,7 @@ export interface OnlineFinding {
 }
 
 /**
- * Checks what the components of a valid configuration connect to, all of them at once. `path`: of the configuration.
+ * Checks the servers that components of a valid configuration connect to, all at once. `path`: of the configuration.
  * `limitMs`: how long each may take.
  */
 export async function checkOnline(

@@ -7,7 +7,7 @@ export function sharesLimits({ definition, options }: ComponentConfig<'processor
   return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
 }
 
-/** A throttle that shares its limits has them for itself where a configuration is tried: no server is asked. */
+/** Gives a throttle with shared limits buckets of its own: trying out a configuration must not ask the server. */
 export function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
   if (!sharesLimits(processor)) return processor
   return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }

@@ -21,7 +21,7 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** How long nothing may be delivered although something could be. */
+/** Events that do not move for this long are stuck. */
 const STUCK_MS = 30_000
 
 /** Replaces a source and emits the lines that it is given. */
@@ -158,13 +158,12 @@ function leftOf(batch: EventBatch, i: number): Left {
   return { line, fields }
 }
 
-/** Whether the event is the expected one. */
 export function isExpected(event: Left, expected: TestEvent): boolean {
   if (typeof expected === 'string') return event.line === expected || event.fields.message === expected
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
 }
 
-/** Start time of a test: a full hour, day and year, which aligned windows start at. */
+/** Start time of a test: the start of an hour, a day and a year, and so of aligned windows. */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 
 interface Timer {
@@ -200,7 +199,7 @@ class StepClock implements TimerClock {
     return Math.min(...this.#timers.map(({ at }) => at))
   }
 
-  /** Sets the time, unless it is later already, and fires the timers that are due. */
+  /** Sets the time, unless it is already later, and fires the timers that are due. */
   goTo(time: number): void {
     if (!Number.isFinite(time)) throw new Error('events wait, and nothing will release them')
     this.#at = Math.max(this.#at, time)

@@ -29,11 +29,11 @@ import { type CachedRevision, cachedRevision } from '../../service/fleet/revisio
 import { completed } from '../screen/local-part.js'
 
 /**
- * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
- * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and
- * data_dir is searched for data that would belong to no component. Every error and warning is a line on stderr, every
- * valid configuration a line on stdout. The last line has the numbers of errors and warnings. With `online`, also
- * connects to the servers of the components in valid configurations.
+ * Checks configurations without side effects. Does not use the network, and opens only the certificates, keys, limits
+ * files, tables and modules that they name. Only examines files that destinations write to, and searches data_dir for
+ * data that would belong to no component. Every error and warning is a line on stderr, every valid configuration a line
+ * on stdout. The last line has the numbers of errors and warnings. With `online`, also connects to the servers of the
+ * components in valid configurations.
  */
 export async function validate(
   paths: readonly string[],

@@ -178,7 +178,7 @@ export const apiCommands: readonly Command[] = [
     text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
     options: { ...CONNECTION, file: { value: 'FILE', text: 'File with the value.' } },
     operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
-    // The given argument may be the value.
+    // Does not repeat the argument, which may be the value of the secret.
     instead: (_more, line) => `it reads the value from standard input, or from a file: ${line} --file FILE`,
     examples: [
       { title: 'from a file', line: 'sluice api set-secret upstream --file upstream-key' },

@@ -53,19 +53,19 @@ function runningSockets(): string[] {
   }
 }
 
-/** Identifies a socket: several paths may lead to it, as systemd makes links to state folders. Undefined: it is gone. */
+/** The identity of a socket, since several paths may lead to it: systemd links state folders. Undefined: it is gone. */
 function inodeOf(path: string): string | undefined {
   const stat = statSync(path, { throwIfNoEntry: false })
   return stat && `${stat.dev}:${stat.ino}`
 }
 
-/** The daemons that run beside the one that was found at a default path, and how to look at them. */
+/** The daemons other than the one at a default path, and the command that inspects them. */
 export interface OtherDaemons {
   readonly text: string
   readonly command: string
 }
 
-/** Undefined: there are none, or the one at `found` was asked for. */
+/** Undefined if there are no others, or if the user selected a daemon. */
 export function otherDaemons(
   { config, socket }: DaemonOptions,
   found: string,

@@ -81,7 +81,7 @@ export function rateOf(before: DaemonView, now: DaemonView, name: string, labels
   return Math.max(0, now.series.sum(name, labels) - before.series.sum(name, labels)) / seconds
 }
 
-/** In a word or two: the reason why a component waits, or its contents. */
+/** The state of a component in a few words; empty if its kind has none. */
 export function stateOf({ series, destinations }: Pick<DaemonView, 'series' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)

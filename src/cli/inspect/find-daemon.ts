@@ -15,13 +15,13 @@ export interface Daemon {
   readonly socket: string
   /** Problems of the configuration that led to the daemon. */
   readonly mistakes: readonly Problem[]
-  /** Other daemons that could have been meant. */
+  /** Other daemons that the user may have meant. */
   readonly others?: OtherDaemons | undefined
 }
 
 /**
- * Finds the selected daemon. A configuration that has become wrong still leads to the daemon that runs with it. Throws
- * ConfigError if it does not lead to a daemon.
+ * Finds the selected daemon. A configuration that has become invalid still leads to the daemon that runs with it.
+ * Throws ConfigError if it does not lead to a daemon.
  */
 export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
   const { config, socket } = options
@@ -38,7 +38,7 @@ export async function findDaemon(options: DaemonOptions, env: Io['env']): Promis
     todo,
     commands: [`sluice validate ${shellWord(config)}`],
   }))
-  // The mistake may be in data_dir, so what answers there may be another daemon.
+  // The mistake may be in data_dir, so another daemon may answer there.
   for (const path of [socketPath(dataDir), usualSocket(env)])
     if (path !== undefined && existsSync(path)) {
       const status = await statusAt(path).catch(() => undefined)

@@ -17,9 +17,9 @@ import { usualConfig, usualSocket } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
 
 export interface ResendOptions {
-  /** Undefined: the one of the daemon on this machine. */
+  /** Undefined: the configuration of this machine's daemon. */
   readonly config: string | undefined
-  /** Undefined: the one that has rejected events. */
+  /** Undefined: the only destination with rejected events. */
   readonly destination: string | undefined
   readonly dryRun: boolean
   /** Dead-letter files; if empty, the file of the destination. */

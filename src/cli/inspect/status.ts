@@ -96,7 +96,7 @@ function grouped(problems: readonly Problem[]): Group[] {
 function headline({ series, ready, stopping, wall }: DaemonView): string {
   const { version = '?', node = '?' } = series.all('sluice_build_info')[0]?.labels ?? {}
   const upSeconds = Math.max(0, wall / 1000 - series.sum('process_start_time_seconds'))
-  // The daemon cannot read it while it has no descriptor left.
+  // The daemon cannot read its memory use while it has no free descriptor.
   const [memory] = series.all('process_resident_memory_bytes').map(({ value }) => `, ${short(value)}B of memory`)
   const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
   return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}${memory ?? ''}, ${state}`

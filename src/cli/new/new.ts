@@ -63,7 +63,7 @@ export async function newPlugin(
       private: true,
       type: 'module',
       exports: `./${file}`,
-      // npm removes a link that no dependency is for when it installs anything else.
+      // Without this dependency, npm would remove the link whenever it installs something.
       devDependencies: { [OWN]: `file:${packageFolder}` },
     }),
     ...(typescript && { 'tsconfig.json': json(TSCONFIG) }),
@@ -88,7 +88,7 @@ export async function newPlugin(
   return EXIT.done
 }
 
-/** Lets tests and editors find `@sluice-logs/sluice/plugin` here. The daemon does so without it. */
+/** Lets tests and editors find `@sluice-logs/sluice/plugin` here. The daemon does not need this link. */
 async function link(folder: string, io: Pick<Io, 'stdout'>): Promise<boolean> {
   try {
     await makeFolder(join(folder, 'node_modules/@sluice-logs'))

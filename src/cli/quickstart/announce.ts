@@ -3,14 +3,14 @@ import { shellWord } from '../../lib/shell-word.js'
 import { packageFolder } from '../../lib/version.js'
 import type { Log, Receiver } from './plan.js'
 
-/** Who reads the screen: the folder where they stand, and how they can call this program there. */
+/** The reader of the screen: their current folder, and how to call this program from there. */
 export interface Reader {
   readonly folder: string
   /** How a command begins: `npx sluice`. */
   readonly program: string
 }
 
-/** npm runs scripts in the folder of the package, and says in INIT_CWD where it was called. */
+/** npm runs scripts in the folder of the package, and sets INIT_CWD to the folder where it was called. */
 export function readerOf(env: NodeJS.ProcessEnv, main: string): Reader {
   const folder = (env.npm_command && env.INIT_CWD) || process.cwd()
   return { folder, program: programFor(folder, main) }
@@ -38,7 +38,7 @@ export interface Announced {
   readonly rate: number
   readonly limit: number
   readonly log: Log | undefined
-  /** Whether no log is read because the service is somebody else's. */
+  /** Whether no log is read because the service is not the quickstart's own. */
   readonly isLogKept: boolean
   readonly receiver: Receiver
   readonly metricsUrl: string | undefined
@@ -74,8 +74,8 @@ function noLog({ isLogKept }: Announced): string {
 }
 
 /**
- * How to continue: it does not need the service of the quickstart, which has ended. The first line of the example names
- * the schema for editors, which is beside it and not beside the copy.
+ * How to continue without the service of the quickstart, which has ended. `sed 1d` removes the schema from the copy,
+ * since its path is relative to the example.
  */
 export function continueText(example: string, { folder, program }: Reader): string {
   return `
@@ -85,7 +85,7 @@ To continue with your own logs, change a copy of the configuration, and run it:
 `
 }
 
-/** Who already runs here, and how to look at it. */
+/** States which quickstart already runs here, and how to inspect it. */
 export function runningText(pid: number, configPath: string, { folder, program }: Reader): string {
   return `sluice: a quickstart already runs in this folder: process ${pid}
   look at it:  ${program} status --config ${shown(configPath, folder)}

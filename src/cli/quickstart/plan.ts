@@ -46,7 +46,7 @@ export interface Receiver {
   readonly metrics?: string
 }
 
-/** The log that is asked for by path; otherwise the first of `candidates` that is readable and not empty. */
+/** The log at the given path; otherwise the first of `candidates` that is readable and not empty. */
 export function chooseLog(asked: string | undefined, candidates: readonly string[], folder: string): Log | undefined {
   const path = asked === undefined ? candidates.find(path => readableSize(path) > 0) : resolve(folder, asked)
   if (path === undefined) return undefined

@@ -17,7 +17,7 @@ const FOLDER = '.sluice-quickstart'
 /** Files that a run leaves there, including runs of earlier versions. */
 const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|page-token|apps\.log(\.1)?|passed\.log)$/
-/** So long after a full second a line is printed: no event is made near it. */
+/** Lines are printed this many milliseconds after a full second, when no event is created. */
 const LATE_MS = 5
 /** The first line does not wait for a full second. */
 const FIRST_MS = 250
@@ -27,13 +27,13 @@ export interface QuickstartOptions {
   readonly pipeline: string | undefined
 }
 
-/** Throttles invented apps, and delivers what passes to a service. Resolves with the exit code after Ctrl-C. */
+/** Throttles demo apps, and delivers the events that pass to a service. Resolves with the exit code after Ctrl-C. */
 export async function quickstart(options: QuickstartOptions, io: Io): Promise<number> {
   const reader = readerOf(io.env, process.argv[1] ?? '')
   const folder = join(process.cwd(), FOLDER)
   const configPath = join(folder, 'sluice.yaml')
   const isGiven = Boolean(io.env.SLUICE_URL)
-  // A log of this machine goes to a service of somebody else only if that is asked for.
+  // Only sends a log of this machine to another service if the user asks for it.
   const log = chooseLog(options.log, isGiven ? [] : USUAL_LOGS, reader.folder)
   const given = isGiven ? await (await import('./given-service.js')).givenService(options.pipeline, io) : undefined
   let lock: DataDirLock
@@ -45,7 +45,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     return EXIT.failed
   }
   try {
-    // A run keeps nothing of an earlier one: all of its numbers are its own.
+    // Removes the files of earlier runs, so all numbers are of this run.
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
     import('../../daemon/run/run.js').catch(() => {})
@@ -67,7 +67,7 @@ interface RunParts {
 class Run {
   readonly #parts: RunParts
   readonly #io: Io
-  /** Of the page of the daemon. */
+  /** The token of the daemon's page. */
   readonly #token = randomBytes(32).toString('base64url')
   #began = 0
   #view: LiveView | undefined

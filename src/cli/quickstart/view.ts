@@ -39,7 +39,7 @@ export interface Counts {
   read(): number
 }
 
-/** Fate of all events, as counted by the daemon and the receiver. */
+/** What happened to all events, as counted by the daemon and the receiver. */
 export interface Outcome {
   readonly ms: number
   readonly read: number
@@ -73,7 +73,7 @@ export class LiveView {
     return this.#line(time, this.#advance())
   }
 
-  /** The same at the end; empty if nothing was counted since the last call. */
+  /** Like `next`, for the rest at the end; empty if nothing was counted since the last call. */
   last(time: string): string {
     const counts = this.#advance()
     return counts.by.size === 0 && counts.read === 0 ? '' : this.#line(time, counts)
@@ -110,7 +110,7 @@ export class LiveView {
     return { by, read: this.#read - before }
   }
 
-  /** The lines added up, and what they add up to. */
+  /** The totals of all lines, and where the events are. */
   summary({ ms, read, emitted, delivered, undelivered, receiver, received }: Outcome): string {
     const { limit, log } = this.#shown
     const row = (name: string, cells: readonly string[], why = '') =>

@@ -5,7 +5,7 @@ const DRAWN_EVERY_MS = 200
 const BAR_WIDTH = 20
 const LINE_START = '\r\x1b[K'
 
-/** How far a long read is, on one line of a terminal: a bar, bytes, the rate and the time left. Nothing elsewhere. */
+/** Shows the progress of a long read on one line of a terminal: a bar, bytes, the rate and the time left. */
 export class Progress {
   readonly #stderr: Io['stderr']
   /** Undefined if the size of the input is not known. */

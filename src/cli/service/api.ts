@@ -107,10 +107,7 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/**
- * A fetch that trusts the authorities in a file, or by default the authorities of Node.js. Without TLS, the one of
- * Node.js.
- */
+/** A fetch that trusts the authorities in a file; without a file, those of Node.js. Undefined without TLS. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (url.startsWith('http:')) return undefined
   if (!file) return fetchTrusting()

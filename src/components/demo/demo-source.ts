@@ -6,7 +6,7 @@ import { linesOf } from '../../lib/lines/line-splitter.js'
 import { sleep } from '../../lib/time.js'
 import type { DemoOptions } from './options.js'
 
-/** Events are made in the middle of each tenth of a second: then every second of the clock has `rate` of them. */
+/** Events are created in the middle of each tenth of a second, so every second of the clock has `rate` of them. */
 const TICK_MS = 100
 const PHASE_MS = 50
 const BATCH_EVENTS = 1000
@@ -34,7 +34,7 @@ export class DemoSource implements Source {
       begin ??= clock.now() - TICK_MS
       const ticks = Math.round((clock.now() - begin) / TICK_MS)
       const due = Math.floor((ticks * this.#rate * TICK_MS) / 1000)
-      // After a pause, such as one downstream, it makes the events of one second at most.
+      // After a pause, such as backpressure, creates the events of at most one second.
       let count = Math.min(due - made, this.#rate)
       made = due
       for (; count > 0 && !signal.aborted; count -= BATCH_EVENTS) await this.#send(out, Math.min(count, BATCH_EVENTS))
@@ -52,7 +52,7 @@ export class DemoSource implements Source {
   }
 }
 
-/** One app at a time is noisy, for a time between these, and makes this share of all events. */
+/** One app at a time is noisy: for how long (minimum and maximum), and its share of all events. */
 const NOISY_SECONDS = [3, 6] as const
 const NOISY_SHARE = 0.8
 const MESSAGES = [
@@ -63,14 +63,14 @@ const MESSAGES = [
   ['error', 'connection refused'],
 ] as const
 
-/** The events of the apps, one after the other: the same for the same options. */
+/** Generates the events of the apps. The same options give the same events. */
 export class DemoEvents {
   readonly #rate: number
   readonly #apps: readonly string[]
   readonly #counts: number[]
   readonly #random: () => number
   #noisy = 0
-  /** Events until the noise moves to another app. */
+  /** Events until another app becomes noisy. */
   #left = 0
 
   constructor({ rate, apps, seed }: DemoOptions) {
@@ -105,13 +105,13 @@ export class DemoEvents {
     return (this.#noisy + 1 + this.#below(others)) % this.#apps.length
   }
 
-  /** A whole number from 0 up to, and without, `end`. */
+  /** A random integer in [0, `end`). */
   #below(end: number): number {
     return Math.floor(this.#random() * end)
   }
 }
 
-/** The generator of that name: numbers from 0 up to, and without, 1. */
+/** Pseudorandom numbers in [0, 1). */
 function mulberry32(seed: number): () => number {
   let state = seed
   return () => {

@@ -25,7 +25,7 @@ import { type HttpSourceOptions, listenWarnings } from './options.js'
 
 /** Maximum number of concurrent pipelined requests per connection. */
 const AT_ONCE = 16
-/** How long responses may take to be sent after all is settled, in milliseconds. */
+/** Maximum time for sending responses after all events are settled, in milliseconds. */
 const LEAVE_MS = 1000
 
 export class HttpSource implements Source {
@@ -37,7 +37,7 @@ export class HttpSource implements Source {
   readonly #pieces: { value: number }
   readonly #logLimit: LogLimit
   readonly #isShared: (address: string) => boolean
-  /** Requests being handled and not answered. */
+  /** Requests without a response. */
   readonly #open = new Set<Exchange>()
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
   /** Requests whose events are not all passed on. */
@@ -70,7 +70,7 @@ export class HttpSource implements Source {
       await aborted(signal)
     } finally {
       this.#listener.stopAccepting()
-      // Incomplete bodies are refused. Complete ones are passed on, and answered when they are settled.
+      // Incomplete bodies are refused. Complete ones are passed on, and answered when their events are settled.
       for (const exchange of this.#open) exchange.refuse(stopping())
       await Promise.allSettled(this.#receiving)
     }
@@ -85,7 +85,7 @@ export class HttpSource implements Source {
   #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
-    // A request without a Host is answered and counted by this source.
+    // This source answers and counts requests without a Host header.
     const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
     const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
     serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {
@@ -186,7 +186,7 @@ export class HttpSource implements Source {
     const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
     exchange.read()
     lease.received()
-    // From here on the run waits until all is passed on.
+    // From here on, the run waits until all events are passed on.
     if (signal.aborted) throw stopping()
     const body = { bytes, size, content, peer: peerOf(request.socket), release: () => freeBody(bytes) }
     return await sendBody(body, { context: this.#context, out, maxLineBytes, codec, pieces: this.#pieces })

@@ -43,7 +43,7 @@ export const options = z
       .describe('How long a client may take to read a response. After that, its connection is closed.'),
   })
   .superRefine(({ auth, max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
-    // Nothing would make a source run the program again.
+    // A source would run the program only once, and never get a new key.
     if (auth.exec) refuseAt(context, ['auth', 'exec'], 'has no use in a source; write the key to a key_file')
     if (max_body_bytes > max_unsettled_bytes)
       refuseAt(context, ['max_body_bytes'], 'must not be more than max_unsettled_bytes')
@@ -53,7 +53,7 @@ export const options = z
 
 export type HttpSourceOptions = z.output<typeof options>
 
-/** Warns of a source that everyone can send to, or send keys to without encryption. */
+/** Warns if everyone can send events, or if keys are sent without encryption. */
 export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] {
   if (isLocal(listen)) return []
   const path = ['listen']

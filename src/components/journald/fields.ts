@@ -10,7 +10,7 @@ export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER',
 
 const OWN = ['message', 'timestamp', 'host', 'severity', 'severity_code', 'app', 'pid', 'unit', 'raw', 'truncated']
 
-/** The fields of events, with these fields of the journal; undefined: all. */
+/** The fields of events that include these journal fields; undefined: all. */
 export function fieldsOfEntries(included: readonly string[] | undefined): EventFields {
   if (included) return { names: [...OWN, ...included] }
   return {
@@ -60,7 +60,7 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   return `{${line.slice(1)}}`
 }
 
-/** Whether the object is a journal entry, rather than an event made from one, which does not have these fields. */
+/** Whether the object is a journal entry. Events made from entries lack these fields. */
 export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }

@@ -16,8 +16,8 @@ const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A running journalctl. Invariants: its output is read only as fast as entries are passed on, so it waits. It does not
- * outlive this process, because it ends when its output is closed.
+ * A running journalctl. Its output is read only as fast as entries are passed on, so it waits. It ends when its output
+ * is closed, so it does not outlive this process.
  */
 export class Journalctl {
   readonly stdout: Readable
@@ -75,8 +75,8 @@ export class Journalctl {
 }
 
 /**
- * The cursor of the first entry that journalctl gives for `args`, or undefined. Throws an Error with its
- * message.
+ * The cursor of the first entry that journalctl outputs for `args`, or undefined. Throws an Error with the message of
+ * journalctl.
  */
 export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
   const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})

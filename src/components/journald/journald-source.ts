@@ -20,7 +20,7 @@ import { type Place, placeIn, VERSION } from './place.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
-/** A signal to the process group also ends journalctl, possibly first. */
+/** A signal to the process group also ends journalctl, possibly before this source stops. */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
 
@@ -103,8 +103,8 @@ export class Journald implements Source {
   }
 
   /**
-   * Waits until all file systems respond. A new process first closes inherited files, and this process waits for that
-   * if a file system does not respond. The journal keeps the entries in the meantime.
+   * Waits until all file systems respond. Otherwise the start of journalctl could block this process, since a new
+   * process first closes inherited files. The journal keeps the entries in the meantime.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -134,7 +134,7 @@ export class Journald implements Source {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
-      // Without an entry of this boot journalctl fails; all entries are still to come.
+      // journalctl fails while this boot has no entries. Reading then begins after the last entry.
       const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
       if (cursor !== undefined) return { cursor, at: true }
     }
@@ -145,9 +145,9 @@ export class Journald implements Source {
   /** Reads until journalctl ends, and returns why it did. Undefined: the run ended. */
   async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
-    // Not --after-cursor: if the entry is gone, that skips the one after it.
+    // Not --after-cursor: if the entry is gone, it skips the next one.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
-    // Without --merge, it follows this boot only and skips unread entries from before a reboot.
+    // Without --merge, journalctl follows this boot only, and skips unread entries of earlier boots.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
     args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
     const child = new Journalctl(args, line => this.#problems.line(line))
@@ -179,7 +179,7 @@ export class Journald implements Source {
     }
   }
 
-  /** The first entries of journalctl, without the one read before. */
+  /** Removes the entry that was read before from the first entries of journalctl. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#problems.works()

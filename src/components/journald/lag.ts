@@ -45,8 +45,8 @@ export class Lag {
 }
 
 /**
- * Whether entries of the journal are backlog: journald took them before reading resumed, after a start or a stall. The
- * first entry that it took later ends that, and so does a pause, because entries of other machines have their time.
+ * Finds out which entries are backlog: those that journald received before reading resumed after a start or a stall. A
+ * later entry ends the backlog, and so does a pause: the clock of another machine may have dated the entries.
  */
 export class CatchUp {
   readonly #clock: Clock
@@ -63,7 +63,7 @@ export class CatchUp {
     this.#idleSince = Number.POSITIVE_INFINITY
   }
 
-  /** The number of entries at the beginning of `taken` that are all backlog, or all not. */
+  /** How many entries at the beginning of `taken` are alike: all backlog, or all live. */
   same(taken: readonly Taken[]): { readonly count: number; readonly isBacklog: boolean } {
     if (this.#clock.now() - this.#idleSince >= STALL_MS) this.#until = Number.NEGATIVE_INFINITY
     const until = this.#until
@@ -72,7 +72,7 @@ export class CatchUp {
     return live > 0 ? { count: live, isBacklog: true } : { count: taken.length, isBacklog: live < 0 }
   }
 
-  /** Sends a batch, which may take long. */
+  /** Waits until a batch is sent. After a stall, the entries that arrived meanwhile are backlog. */
   async during(send: Promise<void>): Promise<void> {
     const began = this.#clock.now()
     await send

@@ -5,7 +5,7 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 const LONGEST_NAME = 256
-/** Bytes that are kept of every value in any case. */
+/** Minimum bytes kept of each value. */
 const SURE_BYTES = 1024
 
 /** The beginning of a value's JSON. */
@@ -112,7 +112,7 @@ function parsed(json: string): unknown {
   }
 }
 
-/** The value whose truncated JSON is `text`, as far as possible. */
+/** Decodes truncated JSON as far as possible. */
 function beginningOf(text: string): unknown {
   const json = text.trimStart().replace(/\ufffd+$/, '')
   if (json.startsWith('[')) return parsed(`${json.slice(0, json.lastIndexOf(','))}]`)

@@ -74,7 +74,7 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
   }
 }
 
-/** Why a codec with divided lines works better in a source. */
+/** Why a codec that joins divided lines works better in a source. */
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 

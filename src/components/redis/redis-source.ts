@@ -39,7 +39,7 @@ export class RedisSource implements Source {
   readonly #trimmed: { value: number }
   readonly #stream: Buffer
   readonly #consumer: string
-  /** For everything but reading, which the server blocks. */
+  /** For all commands but reading, which blocks a connection. */
   #asking: RedisConnection | undefined
   /** How many entries to read next. */
   #count = 1
@@ -63,7 +63,7 @@ export class RedisSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     this.#asking?.destroy()
-    // The last reply may have been too large.
+    // Begins with one entry, since the last reply may have been too large.
     this.#count = 1
     let failure: unknown
     const lost = (error: unknown) => {
@@ -191,7 +191,7 @@ export class RedisSource implements Source {
     const groups = (await this.#ask(['XINFO', 'GROUPS', stream])) as (string | number | null)[][]
     const valueIn = (one: (string | number | null)[], name: string) => one[one.indexOf(name) + 1]
     const own = groups.find(one => valueIn(one, 'name') === group)
-    // Before Redis 7, and after entries were deleted, it is unknown.
+    // The lag is unknown before Redis 7, and after entries were deleted.
     if (own?.includes('lag')) this.#lag = Number(valueIn(own, 'lag'))
   }
 }

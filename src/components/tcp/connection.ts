@@ -9,7 +9,7 @@ import type { Framer } from './framer.js'
 /** At the end of a run: how long a sender may continue, and how long it may pause. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** Maximum amount in the buffers of both systems at that time. It is read as fast as there is room. */
+/** Bytes that the buffers of both systems may hold at that time. After LEAVE_MS, a sender of more is cut off. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {

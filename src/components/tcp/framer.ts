@@ -51,7 +51,6 @@ class LineFramer extends LineSplitter implements Framer {
   override mayBeMarked = true
 }
 
-/** A null byte ends a message, too. */
 class NullFramer extends LineFramer {
   override push(bytes: Buffer, room?: number): Frame | undefined {
     for (let p = bytes.indexOf(0); p >= 0; p = bytes.indexOf(0, p + 1)) bytes[p] = LF

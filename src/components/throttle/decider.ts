@@ -140,7 +140,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ruleLimitOf(batch, i).costs?.of(batch, i) ?? 1
   }
 
-  /** Asks about the bucket of event `i`. If it has no room, asks about the default one if that replaces it. */
+  /** Asks about the bucket of event `i`, or about the default one if that replaces a bucket without room. */
   #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
     const { limiter, costs } = this.#ruleLimitOf(batch, i)
     if (limiter === undefined) return undefined
@@ -158,7 +158,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
   }
 
-  /** When event `i`, which was discarded, fits at the earliest if nothing else passes; Infinity: never. */
+  /** The earliest time at which the discarded event `i` fits if nothing else passes; Infinity: never. */
   roomAt(batch: EventBatch, i: number): number {
     return this.#ask(batch, i, (limiter, ...about) => limiter.roomAt(...about)) ?? Number.POSITIVE_INFINITY
   }
@@ -168,7 +168,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     const level = this.level(batch, i)
     if (level === undefined) return undefined
     const { limit, unit, mode } = level.limit
-    // A period in which nothing has passed has no limits yet.
+    // The start and end of a period are unknown until an event has passed in it.
     const windowMs = (mode === 'quota' && level.until - level.since) || level.limit.windowMs
     return { limit, unit, windowMs, count: level.used, rule: this.ruleOf(batch, i)?.name }
   }

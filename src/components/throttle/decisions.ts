@@ -21,7 +21,7 @@ export const ASK = 8
 export const NO_BACKEND = 9
 export const DECISIONS = 10
 
-/** Whether a decision is a final one about an event that counts. */
+/** Whether the decision is final, and its event counts. */
 export const isCounted = (decision: Decision): boolean => decision !== EXCLUDED && decision !== WAITS
 
 /** Whether the event does not pass. */

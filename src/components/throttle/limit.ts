@@ -42,7 +42,9 @@ export function scaleOf({ unit }: Limit): number {
 export interface Level {
   readonly limit: Limit
   readonly used: number
-  /** When the counted span began, and when all of it will have ended. Both are the present if nothing is counted. */
+  /**
+   * When the counted span began, and when it will have ended completely. Both are the present if nothing is counted.
+   */
   readonly since: number
   readonly until: number
 }

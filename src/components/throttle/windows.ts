@@ -12,7 +12,7 @@ export abstract class BucketColumns {
   /** When that window opened or that run passed; -Infinity: the bucket is empty. */
   protected times = new Float64Array(8).fill(Number.NEGATIVE_INFINITY)
 
-  /** From this time, the bucket's counts matter for one window length. */
+  /** The bucket's counts matter until one window length after this time. */
   latest(bucket: number): number {
     return this.times[bucket]!
   }
@@ -52,7 +52,7 @@ export abstract class BucketColumns {
  * only several limits at once need both.
  */
 export abstract class Windows extends BucketColumns {
-  /** A bucket is idle when this has passed since its `latest`, in milliseconds. */
+  /** A bucket is idle this long after its `latest`, in milliseconds. */
   abstract readonly spanMs: number
 
   /** The decision on an event, without counting it. */
@@ -69,7 +69,7 @@ export abstract class Windows extends BucketColumns {
   }
 
   /**
-   * Takes an event that costs 1 of each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to
+   * Takes an event of cost 1 from each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to
    * `decisions`. Skips negative ids. Returns how many events are beyond the limit.
    */
   takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
@@ -171,7 +171,7 @@ export class FixedWindows extends LimitWindows {
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
     const { counts, times, ownLimitUnits } = this
-    // V8 would look each of these up, and convert it, for each event.
+    // Local copies, since V8 would look up and convert each of these for each event.
     const time = +now
     const windowMs = +this.#windowMs
     const most = +this.limitUnits

@@ -49,7 +49,7 @@ const GZIP = /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i
 
 export const takesGzip = (headers: IncomingHttpHeaders): boolean => GZIP.test(String(headers['accept-encoding']))
 
-/** Ends all connections, too. */
+/** Closes a server and all of its connections. */
 export function closeServer(server: HttpServer | undefined): void {
   server?.close()
   server?.closeAllConnections()

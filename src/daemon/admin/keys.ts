@@ -7,7 +7,7 @@ import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 /** The visible state of components that work by key. */
 export type Keyed = Pick<Links, 'watchKeys' | 'bucket' | 'waitState' | 'readers'>
 
-/** How long keys are counted at most. */
+/** Maximum time for which keys are counted. */
 export const LONGEST_MS = 60_000
 const MOST_KEYS = 100
 

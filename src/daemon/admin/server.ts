@@ -26,8 +26,8 @@ export interface Page {
 }
 
 /**
- * Serves the same for the owner only, and also /status, /tap (shows events), /keys and /bucket (counts by key), and all
- * that the page of the daemon serves while there is one.
+ * Serves everything that `serveAdmin` serves, for the owner only. Also serves /status, /tap (shows events), /keys and
+ * /bucket (counts by key), and the daemon's page, if there is one.
  */
 export function socketServer(
   reports: Served,

@@ -17,7 +17,7 @@ import type { Keyed } from './keys.js'
 /** The view of a pipeline's events. */
 export type Taps = Keyed & Pick<Links, 'tap' | 'outputs'>
 
-/** A pipeline, whose taps are others after a reload. */
+/** A pipeline. A reload replaces its taps. */
 export interface Tappable {
   readonly taps: Taps
 }
@@ -36,7 +36,7 @@ export interface TapQuery {
   readonly forMs?: number | undefined
 }
 
-/** A positive number in a query; undefined if it is missing or no such number. */
+/** A positive number in a query; undefined if it is missing or not positive. */
 function numberIn(query: URLSearchParams, name: string): number | undefined {
   const value = Number(query.get(name) ?? Number.NaN)
   return value > 0 && Number.isFinite(value) ? value : undefined
@@ -55,7 +55,7 @@ export function tapQueryOf(query: URLSearchParams): TapQuery {
 
 /** Most events inspected per second: tapping must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
-/** The same, if a client asks for more. */
+/** The maximum that a client can ask for. */
 const MOST_PER_SECOND = 20_000
 /** Most bytes buffered for a slow client. */
 const UNREAD_BYTES = 1024 * 1024
@@ -106,7 +106,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     return
   }
   const writeMissed = () => {
-    // Nobody knows how many of those that were not looked at match.
+    // It is unknown how many of the skipped events match.
     const what = query.where === undefined ? 'were not shown' : 'were not looked at'
     if (missed > 0) response.write(`# ${missed} more ${what}\n`)
     if (beyond > 0) response.write(`# ${beyond} more that match were not shown\n`)

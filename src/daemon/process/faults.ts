@@ -3,7 +3,7 @@ type Tolerates = (error: unknown) => boolean
 
 let tolerates: Tolerates | undefined
 
-/** From now on, errors that nobody has caught and that `handler` returns true for do not end the process. */
+/** From now on, an uncaught error does not end the process if `handler` returns true for it. */
 export function tolerateFaults(handler: Tolerates): () => void {
   tolerates = handler
   return () => {

@@ -44,7 +44,7 @@ function fieldTexts(name: string, value: unknown): string[] {
   return [`${printable(name)}=${valueText(`${type}: ${message}`)}`, ...placeTexts(stack)]
 }
 
-/** Where the error was thrown. */
+/** The place where the error was thrown. */
 function placeTexts(stack: string): string[] {
   const place = /^ +at (.+)$/m.exec(stack)?.[1]
   return place === undefined ? [] : [`at=${valueText(place)}`]

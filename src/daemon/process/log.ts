@@ -90,20 +90,20 @@ function isCounts(value: unknown): boolean {
   return Object.values(value).every(isCounts)
 }
 
-/** The log of a process that another one writes down: lines without a time, as JSON. */
+/** The log of a child process, whose parent writes the lines: JSON without a time. */
 export const messageLog = (level: string, write: (line: string) => void): Logger =>
   pino({ level, base: null, timestamp: false }, { write })
 
 export const silentLog = (): Logger => pino({ enabled: false })
 
-/** Logs what is odd about a configuration that can be used. */
+/** Logs the warnings about a valid configuration. */
 export function logWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }
 
 let logWarning: ((warning: Error) => void) | undefined
 
-/** From now on, warnings of Node.js and of plugins are lines of this log, where Node.js would write them as text. */
+/** From now on, warnings of Node.js and of plugins go to this log. Otherwise Node.js would write them as text. */
 export function logNodeWarnings(log: Logger): void {
   for (const listener of process.listeners('warning'))
     if (listener === logWarning || listener.name === 'onWarning') process.off('warning', listener)

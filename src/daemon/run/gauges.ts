@@ -54,9 +54,9 @@ export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]
 const FAULTS_HELP = 'Errors that plugins threw outside of their calls, such as in a timer.'
 
 /**
- * An error that a plugin throws in its own timers or listeners, or in a promise that nobody awaits, costs no event and
- * does not end the daemon: it is logged and counted. Which plugin it was, its stack says; without one the daemon ends,
- * as with errors of its own. Returns a function that ends this.
+ * Lets the daemon continue after an error that a plugin throws in its own timers or listeners, or in a promise that
+ * nobody awaits. Such an error costs no event; it is logged and counted. If its stack does not name a plugin, the
+ * daemon ends, as after its own errors. Returns a function that ends this.
  */
 export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => void {
   let faults = 0

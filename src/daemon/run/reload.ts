@@ -125,8 +125,8 @@ export function onReload(
 }
 
 /**
- * Runs reloads one at a time: each starts from the addresses that the previous one left. However many are requested
- * during a reload, one follows it, since that one reads the files as the last request left them.
+ * Runs reloads one at a time, since each starts from the addresses that the previous one left. All requests during a
+ * reload lead to one more, which reads the files as the last request left them.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>

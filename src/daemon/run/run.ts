@@ -40,7 +40,7 @@ import { whenReadable } from './wait.js'
 import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
-/** When the process begins to be measured, at the latest. The first events are usually shipped before that. */
+/** Metrics of the process begin after this time at the latest. The first events are usually shipped before that. */
 const MEASURE_MS = 1000
 
 export interface RunOptions {

@@ -122,7 +122,7 @@ export class Servers {
       }
       return { use, drop() {} }
     }
-    // Without a page, nothing of it is loaded.
+    // Without a page, none of its modules are loaded.
     const { StatusPage } = await import('../page/page.js')
     const page = before ?? new StatusPage(this.#pageSources!, options, this.#log)
     try {

@@ -45,7 +45,7 @@ interface Reported extends Pick<Served, 'connections' | 'managed'> {
   readonly metrics: Metrics
 }
 
-/** The servers of a daemon without a pipeline. They show `id` as a destination that holds. */
+/** The servers of a daemon without a pipeline. They show `id` as a destination that is holding. */
 function standIn(id: string, reason: () => string, reported: Reported, config: Config, log: Logger): Servers {
   const reports = {
     ...reported,

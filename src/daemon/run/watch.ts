@@ -26,7 +26,7 @@ export interface WatchedFiles {
 export class ConfigWatch {
   readonly #files: WatchedFiles
   readonly #changed: () => Promise<void>
-  /** The digest that was tried last, good or bad. */
+  /** The digest that was last tried, whether it was valid or not. */
   #tried: string | undefined
   #state = ''
   #settling = false

@@ -21,7 +21,7 @@ export interface InitCall {
   readonly account?: string | undefined
 }
 
-/** Makes the first enterprise, account, manager and keys, and prints them: nothing ever prints them again. */
+/** Creates the first enterprise, account, manager and keys, and prints them. The keys cannot be printed again. */
 export async function init(call: InitCall, io: Io): Promise<number> {
   const input = { managerEmail: call.email, enterpriseTitle: call.enterprise, accountTitle: call.account }
   const made = await initialize(call.config, io, input).catch(error => {
@@ -44,7 +44,7 @@ export async function initialize(config: string, io: Io, input: InitOptions = {}
   }
 }
 
-/** Only what goes wrong: the output is for people, or for programs that read JSON. */
+/** Logs only problems, since the output is for people, or for programs that read JSON. */
 function quietLog(io: Io): Logger {
   return createLog(io, { level: 'warn' })
 }
@@ -65,7 +65,7 @@ function initText({ enterprise, account, manager, service_account, enterprise_se
   ].join('\n')
 }
 
-/** Copies the store, its secret and what the pipelines keep to a new folder, while the service runs or not. */
+/** Copies the store, its secret and the data of pipelines to a new folder. The service may run meanwhile. */
 export async function backup(call: { config: string; to: string }, io: Io): Promise<number> {
   const { options } = await loadServiceConfig(call.config, io.env)
   const path = resolve(call.to)
@@ -81,7 +81,7 @@ export async function backup(call: { config: string; to: string }, io: Io): Prom
   return EXIT.done
 }
 
-/** Puts a backup in place. The service must not run. */
+/** Restores a backup. The service must not run. */
 export async function restore(
   call: { config: string; from: string; replace: boolean; 'store-only': boolean },
   io: Io,

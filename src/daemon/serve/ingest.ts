@@ -17,11 +17,11 @@ import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
 import { forkProcesses } from '../../service/ingest/process/account-process.js'
 
-/** How many times the memory of one pipeline all of them may hold. */
+/** All pipelines together may hold this many times the memory of one. */
 const SHARES = 8
-/** Of requests that wait to be delivered, more are of no use to anybody. */
+/** Maximum number of requests that wait for delivery. */
 const MOST_REQUESTS = 10_000
-/** Series of metrics of one account, and of all accounts that may run together. */
+/** Maximum series of metrics: of one account, and of all accounts that may run together. */
 const MOST_SERIES = 10_000
 const MOST_SERIES_OF_ALL = 200_000
 
@@ -32,11 +32,11 @@ interface ServedIngestParts {
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
   readonly components: readonly AnyDefinition[]
-  /** Where this process listens. */
+  /** The ports on which this process listens. */
   readonly ownPorts: () => readonly number[]
 }
 
-/** The published pipelines of the service, run in a process for each account: the domain says what, the host runs it. */
+/** Runs the published pipelines that the service names, in a process for each account. */
 export class ServedIngest implements Ingest {
   readonly #service: Service
   readonly #host: IngestHost
@@ -62,7 +62,7 @@ export class ServedIngest implements Ingest {
     const maxDisk = ingest.max_disk_per_account
     const ofAccount = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
     const maxSeries = { group: ofAccount, all: MOST_SERIES_OF_ALL }
-    // By key: the other half is for what all components have.
+    // Half of them for series by key, the rest for series that all components have.
     const setup = { folder, maxDisk, maxSeries: Math.floor(ofAccount / 2), logLevel: log.level, files, never, urls }
     const maxMemory = ingest.max_memory_per_account
     this.#host = new IngestHost({
@@ -101,7 +101,7 @@ export class ServedIngest implements Ingest {
     this.#forget = this.#follow()
   }
 
-  /** Runs what is published from now on. */
+  /** Applies publications, removals and changed secrets from now on. */
   #follow(): () => void {
     const { pipelines, secrets } = this.#service
     const ends = [
@@ -123,7 +123,7 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Runs pipelines that have events to deliver. The service may listen already: what is published meanwhile is newer. */
+  /** Applies all published pipelines but those that changed meanwhile: the service may listen already. */
   start(): Promise<void> {
     this.#starting = this.#start()
     return this.#starting
@@ -146,13 +146,13 @@ export class ServedIngest implements Ingest {
   }
 
   async #remove(id: string): Promise<void> {
-    // What was published before is applied first.
+    // Earlier publications are applied first.
     await this.#reading
     await this.#host.remove(id)
     await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Runs it with the values that its secrets have now; one after the other, so that the last publish is applied last. */
+  /** Applies a publication with the current values of its secrets. One at a time, so the last is applied last. */
   async #publish(published: PublishedDocument): Promise<void> {
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
     this.#reading = secrets.catch(() => {})
@@ -182,7 +182,7 @@ export class ServedIngest implements Ingest {
     return await this.#host.take({ ...published, secrets }, request, confirm)
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  /** Accepts no more events. Accepted events are delivered until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
     this.#forget()
     this.#stopped ??= this.#host.stop(deadline).then(() => this.#starting.catch(() => {}))
@@ -190,7 +190,7 @@ export class ServedIngest implements Ingest {
   }
 }
 
-/** Whoever may publish is not thereby the user that the service runs as: what its pipelines reach, the operator says. */
+/** The operator decides what pipelines can reach: those who publish must not get the rights of the service's user. */
 function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permissions {
   return {
     files: ingest.allow_files,

@@ -3,7 +3,6 @@ import type { Service } from '../../service/api/domain/service.js'
 import type { RequestCounts } from '../../service/api/http/sender.js'
 import type { Store } from '../../service/api/store/store.js'
 
-/** Metrics of the service itself. */
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
   const of = (value: 'requests' | 'seconds') => () =>
@@ -33,7 +32,7 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
-/** Whether the service can save changes. */
+/** Exposes whether the service can save changes. */
 export function storeMetrics(metrics: Metrics, store: Store): void {
   const writable = 'Whether the last change was saved in the store of the service.'
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))

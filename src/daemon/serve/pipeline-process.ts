@@ -15,25 +15,25 @@ import { PipelineWorker } from '../../service/ingest/worker/pipeline-worker.js'
 import { messageLog } from '../process/log.js'
 import { componentsWith } from './service-plugins.js'
 
-/** The program of the process in which the published pipelines of one account run. The service starts it, see daemon/serve/ingest.ts. */
+/** The program of the process that runs the published pipelines of one account. The service starts it (ingest.ts). */
 
-/** What has not ended by itself when the service is gone. */
+/** When the service is gone, this process is killed if it does not end within this time. */
 const END_MS = 3000
 
-// The service ends it in order; a signal for the whole group is meant for the service.
+// The service ends this process in order. A signal to the whole group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
-/** As much as a read gives at most. */
+/** Maximum bytes of one read. */
 const PORTION_BYTES = 256 * 1024
 const NO_LIMIT = Number.POSITIVE_INFINITY
 
-/** What arrives while the plugins are loaded is received in order then. */
+/** Calls that arrive while plugins are loaded wait for this, in order. */
 let opened: Promise<PipelineWorker> | undefined
 const answers = new Socket({ fd: FROM_CHILD, readable: false, writable: true })
 // The service is gone.
 answers.on('error', () => {})
 
-/** A body is put in its place at once, so that nothing is left to collect; with room for a byte more. */
+/** Reads bodies straight into their final place, with room for one more byte, so no garbage is left. */
 const reader = new FrameReader(NO_LIMIT, head => {
   const message = deserialize(head) as ProcessSetup | Call
   if (!('name' in message)) return { most: 0, take: () => begin(message) }
@@ -58,7 +58,7 @@ const callback = (size: number) => {
   reader.push(buffer.subarray(0, size))
   return true
 }
-// The service has asked for the end: nobody else waits for anything.
+// When the service closes this or is gone, nobody waits for results any more.
 new Socket({ fd: TO_CHILD, readable: true, onread: { buffer, callback } } as object)
   .on('error', () => {})
   .on('close', () => {

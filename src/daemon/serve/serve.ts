@@ -35,12 +35,12 @@ import { serviceMetrics, storeMetrics } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
-/** Beside the daemon's own, where nothing is said. */
+/** The default address: one port above the daemon's. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
 type ServiceConfig = NonNullable<Config['service']>
 
-/** The configuration with its section `service`; throws ConfigError where it has none. */
+/** The configuration with its section `service`. Throws ConfigError if it has none. */
 export async function loadServiceConfig(
   path: string,
   env: NodeJS.ProcessEnv,
@@ -52,7 +52,7 @@ export async function loadServiceConfig(
   throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
 }
 
-/** The store and the domain over it, with the clock and the chance of this machine. */
+/** Opens the store and the domain over it, with the clock and the random source of this machine. */
 export async function openConfigured(
   options: ServiceConfig,
   log: Logger,
@@ -64,7 +64,7 @@ export async function openConfigured(
   return await openService({ dataDir, store, limits, log, ...machine, components: known, beside })
 }
 
-/** The service, until a signal ends it. Resolves with the exit code. */
+/** Runs the service until a signal ends it. Resolves with the exit code. */
 export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
   const { config, options } = await loadServiceConfig(configPath, io.env)
   const log = createLog(io, { format: config.logFormat })
@@ -140,7 +140,7 @@ async function serveOpened(
     'ending: no new requests are accepted, requests in progress are answered',
   )
   const ends: (() => void)[] = [signals.remove, onHeldSignal('SIGHUP', () => log.warn(NO_RELOAD))]
-  // Started by another program: it does not outlive it.
+  // A service that another program started ends with that program.
   if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
@@ -174,7 +174,7 @@ async function serveOpened(
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
-    // Afterwards: each account costs up to a second, and a key must be revocable at once.
+    // Pipelines start after the service listens: each account takes up to a second, and keys must be revocable at once.
     const started = ingest.start().then(() => left)
     const forced = await Promise.race([
       started.then(() => false),
@@ -204,7 +204,9 @@ function portsOf(servers: readonly Server[]): number[] {
   })
 }
 
-/** Where the configuration does not ask for metrics, the service does without them rather than not start. */
+/**
+ * If the default address cannot be used, the service starts without metrics. An address in the configuration must work.
+ */
 async function listenForMetrics(
   config: Config,
   metrics: Metrics,

@@ -4,7 +4,7 @@ import type { AnyDefinition } from '../../core/component.js'
 import { definitionsOf } from '../../engine/config/plugins/load-plugins.js'
 import type { ServicePlugin } from '../../engine/config/plugins/read-plugins.js'
 
-/** The components that published pipelines may use. Codecs of plugins are in use from now on. Throws if one fails to load. */
+/** The components that published pipelines may use. Registers plugin codecs. Throws if a plugin fails to load. */
 export async function componentsWith(plugins: readonly ServicePlugin[]): Promise<readonly AnyDefinition[]> {
   if (plugins.length === 0) return components
   const { components: more, codecs } = await definitionsOf(plugins)

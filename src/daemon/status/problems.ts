@@ -16,7 +16,7 @@ export interface Problem {
   /** The affected component; missing if no component is affected, or if it is no longer configured. */
   readonly component?: string
   readonly what: string
-  /** Since when, how often and similar facts. */
+  /** Facts such as since when, and how often. */
   readonly detail?: string
   readonly todo: string
   /** Commands that `todo` mentions, each ready to be typed. */
@@ -43,9 +43,9 @@ export interface Observed {
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   /** Processors that need a server which does not reply, or that do not finish with events. */
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
-  /** Of a managed daemon. */
+  /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
-  /** Its configuration, if that is a file, and its data_dir; missing while it is starting. */
+  /** The daemon's configuration, if that is a file, and its data_dir; missing while it is starting. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
 }
 
@@ -171,7 +171,7 @@ function positive({ series, wall }: Observed, all: readonly Positive[]): Problem
 }
 
 const SAFE = 'No events are lost.'
-/** Sources whose senders do not send events again that a stop loses. */
+/** Sources whose senders do not resend events that a stop loses. */
 const ONCE: readonly string[] = ['tcp', 'stdin']
 
 /** Destinations that do not deliver, with the course of their outage. */
@@ -314,7 +314,7 @@ function nothingToRead({ series }: Observed): Problem[] {
   })
 }
 
-/** Sources that can read less than half of their lines as they should. */
+/** Sources that could not decode at least half of their lines. */
 function undecodedProblems({ series }: Observed): Problem[] {
   return [...series.matching(/^sluice_not_(.+)_lines_total$/)].flatMap(([codec, samples]) =>
     samples.flatMap(({ labels: { component_id = '' }, value }) => {
@@ -394,7 +394,7 @@ const SENT = 'sluice_component_sent_events_total'
 const BUFFERED = 'sluice_buffer_max_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-/** Advice for reasons that do not leave a rejected event. Others of a processor are what it is there for. */
+/** Advice for discards that do not leave a rejected event. Other discards of a processor are its purpose. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   throttled_backlog:
@@ -420,7 +420,7 @@ function discardProblems({ series }: Observed): Problem[] {
     const { component_id = '', component_kind = '', reason = '' } = labels
     const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
     if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
-    // These are in the dead-letter queue, or went to the readers of `.rejected`.
+    // Such events are in the dead-letter queue, or went to the readers of `.rejected`.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
       component: component_id,
@@ -478,12 +478,12 @@ function deadLetterProblems({ series, components, about }: Observed): Problem[] 
 /** A command line that works from any folder. */
 export function resendCommand(id: string, about: Observed['about']): string {
   const words = ['sluice', 'resend', '--config', about?.config ?? 'FILE', '--destination', id]
-  // Elsewhere the configuration may name another folder: it can be relative, or come from the environment of the daemon.
+  // In another folder or environment, the configuration may name another data_dir.
   if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(pathOf(about.data_dir, 'dead_letters', id))
   return words.map(shellWord).join(' ')
 }
 
-/** Read again only when its files change: the page asks every few seconds. */
+/** Cached until the files of the configuration change, since the page asks every few seconds. */
 let known = { config: '', state: '', folder: undefined as string | undefined }
 
 function dataDirElsewhere(config: string | undefined): string | undefined {

@@ -11,7 +11,7 @@ export type Samples = Readonly<Record<string, readonly Sample[]>>
 /** The numbers of a daemon at one moment. */
 export class Series {
   readonly #samples: Samples
-  /** By the names of the metrics, then by component: with many components, most reads are of one of them. */
+  /** By metric, then by component, since most reads are of one component among many. */
   readonly #ofComponents = new Map<string, Map<string | undefined, Sample[]>>()
 
   constructor(samples: Samples) {

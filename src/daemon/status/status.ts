@@ -9,7 +9,7 @@ import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
 import { type Samples, Series } from './series.js'
 
-/** Of the document. It grows when a member changes its meaning or goes, not when one is added. */
+/** Version of the document. It grows when a member is removed or changes its meaning, not when one is added. */
 const VERSION = 1
 
 /** The state and the problems of a daemon, as JSON. docs/status-api.md describes the members. */
@@ -21,7 +21,7 @@ export interface Status {
   readonly version_of_sluice: string
   readonly host: string
   readonly ready: boolean
-  /** A signal ends the daemon, which still delivers what it has read. */
+  /** True after a signal to end. The daemon still delivers the events that it has read. */
   readonly stopping?: true
   /** When the reload that is under way began. */
   readonly reloading_since?: string
@@ -29,7 +29,7 @@ export interface Status {
   readonly data_dir?: string
   /** Worst first. */
   readonly problems: readonly Problem[]
-  /** What costs no events. */
+  /** Problems that cost no events. */
   readonly notices: readonly Problem[]
   readonly managed?: ManagedReport
   /** Counts of events since the start: received + emitted = passed + discarded + consumed + in flight. */
@@ -56,10 +56,10 @@ export interface Books extends Totals {
 export const booksOf = (totals: Totals): Books => ({ ...totals, in_flight: totals.undelivered })
 
 export interface PageState {
-  /** In bytes: the limit of the kept data, and its present size. */
+  /** The limit of the kept data and its present size, in bytes. */
   readonly memory: number
   readonly used: number
-  /** How far back the numbers of components go, and how far they are apart. */
+  /** Length of the history of each component's numbers, and the interval between them. */
   readonly history_seconds: number
   readonly history_step_ms: number
   /** Whether a token is set, with which the page shows texts of events. */
@@ -77,13 +77,13 @@ export interface ComponentStatus extends Named {
   /** What it reads, as in the configuration: ids, or `id.output`. Empty for sources. */
   readonly inputs: readonly string[]
   readonly received: number
-  /** To all outputs. */
+  /** Events sent, to all outputs together. */
   readonly sent: number
-  /** Those to side outputs, by name. Missing if there are none. */
+  /** Events sent to side outputs, by name. Missing if there are none. */
   readonly side_outputs?: Readonly<Record<string, number>>
   readonly discarded: number
   readonly in_flight: number
-  /** By kind, since the start. Missing if there are none. */
+  /** Number of errors by kind, since the start. Missing if there are none. */
   readonly errors?: Readonly<Record<string, number>>
   /** Why it does not work now, or waits. */
   readonly last_error?: string
@@ -103,7 +103,7 @@ export interface Reports {
   failures?(): Observed['sources']
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): Observed['processors']
-  /** Whether a signal ends the daemon, which still delivers what it has read. */
+  /** Whether a signal has told the daemon to end. It still delivers the events that it has read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined
@@ -115,7 +115,7 @@ export interface Reports {
   /** When the daemon started, wall clock in milliseconds. */
   readonly startedAt?: number
   totals?(): Totals
-  /** Undefined: there is no page of the daemon. */
+  /** Undefined: the daemon has no page. */
   page?(): PageState | undefined
 }
 
@@ -175,7 +175,7 @@ export function statusOf(
     waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
       const id = labels.component_id!
       const wait = value > 0 ? waits(id) : undefined
-      // They may have left by now.
+      // The events may have left by now.
       return wait ? [{ id, events: value, ...wait }] : []
     }),
     components: components.map(one => componentStatus(one, series, rates, errors.get(one.id))),

@@ -4,7 +4,7 @@ import { Notifier, notifyProgram, type Send } from './notifier.js'
 import { CHECKS, oneLine, type Subject } from './service-state.js'
 
 const CHECK_MS = 1000
-/** During startup, which other units wait for. */
+/** Shorter during startup, since other units wait for its end. */
 const FIRST_CHECKS_MS = 50
 /** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
 const EXTEND_MS = 30_000
@@ -120,7 +120,7 @@ export class Systemd {
     this.#answers = false
     const goesOn = this.#isEnding || (await asked(this.#subject))
     this.#answers = true
-    // Makes up for a ping that failed at the next check: the one after that would be too late.
+    // A ping that failed is repeated at the next check: the one after that would be too late.
     if (goesOn && (feeds || notifier.isBehind)) notifier.say({ WATCHDOG: '1' })
   }
 }

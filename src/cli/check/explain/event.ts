@@ -91,7 +91,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // The line must produce the same event again. If it produces more fields, the input is a JSON line itself.
+  // The line must produce the same event again. If the input has other fields, it is itself a line of JSON.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined
@@ -102,7 +102,7 @@ function canHave(fields: EventFields | undefined, names: readonly string[]): boo
   return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
 }
 
-/** Undefined if it does not name the origin of a line, as events from lines do. */
+/** The fields of a tapped event; undefined if none of them names the origin of a line. */
 function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   if (json[0] !== 0x7b) return undefined
   try {

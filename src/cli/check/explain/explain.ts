@@ -127,13 +127,13 @@ function isFile(name: string): boolean {
   }
 }
 
-/** The explanations by component id. */
+/** The functions that explain components, by id. */
 interface Explainers {
   readonly processors: ReadonlyMap<string, ExplainProcessor>
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** All the names that they read are known before the event is read. */
+/** Creates the explainers before the event is read, since it is read with the names that they need. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,
@@ -158,7 +158,7 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
 
 interface AskLive {
   bucket(id: string, findings: readonly Finding[]): Promise<Live | undefined>
-  /** By destination. */
+  /** Problems of destinations, by id. */
   readonly problems: ReadonlyMap<string, string>
 }
 
@@ -211,7 +211,7 @@ async function stepsFrom(
   return steps
 }
 
-/** The fate of an event over the limit. Without `over_limit` it is discarded, unless in shadow. */
+/** The step of an event over the limit. It is discarded, unless `over_limit` or shadow mode keeps it. */
 function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
   const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
   if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst

@@ -66,7 +66,7 @@ export async function explainerOf(
     await stage.start(signal)
     const main = collect(stage)
     const sides = [...stage.outputs].map(([name, output]) => {
-      // A tap sees what goes there in any case.
+      // A tapped output emits its events even if nothing reads it.
       output.tapped = true
       output.connected = name === DISCARDED || isRead(`${config.id}.${name}`)
       return { name, batches: collect(output) }
@@ -80,7 +80,7 @@ export async function explainerOf(
     const several: Finding[] = []
     let unrouted: string | undefined
     for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
-      // Beside a discarded event, what leaves was made of it.
+      // If the event was discarded, the other outputs only have events made from it.
       if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
       if (name !== '' && !stage.outputs.get(name)!.connected) {
         unrouted = name

@@ -2,19 +2,17 @@ import { everWaits, longestWaits, type ThrottleOptions } from '../../../componen
 import type { Input } from './input.js'
 import { isThrottle, type Route } from './subject.js'
 
-/**
- * Events come when they were written, or as backlog, all at once: so a daemon reads at its start what was there before.
- */
+/** How events arrive: live, each when it was written, or as backlog, all at once, as at the start of a daemon. */
 export interface Arrivals {
   /** Whether the events of the simulation are backlog. */
   readonly isBacklog: boolean
-  /** Whether to count what would be discarded if they came in the other way. */
+  /** Whether to also count the discarded events for the other way of arrival. */
   readonly wantsOther: boolean
 }
 
 /**
- * How the events of a throttle come. They are backlog if the throttle keeps backlog. So it decides about the same lines
- * as the daemon does. `isChanged`: the tried throttle differs from the configured one, and its events are live.
+ * Events arrive as backlog if the throttle keeps backlog, so it decides on the same lines as the daemon. `isChanged`:
+ * the tried throttle differs from the configured one, and its events are live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,

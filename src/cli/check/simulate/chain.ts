@@ -41,12 +41,12 @@ class CollectingStage extends Stage {
 
 /** One processor of a chain. */
 interface Link {
-  /** Follows and settles the events. */
+  /** Processes and settles the events. */
   run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
   stop(): Promise<void>
 }
 
-/** How many events could not be processed. */
+/** Number of events that could not be processed. */
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
@@ -86,7 +86,7 @@ export class Chain {
       .filter(([, n]) => n > 0)
   }
 
-  /** Creates the processors. No event may be read before this resolves: then the names that they read are known. */
+  /** Creates the processors, which register the names that they read. No event may be read before this resolves. */
   async start(signal: AbortSignal): Promise<void> {
     for (const config of this.#route.processors)
       this.#links.set(config.id, isThrottle(config) ? this.#throttle(config) : await this.#stage(config, signal))
@@ -159,7 +159,7 @@ export class Chain {
     const { id, type, onError = 'pass' } = config
     const metrics = new ComponentCounters(id, 'processor', type)
     this.#counters.push(metrics)
-    // Work that is due by the wall clock, such as reading a table again, is not done.
+    // Timers do not fire, so work such as reading a table again is not done.
     const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
     const context = { id, log: silentLog, clock, metrics, field: this.#field }
     const editor = () => new EventEditor(this.#wanted)

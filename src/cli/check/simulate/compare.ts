@@ -16,7 +16,7 @@ import { createTrialDecider, type TrialDecider } from './trial.js'
 import type { FieldContext } from './trials.js'
 import { keyName, number, percent } from './words.js'
 
-/** Events and bytes that pass one of two throttles alone. */
+/** Events and bytes that pass only one of two throttles. */
 export interface Difference {
   readonly only_this: number
   readonly only_this_bytes: number
@@ -39,7 +39,7 @@ const OTHER = 2
 /** Counts, for each event of a batch, how often it passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** By the place of an event in its frame: the batch that it reached the throttle in, if it did, and its index there. */
+  /** By index in the frame: the batch in which an event reached the throttle, if it did, and its index there. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */
@@ -74,7 +74,7 @@ class Passes implements Visitor {
   }
 }
 
-/** Replays the same events through two throttles, and counts by the key of the first where they differ. */
+/** Replays the same events through two throttles. Counts their differences by the key of the first one. */
 export class Comparison extends Twice<Passes> {
   readonly #otherRoute: Route
   #columns = new Float64Array(WIDTH * 64)
@@ -156,7 +156,7 @@ export interface ComparisonResult {
   readonly config: string
   readonly other: string
   readonly complete: boolean
-  /** Events that were read, before the processors of both. */
+  /** Events read, before any processor. */
   readonly events: number
   /** Events that pass each of them, excluded ones included. */
   readonly passed: { readonly this: number; readonly other: number }

@@ -11,11 +11,11 @@ import { number } from './words.js'
 
 /** The goal that a limit must achieve. */
 export interface Goal {
-  /** Whether all limits from a certain one on achieve it, rather than all up to a certain one. */
+  /** True: all limits from some value up achieve it. False: all limits up to some value do. */
   readonly smallest: boolean
   /** In words, after `a limit that`. */
   readonly text: string
-  /** Counts for `limits` limits of throttles with this window. */
+  /** A meter for this number of limits, of throttles with this window. */
   meter(limits: number, windowMs: number, context: FieldContext): Meter
 }
 
@@ -227,7 +227,7 @@ class BudgetMeter implements Meter {
     return (Math.floor((this.#to - this.#from) / this.#windowMs) + 1) * this.#windowMs
   }
 
-  /** Most bytes in a period: in one of the calendar, and on average. */
+  /** Bytes per period: the maximum over calendar periods, or the average if that is larger. */
   #perPeriod(limit: number): number {
     let most = 0
     let sum = 0

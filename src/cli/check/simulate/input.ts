@@ -36,7 +36,7 @@ export function inputsOf(given: readonly string[], route: Route): Input[] {
   })
 }
 
-/** The source, if it makes no difference which one it is: all decode alike and feed the same components. */
+/** The source of an input that names none. All sources must decode alike and feed the same components. */
 function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'source'> {
   const [first] = sources
   const kinds = new Set(
@@ -60,7 +60,7 @@ async function* replayed(frames: FrameReader, input: Input, reading: Reading): A
   try {
     yield* replayedFrom(chunks, frames, input, reading.signal)
   } finally {
-    // Not all of it may be wanted.
+    // The caller may have stopped early.
     await chunks.return(undefined)
   }
 }
@@ -90,7 +90,7 @@ async function* replayedFrom(
   yield
 }
 
-/** Whether the input of a codec with framing has the lines of JSON that its records become. */
+/** For a codec with framing: whether the input has JSON lines, as made from records, instead of records. */
 function isText(first: Buffer): boolean {
   // A scan needs a byte to stop at.
   const line = Buffer.concat([first, Buffer.from('\n')])

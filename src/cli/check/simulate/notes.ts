@@ -17,7 +17,7 @@ export interface Replayed {
   readonly replay: Replay<Trials>
   /** Whether all events were backlog. Otherwise each came when it was written. */
   readonly isBacklog?: boolean
-  /** The same events, come in the other way; undefined: not wanted. */
+  /** A replay of the same events with the other way of arrival; undefined: not wanted. */
   readonly other?: Replay<Trials> | undefined
 }
 
@@ -68,12 +68,12 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   return facts
 }
 
-/** How many events are discarded as backlog, and how many if each comes when it was written. */
+/** For events tried as live ones: how many would be discarded as backlog, and how many are. */
 function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: as live events, ${number(backlog)} of these would be discarded; in event time, ${number(live)} are`
 }
 
-/** The same if they were backlog. */
+/** For events tried as backlog: how many are discarded, and how many would be as live ones. */
 function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} are discarded; as live events, in event time, ${number(live)} would be`
 }

@@ -53,7 +53,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   readonly slots = new TimeSlots()
   /** Field names of the first events. */
   readonly fields = new Set<string>()
-  /** Events that did not reach the throttle on any path, and by processor those that it was the last to discard. */
+  /** Events that did not reach the throttle on any path: all, and by the last processor they reached. */
   held = 0
   readonly heldBy = new Map<string, number>()
   /** The events of the last frame, as they were read. */
@@ -146,7 +146,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     }
   }
 
-  /** Event `i` reaches the throttle, on as many paths. `#now` becomes its time, if it has one. */
+  /** Event `i` reaches the throttle on `arrivals` paths. `#now` becomes its time, if it has one. */
   #arrive(batch: EventBatch, i: number, arrivals: number): void {
     const time = this.#timeOf(batch, i)
     const back = this.hasTime && time < this.#now ? this.#now - time : 0
@@ -182,7 +182,7 @@ export class Replay<V extends Visitor> implements FrameReader {
   }
 }
 
-/** Replays each frame twice. */
+/** Replays each frame through two routes. */
 export class Twice<V extends Visitor> implements FrameReader {
   readonly one: Replay<V>
   readonly other: Replay<V>

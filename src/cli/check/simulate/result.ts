@@ -14,9 +14,9 @@ import { describeThrottles, inputName, keyText } from './words.js'
 export interface SimulationResult {
   /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
   readonly limit?: number
-  /** The same, if the throttle has a limit of bytes alone. */
+  /** The limit that was found, if the throttle only has a limit of bytes. */
   readonly limit_bytes?: number
-  /** With these: the combinations of key and window for which no limit achieves the goal. They are not in `results`. */
+  /** With these: combinations of key and window for which no limit achieves the goal. They are not in `results`. */
   readonly unanswered?: readonly Unanswered[]
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
@@ -27,7 +27,7 @@ export interface SimulationResult {
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
-  /** The field with the time of the events; null: the time at which a daemon had them. */
+  /** The field with the time of the events; null: events count when a daemon received them. */
   readonly time: string | null
   /** False if it was interrupted before the end of the input. */
   readonly complete: boolean
@@ -141,7 +141,7 @@ export interface SearchResult {
   readonly figures: Readonly<Record<string, number>>
   /** False: the goal is achieved without a limit, and this is the lowest one that discards nothing. */
   readonly needed: boolean
-  /** The next limit, which does not achieve it; null if there is none. */
+  /** The next limit, which does not achieve the goal; null if there is none. */
   readonly next: { readonly limit: number; readonly does: string } | null
 }
 
@@ -194,7 +194,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
   }
 }
 
-/** A comment for the YAML if there is a choice, since that is the first of several throttles. */
+/** A comment for the YAML which says that it is the first of several throttles. */
 function choiceText(throttles: number): string {
   return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }

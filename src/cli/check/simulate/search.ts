@@ -14,22 +14,21 @@ const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
 /** Limits that are tried in one pass. */
 const AT_ONCE = 9
 
-/** A limit that was tried. */
 interface Tried {
   readonly limit: number
   readonly does: Effect
 }
 
 /**
- * Finds the limit of one variant at which a goal begins to be achieved, or ends to be. Each pass over the input tries
- * many limits between two bounds, and the bounds move together.
+ * Finds the lowest or highest limit of a variant that achieves a goal. Each pass over the input tries many limits
+ * between two bounds, and moves the bounds together.
  */
 class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
   /** The option that is searched for. */
   readonly option: keyof typeof HIGHEST
-  /** The highest limit before the change, and the lowest one behind it; undefined if none was found yet. */
+  /** The bounds: the highest limit below the change, and the lowest one above it; undefined until found. */
   #below: Tried | undefined
   #above: Tried | undefined
   isDone = false
@@ -154,7 +153,7 @@ export interface Search {
 /** Finds the limit of each variant. Throws if none has one. */
 export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
   const searches = await searchAll(variants, goal, pass)
-  // Where even no limit is within the budget, the lowest limit that discards nothing says so.
+  // If all limits are within the budget, reports the lowest limit that discards nothing.
   const unlimited = searches.filter(({ next }) => !goal.smallest && next === undefined)
   const lossless = await searchAll(
     unlimited.map(({ variant }) => variant),

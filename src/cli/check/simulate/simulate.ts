@@ -50,7 +50,7 @@ const WRITE_LENGTH = 64 * 1024
  * is written.
  */
 const HELD_LENGTH = 64 * 1024 * 1024
-/** As a shell reports a program that SIGINT has ended. */
+/** The exit code that a shell gives a program ended by SIGINT. */
 const INTERRUPTED = 130
 
 /** Replays recorded events through throttles. Resolves with the exit code. */
@@ -116,7 +116,6 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   })
 }
 
-/** Tries throttles on live traffic. */
 async function simulateLive(options: SimulateOptions, files: readonly string[], io: Io): Promise<number> {
   const { suggest, budget, compare, decisions, component } = options
   if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
@@ -169,7 +168,7 @@ async function search(
   })
 }
 
-/** Writes the last decisions and the result. Throws if the result means nothing. */
+/** Writes the last decisions and the result. Throws if the result is meaningless. */
 async function show(simulation: Simulation, options: SimulateOptions, io: Io): Promise<void> {
   const wrong = problems(simulation)
   if (wrong.length > 0) throw new Error(wrong.join('\n'))
@@ -190,7 +189,7 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   return [{ ...options, config: first }, files]
 }
 
-/** The options with a limit in the place of the one that is to be found, if they have none. */
+/** The options, with a placeholder for the limit that is to be found, if they have none. */
 function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
   const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
   return hasBytes ? given : { limit: 1, ...given }

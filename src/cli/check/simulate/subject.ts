@@ -115,7 +115,7 @@ export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
   return type === throttle.type
 }
 
-/** Throws UsageError if a processor of the route cannot be simulated: one that keeps events, or makes some in time. */
+/** Throws UsageError if a processor of the route cannot be simulated: one that keeps events or uses timers. */
 export function checkRoute({ processors, throttle: throttleId }: Route): void {
   const keeping = processors.find(
     processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),

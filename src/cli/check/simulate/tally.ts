@@ -16,7 +16,7 @@ export const TALLY_WIDTH = 10
 
 /** Number of keys whose discards over time are given. */
 const KEYS_OVER_TIME = 12
-/** Keys whose discards over time are counted: of all trials together, and of one at least and at most. */
+/** Number of keys whose discards over time are counted: in all trials together, and the bounds for one trial. */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
 const MOST_ROWS = 128
@@ -80,7 +80,6 @@ export class TrialTally {
     return sum
   }
 
-  /** The counts of all keys. */
   get totals(): OtherKeys {
     return { ...countsIn(column => this.#sum(column)), keys: this.#ids.size }
   }
@@ -152,7 +151,7 @@ export class HeavyKeys {
   readonly #rows = new Map<number, number>()
   /** By id: the discards of the key. */
   #totals = new Float64Array(64)
-  /** Discards that a key needs for the row of another one. */
+  /** A key needs more discards than this to take the row of another one. */
   #threshold = 0
 
   /** `rows`: how many keys can have one. */
@@ -187,7 +186,7 @@ export class HeavyKeys {
     return row
   }
 
-  /** The keys with the most discards, and these in each used slot. */
+  /** The keys with the most discards, and their discards in each used slot. */
   most(count: number): { readonly id: number; readonly discarded: number[] }[] {
     return [...this.#rows]
       .map(([id, row]) => {

@@ -18,7 +18,7 @@ import { number, percent } from './words.js'
 
 /** The id of the source that tapped events belong to. */
 const TAP_SOURCE = 'tap'
-/** Most events per second that the daemon is asked for, of each output. */
+/** Maximum events per second to request from the daemon, for each output. */
 const TAPPED_PER_SECOND = 20_000
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** A line with the number of events that were skipped. */
@@ -36,7 +36,7 @@ interface Tapping {
   readonly begun: () => void
 }
 
-/** Replays what leaves outputs of a running daemon. Resolves with the number of skipped events. */
+/** Replays the events that leave outputs of a running daemon. Resolves with the number of skipped events. */
 async function replayTaps(frames: FrameReader, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
   const responses = await Promise.all(
     outputs.map(async output => {
@@ -88,7 +88,7 @@ export interface TapOptions extends ChangedOptions {
 
 const LONGEST_MS = 2 ** 31 - 1
 
-/** Tries throttles on what a throttle of a running daemon gets, until the time is over or the signal aborts. */
+/** Tries throttles on the input of a throttle in a running daemon, until the time is over or the signal aborts. */
 export async function simulateTap(options: TapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)
   const socket = findSocket(options, io.env)
@@ -101,7 +101,7 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const path = time === undefined || time === 'auto' ? time : parsePathFlag(time, 'time', 'simulate')
   const variants = variantsOf(subject.given, options)
   const throttles = variants.map(variant => variant.options)
-  // The daemon itself applies what is before the throttle.
+  // The daemon itself runs the processors before the throttle.
   const route = routeFrom(TAP_SOURCE, subject.component)
   const replay = new Replay(path, route, (context, slots) => new Trials(throttles, context, slots))
   const outputs = [...new Set(subject.inputs)]

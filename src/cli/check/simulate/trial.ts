@@ -12,13 +12,13 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { MOST_BYTES, MOST_EVENTS } from '../../../engine/flow/waiting.js'
 import type { FieldContext } from './trials.js'
 
-/** The time is that of the events. */
+/** Deciders get the time from the events. */
 const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
 /** The decision about an event. */
 export type Outcome = typeof PASS | typeof DISCARD | typeof EXCLUDED
 
-/** Decides as the daemon does, on one event after the other, and counts what is remarkable. */
+/** Decides as the daemon does, on one event after the other, and counts unusual decisions. */
 export abstract class TrialDecider {
   /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
   failedOpen = 0
@@ -34,7 +34,7 @@ export abstract class TrialDecider {
   abstract decide(batch: EventBatch, i: number, now: number): Outcome
 }
 
-/** The key of throttles that decide about the same events, one after the other. It is read once for each event. */
+/** The key of throttles that decide on the same events, one after the other. It is read once for each event. */
 export class SharedKey extends BucketKey {
   #batch: EventBatch | undefined
   #event = -1
@@ -54,8 +54,8 @@ export class SharedKey extends BucketKey {
 }
 
 /**
- * Creates the decider of a throttle with any options. `isBacklog`: the events are backlog, and come when the first of
- * them does. `key`: the key of other throttles with the same fields.
+ * Creates the decider of a throttle with any options. `isBacklog`: all events are backlog and arrive with the first
+ * one. `key`: shared with other throttles that have the same fields.
  */
 export function createTrialDecider(
   options: ThrottleOptions,
@@ -63,7 +63,7 @@ export function createTrialDecider(
   isBacklog = false,
   key?: SharedKey,
 ): TrialDecider {
-  // Rules note in a key where they have found it.
+  // Rules store in a key where they have found it, so they need one of their own.
   const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
@@ -74,7 +74,7 @@ export function createTrialDecider(
     : new UsualTrial(compiled, samples)
 }
 
-/** Backlog that nothing is decided about. */
+/** Passes backlog without a decision. */
 class PassingTrial extends TrialDecider {
   readonly byDefault = false
 
@@ -85,7 +85,7 @@ class PassingTrial extends TrialDecider {
   }
 }
 
-/** The events over the limit that pass with `pass_one_in`. */
+/** Chooses the events over the limit that pass with `pass_one_in`. */
 class Samples {
   readonly #key: EventKey
   readonly #oneIn: OneInN | undefined
@@ -150,7 +150,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** When the last event of each bucket that waited has found room. */
+/** By bucket: when the last event that waited has found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!
@@ -162,16 +162,15 @@ class RoomTimes extends BucketColumns {
 }
 
 /**
- * What waits of backlog. The source is read all at once, until as much waits as a stage keeps, and then as fast as that
- * leaves.
+ * Backlog that waits. The source is read all at once until a stage is full, and then as fast as events leave the stage.
  */
 class WaitingRoom {
-  /** When the events leave that wait, and their sizes, the earliest first. */
+  /** When each waiting event leaves, and its size; the earliest first. */
   readonly #leaving: { readonly at: number; readonly bytes: number }[] = []
   #bytes = 0
   #now = Number.NEGATIVE_INFINITY
 
-  /** When an event comes that could come at `time`. */
+  /** When an event arrives that could be read at `time`: later, if the stage is full then. */
   arrival(time: number): number {
     while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
       const { at, bytes } = this.#leaving.shift()!
@@ -189,23 +188,23 @@ class WaitingRoom {
   }
 }
 
-/** How late an event that waits is decided on when it has room. */
+/** Delay of the decision about a waiting event after it has room, in milliseconds. */
 const LATE_MS = 1
 
 /**
- * A throttle whose events over the limit wait for room. The events of a bucket find room in the order in which they
- * came, so an event is decided at once, at the time at which it will have found room. This assumes that waiting events
- * do not block others: in a daemon, they may pause their source. For backlog that is simulated.
+ * A throttle whose events over the limit wait for room. Events of a bucket find room in the order of their arrival, so
+ * an event is decided at once, for the time at which it will have room. This assumes that waiting events do not block
+ * others. In a daemon, they may pause their source; this is only simulated for backlog.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
-  /** For backlog. */
+  /** Only for backlog. */
   readonly #room: WaitingRoom | undefined
   readonly #samples: Samples
   readonly #decider: Decider
   readonly #key: EventKey
   readonly #others = new RoomTimes()
-  /** By the id of the rule, whose buckets are its own. */
+  /** By the id of a rule, since each rule has buckets of its own. */
   readonly #buckets = new Map<string | undefined, KeyedBuckets<RoomTimes>>()
   readonly #options: DeciderOptions
 
@@ -244,7 +243,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // Behind others it waits until its time is over.
+          // The event waits behind others until its time is over.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

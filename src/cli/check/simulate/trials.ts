@@ -14,11 +14,10 @@ export interface FieldContext {
   field(path: FieldPath): FieldReader
 }
 
-/** Numbers that the tallies may have together (80 MB). */
+/** Maximum numbers in all tallies together (80 MB). */
 const MOST_NUMBERS = 10_000_000
 const MOST_KEYS = 250_000
 
-/** One throttle that is tried. */
 export interface Trial {
   readonly options: ThrottleOptions
   readonly ids: KeyIds
@@ -39,7 +38,7 @@ export class Trials implements Visitor {
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: SharedKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
   readonly #isBacklog: boolean
-  /** When backlog comes. */
+  /** When backlog arrives. */
   #start: number | undefined
 
   constructor(

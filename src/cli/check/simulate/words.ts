@@ -47,7 +47,7 @@ export function keyText(paths: readonly FieldPath[]): string | undefined {
   return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
 }
 
-/** Throttles that differ in their limit, window or key at most. `isBacklog`: they are tried on backlog. */
+/** Describes throttles that differ only in limit, window or key. `isBacklog`: they are tried on backlog. */
 export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: boolean): Fact[] {
   const [first] = all as [ThrottleOptions]
   const { exclude, max_keys, on_max_keys } = first
@@ -63,7 +63,7 @@ export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: bo
   ]
 }
 
-/** Options with which the daemon does more than to pass and discard, or something else than is simulated. */
+/** Options with which the daemon does more than pass and discard events, or differs from the simulation. */
 function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []

@@ -27,7 +27,7 @@ export class Counted {
   readonly #width: number
   readonly #most: number
   readonly #table = new KeyTable()
-  /** By the ids of the keys. */
+  /** Names of the keys, by id. */
   readonly #names: string[] = []
   /** Whether a key has series of its own, by its id. */
   readonly #shown: boolean[] = []
@@ -57,7 +57,7 @@ export class Counted {
     for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
   }
 
-  /** Where the columns of a key begin. Valid until the next call. */
+  /** The index of a key's first column. Valid until the next call. */
   rowOf(key: BucketKey): number {
     const id = this.#table.find(key)
     return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width
@@ -83,7 +83,7 @@ export class Counted {
     return this.#totals.map((value, n) => value + this.current[n]!)
   }
 
-  /** The same for series: keys without series of their own are part of the others. */
+  /** Like `totals`, for series: keys without series of their own are part of the others. */
   shownTotals(): Float64Array {
     const values = this.totals()
     const width = this.#width
@@ -96,7 +96,7 @@ export class Counted {
     return values
   }
 
-  /** Begins an interval. If there is no room for further keys, those without events in the last one make room. */
+  /** Begins an interval. If keys or series have no more room, removes keys without events in the last interval. */
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()
@@ -108,7 +108,7 @@ export class Counted {
   #add(key: BucketKey): number {
     const text = key.text()
     const name = bucketName(text)
-    // Different texts that UTF-8 cannot represent have the same name.
+    // Different texts that UTF-8 cannot represent may have the same name, so the name is their key.
     if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
     const known = this.#table.find(key)
     if (known >= 0) return known + KEYED

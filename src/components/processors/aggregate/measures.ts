@@ -70,7 +70,7 @@ export class Counter implements Measure {
   }
 }
 
-/** Its columns: the count of each bucket alone, the last one without a bound, and the sum. */
+/** Columns: the count of each bucket alone (the last one has no upper bound), then the sum. */
 export class Histogram implements Measure {
   readonly name: string
   readonly at: number

@@ -12,18 +12,18 @@ import type { DedupeOptions } from '../dedupe.js'
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')
 
-/** The time after an event that passed, in which equal events are duplicates. */
+/** A window begins with an event that passed. Equal events in it are duplicates. */
 interface Window {
   readonly since: number
   duplicates: number
-  /** The name of its values, once there is something to report. */
+  /** The name of the window's values, once there is something to report. */
   name: string
 }
 
 export class Dedupe implements Processor {
   readonly #options: DedupeOptions
   readonly #context: ProcessorContext
-  /** By the values of the fields, in the order in which they began. */
+  /** By the values of the fields, oldest first. */
   readonly #windows: QueueMap<string, Window>
   readonly #key: BucketKey
   readonly #editor: EventEditor
@@ -31,7 +31,7 @@ export class Dedupe implements Processor {
   readonly #countField: EditedField | undefined
   readonly #forgotten: { value: number }
   #due: Emitted[] = []
-  /** Duplicates of the keys for which there was no room in `#due`, and when the first of them passed. */
+  /** Duplicates of keys that had no room in `#due`, and when the first of these keys passed. */
   #others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
 
   constructor(options: DedupeOptions, context: ProcessorContext) {
@@ -127,7 +127,7 @@ export class Dedupe implements Processor {
   }
 }
 
-/** Replaces values that are too long to keep. It is longer than any key that is kept. */
+/** Replaces a key that is too long to keep. The result is longer than any kept key, so it differs from all of them. */
 function digest(text: string): string {
   return createHash('sha256')
     .update(text, 'utf16le')

@@ -11,7 +11,7 @@ import type { Apply, Operation, Step, Tools } from './step.js'
 /** Total size of the events of a batch that grow a lot, in MiB. */
 const ROOM_MIB = 32
 
-/** `isFlushed`: writes the changes so far first, because the operation reads them. */
+/** `isFlushed`: earlier changes are written first, because the operation reads them. */
 interface CompiledOperation {
   readonly isFlushed: boolean
   readonly apply: Apply
@@ -27,7 +27,7 @@ interface CompiledStep {
 class Pending {
   readonly #names = new Set<string>()
 
-  /** Whether reading these fields requires writing the changes so far, which it then marks as written. */
+  /** Returns whether changes must be written before these fields are read, and marks them as written. */
   flushFor(reads: Operation['reads']): boolean {
     const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
     if (isNeeded) this.#names.clear()

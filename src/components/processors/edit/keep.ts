@@ -6,7 +6,7 @@ import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
-/** The names that are kept in an object, and by slot the kept part of each value; undefined: all. */
+/** The names kept in an object, and by slot the kept part of each value (undefined: all of it). */
 class Kept {
   readonly names = new WantedNames()
   readonly inner: (Kept | undefined)[] = []

@@ -21,7 +21,7 @@ export type Apply = (batch: EventBatch, i: number) => string | undefined
 
 /** One change of an event. A step has one or more; each sees the changes of earlier ones. */
 export interface Operation {
-  /** The fields that it reads by readers; pending changes of them are written first. */
+  /** The fields that it reads. Their pending changes are written first. */
   readonly reads: readonly FieldPath[] | 'all'
   /** The fields that it changes with the editor. */
   readonly writes: readonly FieldPath[]
@@ -81,8 +81,8 @@ export function byField<V extends z.ZodType>(value: V) {
 export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
 
 /**
- * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may
- * detect that a text stays, without creating a string.
+ * An operation that changes the text of a field. `change` returns the new value, or the same text. `isDone` may detect
+ * that a text needs no change, without creating a string.
  */
 export function changeText(
   path: FieldPath,

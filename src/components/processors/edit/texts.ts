@@ -6,7 +6,7 @@ import { jsonText } from '../../../lib/formats/json-text.js'
 import { type Pattern, PatternError, type PatternMatch } from '../../../lib/pattern.js'
 import { byField, changeText, changeValue, defineStep, fieldList, Refusal, type StepKind } from './step.js'
 
-/** Detects text that stays as it is, without creating a string. */
+/** Detects text that needs no change, without creating a string. */
 type IsDone = (reader: FieldReader) => boolean
 
 function ofTexts(name: string, text: string, change: (text: string) => string, isDone?: IsDone): StepKind {
@@ -17,7 +17,7 @@ function ofTexts(name: string, text: string, change: (text: string) => string, i
   })
 }
 
-/** Whether a plain text is ASCII without letters from `first` on. */
+/** Whether a plain text is ASCII and has none of the 26 letters from `first` on. */
 const hasNone =
   (first: number): IsDone =>
   ({ plain, bytes, start, end }) => {
@@ -39,12 +39,12 @@ export const upper = ofTexts('upper', 'Writes texts in upper case.', text => tex
 export const trim = ofTexts('trim', 'Removes white space around texts.', text => text.trim(), isTrimmed)
 
 const MOST_CHARACTERS = 1_000_000
-/** Code units around the cut searched for a character that it would divide. */
+/** Code units on each side of the cut that are searched for the character it would divide. */
 const AROUND = 64
-/** Created when needed: that takes 20 ms. */
+/** Created when first needed, since that takes 20 ms. */
 let characters: Intl.Segmenter | undefined
 
-/** The first `most` code points of a text, without a part of a grapheme. */
+/** At most the first `most` code points of a text. Does not divide a grapheme. */
 export function truncated(text: string, most: number): string {
   if (text.length <= most) return text
   let at = 0

@@ -20,7 +20,6 @@ const ROOM_MIB = 128
 const EVENTS = 'sluice_enrich_events_total'
 const EVENTS_HELP = 'Events by whether a row was found for them.'
 
-/** Puts rows into events. */
 abstract class Enricher implements Processor {
   readonly #editor: EventEditor
   readonly #target: EditedField

@@ -58,7 +58,7 @@ class Database {
   }
 }
 
-/** Throws if the metadata are too large, wherever the reader finds them. */
+/** Throws if the metadata are too large at any place where the reader may find them. */
 function checkMetadata(bytes: Buffer): void {
   let count = 0
   for (let at = bytes.indexOf(METADATA); at >= 0; at = bytes.indexOf(METADATA, at + 1)) {
@@ -68,7 +68,7 @@ function checkMetadata(bytes: Buffer): void {
   }
 }
 
-/** The values at these paths, in objects as they were. */
+/** The values at these paths, nested as in the entry. */
 function pick(entry: Record<string, unknown>, paths: readonly string[]): Record<string, unknown> {
   const picked: Record<string, unknown> = {}
   for (const path of paths) {
@@ -123,7 +123,7 @@ export class EntryTooLarge extends Error {}
  */
 export class EntryBounds {
   readonly #bytes: Buffer
-  /** Where the section of the entry begins, from which pointers count. */
+  /** Start of the section with the entry. Pointers are relative to it. */
   readonly #base: number
   #left = 0
 

@@ -12,10 +12,10 @@ export interface RowRange<K> extends KeyRange<K> {
   readonly line: number
 }
 
-/** Ranges that overlap only where one contains the other. The smallest one that contains a key counts. */
+/** Ranges that overlap only if one contains the other. The smallest range that contains a key applies. */
 export class Ranges<K extends string | number> {
   readonly #ranges: readonly RowRange<K>[]
-  /** The smallest range around each; -1: none. */
+  /** For each range, the smallest one that contains it; -1: none. */
   readonly #around: Int32Array
 
   private constructor(ranges: readonly RowRange<K>[], around: Int32Array) {

@@ -37,7 +37,7 @@ export async function readTable(path: string, options: TableOptions, reach: Reac
 
 export function tableProblems(options: EnrichOptions): FileProblem[] {
   if (options.table === undefined) return []
-  // Absolute: it depends on the current directory.
+  // Problems show the absolute path, since a relative one depends on the current directory.
   const path = resolve(options.table)
   try {
     const problem = fileProblem(path, statSync(path))
@@ -145,10 +145,7 @@ function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ran
   if (ranges instanceof Ranges) return ranges
   const [a, b] = ranges
   const [first, second] = a.row < b.row ? [a, b] : [b, a]
-  throw new TableError(
-    `has a range that overlaps the range in line ${first.line}, but is not inside it`,
-    second.line,
-  )
+  throw new TableError(`has a range that overlaps the range in line ${first.line}, but is not inside it`, second.line)
 }
 
 /** A row of a file: the texts of its key columns, and the columns that it puts into events. */
@@ -159,7 +156,7 @@ export interface TableRecord {
   readonly columns: Readonly<Record<string, unknown>>
 }
 
-/** Which columns of a file are the key, and which are taken; undefined: the first ones, and all others. */
+/** The columns of the key (undefined: the first ones) and the columns for events (undefined: all others). */
 export interface Columns {
   readonly keys: number
   readonly key: readonly string[] | undefined
@@ -188,7 +185,7 @@ export function csvRecords(text: string, columns: Columns): TableRecord[] {
   }))
 }
 
-/** Reads a JSON file: a list of objects, or an object whose names are the keys of the objects in it. */
+/** Reads a JSON file: a list of objects, or an object that maps keys to objects. */
 export function jsonRecords(text: string, columns: Columns): TableRecord[] {
   const value = parsed(text)
   if (Array.isArray(value)) {

@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 
-/** Maximum keys whose rows are remembered: finding an address again costs little. */
+/** Maximum keys whose rows are remembered, which makes repeated lookups fast. */
 const MOST_REMEMBERED = 10_000
 /** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
@@ -18,14 +18,14 @@ export class TableError extends Error {
 /** The rows of a table by the text of a key. Each is a JSON object. */
 export interface Table {
   readonly size: number
-  /** Undefined: no row has this key. Throws TableError if its row cannot be used. */
+  /** The row of a key; undefined if there is none. Throws TableError if the row cannot be used. */
   find(text: string): Buffer | undefined
 }
 
 /** Rows one after the other in one buffer, since an object for each takes several times the memory. */
 export class Rows {
   readonly #bytes: Buffer
-  /** Where each row begins, and the last one ends. */
+  /** The start of each row, and the end of the last one. */
   readonly #starts: Float64Array
 
   constructor(rows: readonly string[]) {
@@ -40,7 +40,7 @@ export class Rows {
     return this.#starts.length - 1
   }
 
-  /** Undefined for -1. */
+  /** The row with this number; undefined for -1. */
   at(n: number | undefined): Buffer | undefined {
     return n === undefined || n < 0 ? undefined : this.#bytes.subarray(this.#starts[n], this.#starts[n + 1])
   }

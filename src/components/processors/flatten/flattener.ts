@@ -10,7 +10,7 @@ import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.j
 import type { FlattenOptions } from '../flatten.js'
 import { mayHold, Nester } from './nester.js'
 
-/** Writes objects with the fields of nested objects at the top, named by their paths. */
+/** Moves the fields of nested objects to the top of an object, named by their paths. */
 export class Flattener {
   readonly #separator: Buffer
   readonly #maxDepth: number
@@ -34,8 +34,8 @@ export class Flattener {
   }
 
   /**
-   * Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
-   * call. If it is too long, it is incomplete, but longer than an event may grow.
+   * Flattens the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
+   * call. A result that is longer than an event may grow can be incomplete.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()

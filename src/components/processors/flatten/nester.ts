@@ -9,7 +9,7 @@ interface Written {
 }
 type Tree = Map<string, Tree | Written>
 
-/** Writes objects with the fields whose names are paths in nested objects. */
+/** Moves fields whose names are paths into nested objects. */
 export class Nester {
   readonly #separator: string
   readonly #separatorBytes: Buffer
@@ -24,8 +24,8 @@ export class Nester {
   }
 
   /**
-   * Writes the valid JSON object [start, end); undefined if its names are not paths. The result is valid until the next
-   * call.
+   * Nests the fields of the valid JSON object [start, end); undefined if its names are not paths. The result is valid
+   * until the next call.
    */
   write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     if (!this.#mayHavePaths(b, start, end)) return undefined
@@ -49,7 +49,7 @@ export class Nester {
     return false
   }
 
-  /** The members of an object; for a repeated name the last, at the place of the first. */
+  /** The members of an object. A repeated name keeps its first place and its last value. */
   #members({ start, end }: Written): Map<string, Written> {
     const b = this.#bytes
     const members = new Map<string, Written>()
@@ -134,7 +134,7 @@ export class Nester {
   }
 }
 
-/** Whether the name [start, end), within the quotes of a JSON string, has the separator or an escape that may be it. */
+/** Whether the JSON name [start, end), without its quotes, has the separator, or an escape that may stand for it. */
 export function mayHold(b: Buffer, start: number, end: number, separator: Buffer): boolean {
   const first = separator[0]
   for (let p = start; p < end; p++) {

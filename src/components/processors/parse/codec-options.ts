@@ -39,7 +39,7 @@ function optionsOfAll(): Record<string, z.ZodType> {
   return shape
 }
 
-/** A default would be an option of codecs that do not have it. */
+/** A default would also set the option for codecs that do not have it. */
 function withoutDefault(schema: z.ZodType): z.ZodType {
   const { type, innerType } = schema._zod.def as unknown as { type: string; innerType: z.ZodType }
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema

@@ -23,19 +23,19 @@ export class Parser implements Processor {
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
   readonly #members: Members
-  /** The same object, if some members are converted. */
+  /** The same object as `#members`, if some members are converted. */
   readonly #typed: TypedMembers | undefined
-  /** Merges most lines that are messages, if their fields go to the top of the event as they are. */
+  /** Merges most texts of `.message` faster, if their fields go to the top of the event without conversion. */
   readonly #lines: LineMerger | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined
   readonly #removes: boolean
-  /** The field, if it is removed at the top of the event. */
+  /** The name of the parsed field, if it is removed and at the top of the event. */
   readonly #without: MemberName | undefined
   readonly #field: string
   readonly #text = new GrowingBytes()
   readonly #object = new GrowingBytes()
-  /** Whether the last codec found only a value. */
+  /** Whether the last codec found a value instead of fields. */
   #isValue = false
   /** The problems of the codecs with the last text. */
   readonly #problems: string[] = []

@@ -53,7 +53,7 @@ function masking(keepLast: number): Action {
   }
 }
 
-/** Where the last `count` characters begin; `end` if they are more than half of all. */
+/** The start of the last `count` characters; `end` if they are more than half of all characters. */
 function keptFrom(b: Buffer, start: number, end: number, count: number): number {
   let from = end
   for (let kept = 0; kept < count; kept++) {

@@ -7,7 +7,7 @@ import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
 
 const QUOTE = 0x22
-/** Maximum length of a name, or of the beginning of its value, on the other side of a quote. */
+/** How far to search beyond the quotes around an escape: for a name, or the beginning of its value. */
 const BESIDE_QUOTE = 64
 
 /** Presets that find letters and digits without a marker. They only see the unescaped form of a text with escapes. */
@@ -28,13 +28,13 @@ export class Finder {
   readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
-  /** Whether the `seen` matches within a value equal the matches in the value alone. */
+  /** Whether a search of a value alone finds the same matches as `seen` has in it. */
   readonly seesValues: boolean
   readonly #presets: number
-  /** For each rule, whether matches beside escapes count: not if the letters and digits of escapes interfere. */
+  /** By rule: 1 if matches in a text with escapes count; 0 if they could contain parts of escapes. */
   readonly #readsEscapes: Uint8Array
   readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
-  /** The rule of values with the name of a secret; -1: none. */
+  /** The rule for values whose name is a secret's name; -1: none. */
   readonly #named: number
   /** Where the first and the last escape were seen. */
   #firstEscape = 0
@@ -55,8 +55,8 @@ export class Finder {
   }
 
   /**
-   * Whether values in [start, end) of a line of JSON may have matches. Without patterns, values without escapes and
-   * exponents only have matches where something was `seen`.
+   * Whether values in [start, end) of a JSON line may have matches. Unless there are patterns, a value without escapes
+   * and exponents has no match if `seen` has none in it.
    */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
@@ -68,7 +68,7 @@ export class Finder {
     if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
     if (this.#lastEscape < 0) return false
     this.matches.clear()
-    // Matches in values without the escapes were seen.
+    // `seen` has the matches outside of escapes. Only the text around escapes is left to search.
     let from = this.#firstEscape
     while (from > start && b[from] !== QUOTE) from--
     let to = this.#lastEscape
@@ -77,7 +77,7 @@ export class Finder {
     return this.matches.count > 0
   }
 
-  /** Whether escapes were `seen` in [start, end), or before and after it. */
+  /** Whether [start, end) may have escapes, by the first and last one that `mayHold` saw. */
   sawEscapes(start: number, end: number): boolean {
     return this.#firstEscape < end && this.#lastEscape >= start
   }
@@ -88,12 +88,16 @@ export class Finder {
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /** Adds the matches in the unescaped form of [start, end). A color may stand beside a word, or within it. */
+  /**
+   * Adds the matches in the unescaped form of [start, end). Colors may separate words or be within them: tries both.
+   */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
   }
 
-  /** Returns whether there are colors. They divide words; with `joins`, they join them. */
+  /**
+   * Searches the text without escapes and colors. Colors separate words unless `joins`. Returns whether there are any.
+   */
   #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
     const known = matches.count
@@ -145,7 +149,7 @@ export class Finder {
         this.#findPattern(text, start, isAscii, n)
       } catch (error) {
         if (!(error instanceof PatternError)) throw error
-        // It is too long to be searched, so all of it is replaced.
+        // The value is too long to be searched, so all of it is replaced.
         this.matches.add(start, end, this.#presets + n)
       }
     }

@@ -6,7 +6,7 @@ import { noKeyFile, trimKey } from '../../../net/key.js'
 
 const LONGEST_KEY = 64 * 1024
 
-/** Where the key of hashes comes from: one of these. */
+/** The origin of the key for hashes: one of these. */
 export interface HashKeyOption {
   readonly key?: Secret | undefined
   readonly key_file?: string | undefined

@@ -39,13 +39,13 @@ export class RedactProcessor implements Processor {
   readonly #lines = new NewLines()
   /** The JSON of an event whose line is not its JSON. */
   readonly #made = new GrowingBytes()
-  /** Whether lines that are text are covered. */
+  /** Whether to redact lines that are text. */
   readonly #coversText: boolean
   readonly #failures: { value: number }
   readonly #rules: readonly string[]
   /** How often each rule found something. */
   readonly #counters: readonly { readonly value: number }[]
-  /** Whether names of fields are covered in every event. */
+  /** Whether to redact names of fields in every event. */
   readonly #coversNames: boolean
   #origin: Origin | undefined
   #isOriginSecret = false
@@ -107,7 +107,7 @@ export class RedactProcessor implements Processor {
     return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
-  /** `isSeen`: the finder has just scanned the line, if it is whole and not modified. */
+  /** `isSeen`: the finder has just scanned the line. This does not apply if the line is modified or divided. */
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
@@ -129,7 +129,7 @@ export class RedactProcessor implements Processor {
       }
       return
     }
-    // The words of a line, as of logfmt, can be names.
+    // In a line with fields, such as logfmt, words can be names.
     this.#values.coversNames ||= origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
@@ -159,14 +159,14 @@ export class RedactProcessor implements Processor {
     batch.setText(i, at, to)
   }
 
-  /** Whether the bytes that `.raw` has in base64 have matches. */
+  /** Whether the bytes in `.raw`, which are in base64, have matches. */
   #isRawSecret(batch: EventBatch, i: number, isChanged: boolean): boolean {
     if (!isChanged && !this.#selection.all) return false
     if (this.#raw.load(batch, i) !== STRING) return false
     return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
   }
 
-  /** Whether values that events have from their origin, not from their line, have matches. */
+  /** Whether the origin's values (file, peer, host) have matches. */
   #hasSecretOrigin(origin: Origin): boolean {
     if (origin === this.#origin) return this.#isOriginSecret
     const { path, peer, host } = origin

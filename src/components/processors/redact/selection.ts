@@ -19,7 +19,7 @@ export interface Selection {
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
-  /** The names without escapes. */
+  /** The names as bytes, for comparison with names without escapes. */
   readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
 }
 

@@ -204,7 +204,7 @@ export class Values implements ValueVisitor {
   }
 }
 
-/** A secret may be in two pieces of a line, so the text on both sides of a cut counts as one. */
+/** A cut may divide a secret, so the text next to a cut counts as a match. */
 function addCuts(b: Buffer, start: number, end: number, cuts: Cuts, matches: Matches, rule: number): void {
   if (cuts.behind) {
     let from = Math.max(start, end - LEAST_CUT)

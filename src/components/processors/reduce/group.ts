@@ -5,7 +5,7 @@ import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.j
 
 /** Approximate bytes of a group besides the values of its events. */
 const OVERHEAD = 500
-/** The same for a field, and for each value that a rule keeps. */
+/** Approximate bytes of a field, and of each value that a rule keeps, besides the value itself. */
 const FIELD_OVERHEAD = 32
 
 /** How the values of a field are merged. */

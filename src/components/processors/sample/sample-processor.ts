@@ -22,7 +22,7 @@ interface Count {
   count: number
 }
 
-/** The share that passes, as a number of hashes and by counting. */
+/** The share that passes: as a limit for hashes, and as `step` of every `size` counted events. */
 function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
   const step = oneIn === undefined ? Math.max(1, Math.round(ratio * PARTS)) : 1
   const size = oneIn ?? PARTS
@@ -43,7 +43,7 @@ export class KeySample {
     this.#mostHash = rateOf(options).mostHash
   }
 
-  /** Whether events with the key that was loaded last pass. */
+  /** Whether events with the last loaded key pass. */
   get passes(): boolean {
     return this.key.hash >>> 0 < this.#mostHash
   }
@@ -102,7 +102,7 @@ export class Sample implements Processor {
   }
 }
 
-/** The reasons for the decision about a first event. */
+/** Explains the decision about an event, as if it were the first. */
 export async function explainSample(options: SampleOptions, context: ComponentContext): Promise<FindingsOf> {
   const { explainCondition } = await import('../../../core/condition/explain.js')
   const { keep, one_in: oneIn, ratio, key_field } = options

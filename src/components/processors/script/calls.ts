@@ -10,7 +10,7 @@ import type { ScriptContext } from './types.js'
 /** An arbitrary function of a user. */
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
-/** Number of calls that do not wait between checks of the time. */
+/** The time is checked after this many calls that return without waiting. */
 const LOOK_EVERY = 16
 
 /** A batch that a script works on. */
@@ -31,7 +31,7 @@ interface Running {
   cancel: (() => void) | undefined
 }
 
-/** Calls a function of users for the events of batches, in order, and for at most `concurrency` at a time. */
+/** Calls a user's function for the events of batches, in order, with at most `concurrency` calls at a time. */
 export class Calls {
   readonly #call: ScriptFunction
   readonly #data: ScriptData
@@ -44,7 +44,7 @@ export class Calls {
   /** Resolves when all calls for the batches so far have begun. */
   #begun = Promise.resolve()
 
-  /** `begins` is called for each call for a noted batch. */
+  /** `begins` is called for each call, if the batch is noted (`isNoted`). */
   constructor(call: ScriptFunction, data: ScriptData, begins: (batch: number, event: number) => void) {
     this.#call = call
     this.#data = data
@@ -52,7 +52,7 @@ export class Calls {
     this.#late = `the batch took longer than ${formatDuration(data.timeoutMs)}`
   }
 
-  /** Calls the function for a batch once it was called for the batches before. */
+  /** Calls the function for a batch, after all calls for earlier batches have begun. */
   run(job: Job, done: (result: JobDone) => void): void {
     this.#begun = this.#begun.then(() => this.#batch(this.#running(job, done)))
   }

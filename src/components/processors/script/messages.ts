@@ -17,7 +17,7 @@ export interface ScriptData {
 export interface JobHead {
   readonly id: number
   readonly length: number
-  /** Whether the process reports each call: an earlier process has ended with this batch. */
+  /** Whether the process reports each call, because an earlier process ended while it had this batch. */
   readonly isNoted: boolean
   /** Events to skip because a process ended in their call, and how it ended. */
   readonly skip: readonly (readonly [event: number, reason: string])[]
@@ -31,7 +31,7 @@ export interface Job extends JobHead {
 export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** Events replaced by others: their places have the lines of these. */
+  /** Events replaced by several: their entries in the columns span all of the new lines. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]

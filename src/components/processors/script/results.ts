@@ -56,7 +56,7 @@ class Texts {
 
   #grow(by: number): void {
     const more = Math.max(by, this.#bytes.length === 0 ? this.#expected : this.#bytes.length)
-    // Not from the pool of Node.js.
+    // Allocated outside of the pool of Node.js.
     const bytes = Buffer.allocUnsafeSlow(this.#used + more)
     this.#bytes.copy(bytes, 0, 0, this.#used)
     this.#bytes = bytes
@@ -175,7 +175,7 @@ function written(event: object): string | undefined {
   try {
     return jsonText(event)
   } catch (error) {
-    // A cycle is described in several lines.
+    // The message about a cycle has several lines.
     const [reason] = errorText(error).split('\n')
     throw new TypeError(`returned an event that cannot be written as JSON: ${reason}`)
   }
@@ -188,24 +188,24 @@ function wrongResult(result: unknown): string {
   return `returned ${what} instead of an event`
 }
 
-/** Digits of a number that may not be exact. */
+/** A run of 16 digits, which a double may not represent exactly. */
 const LONG_NUMBER = /[\d.]{16}/
-/** The beginning of an escape of a character by its number. */
+/** The beginning of an escape such as `\u00e9`. */
 const ESCAPE = /\\u[\da-f]{0,3}$/i
 
 const isDigit = (character: string | undefined) => character !== undefined && character >= '0' && character <= '9'
 
 /**
- * Whether `text`, which JSON.stringify has written, is the object of a line that was written otherwise: with spaces,
- * other escapes, or numbers such as 1.0 and 12345678901234567890. Reads the line only if the first difference can be
- * that.
+ * Whether `text`, written by JSON.stringify, equals the object of a line in another notation: with spaces, other
+ * escapes, or numbers such as 1.0 and 12345678901234567890. Parses the line only if the first difference can be one of
+ * notation.
  */
 export function isSameObject(line: string, text: string): boolean {
   return text === line || (differsInNotation(line, text) && jsonText(JSON.parse(line)) === text)
 }
 
 function differsInNotation(line: string, text: string): boolean {
-  // JSON.stringify rarely writes more than other notations: a field was appended.
+  // A field was appended, since JSON.stringify rarely writes more than other notations.
   const last = line.length - 1
   if (text.length > line.length && text[last] === ',' && text[last - 1] === line[last - 1]) return false
   let at = 0

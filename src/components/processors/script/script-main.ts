@@ -14,9 +14,7 @@ import { WrittenLines } from './written-lines.js'
 
 const end = () => process.kill(process.pid, 'SIGKILL')
 
-/**
- * Waits until the reader has taken everything: it must not be lost when the process ends. Throws if the reader is gone.
- */
+/** Waits until the reader has taken everything, since the process may end after that. Throws if the reader is gone. */
 function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
   let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)
@@ -39,7 +37,7 @@ function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   }
 }
 
-// Its output would mix with the log, or with a destination that writes to standard output.
+// The output of a script would mix with the log, or with a destination that writes to standard output.
 const written = new WrittenLines(line => tell({ type: 'wrote', line }))
 for (const stream of [process.stdout, process.stderr]) {
   stream.write = (text: string | Uint8Array) => {

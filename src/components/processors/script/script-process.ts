@@ -32,7 +32,7 @@ export interface ProcessEvents {
   died(reason: string): void
 }
 
-/** The script itself cannot be loaded, whatever the state of the machine. */
+/** The script itself is wrong and cannot be loaded, so a retry does not help. */
 export class NotLoadable extends Error {}
 
 /** One run of the process of a script. Once the script is loaded, it does not keep the daemon alive. */
@@ -43,7 +43,7 @@ export class ScriptProcess {
   #isOver = false
   /** While it loads. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
-  /** Why it ends, as it reports itself. */
+  /** Why it ends, if it has reported that itself. */
   #reason: string | undefined
 
   /** Resolves when the script is loaded. Throws if it cannot be: NotLoadable if the script says so. */

@@ -13,11 +13,11 @@ import { NotLoadable, type ProcessEvents, ScriptProcess, scriptData } from './sc
 import { WrittenLines } from './written-lines.js'
 
 /**
- * A working process answers within the timeout. If it has not after twice this additional time, one of its calls does
- * not end. Twice, because both processes may have been suspended.
+ * A working process answers within the timeout. If it has not answered after twice this additional time, one of its
+ * calls does not end. Twice, because both processes may have been suspended.
  */
 const GRACE_MS = 500
-/** How often to extend the time of a process that writes, perhaps an answer. An endless call may write, too. */
+/** How often to extend the time of a process that writes: this may be its answer, or an endless call. */
 const MOST_GRACES = 5
 /** Maximum calls of a batch that end the process, each followed by a restart. After these, all of its events fail. */
 const MOST_DEATHS = 10
@@ -30,7 +30,7 @@ interface Unanswered {
   bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
-  /** Whether a process ended with it. */
+  /** Whether a process ended while it had this batch. */
   isNoted: boolean
   /** The event whose call began last, in this process. */
   at: number | undefined
@@ -186,7 +186,7 @@ export class ScriptProcessor implements Processor {
       if (this.#isOver) return process.end()
       this.#process = process
       for (const job of this.#unanswered.values()) this.#post(process, job)
-      // Its time begins now: the earlier watch ended without a process.
+      // The time of the oldest batch begins now: its earlier watch ended with the process.
       this.#watched = undefined
       this.#watch()
     } catch (error) {

@@ -70,7 +70,7 @@ function insteadText({ mode, over_limit: over }: ThrottleOptions): string | unde
   return `over_limit: one in ${over.pass_one_in} events over the limit passes`
 }
 
-/** What happens to events over the limit while their source catches up, if it is something else. */
+/** What happens to events over the limit while their source catches up, if that is different. */
 function backlogText(options: ThrottleOptions): string | undefined {
   const { mode, on_backlog, time_field } = options
   if (mode === 'shadow' || time_field) return undefined
@@ -104,7 +104,7 @@ function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderO
   return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value, bucket }
 }
 
-/** The time at which it counts, and whether this is the event's own time. */
+/** The time at which an event counts, and whether this is its own time. */
 function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]

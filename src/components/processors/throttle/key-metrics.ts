@@ -15,17 +15,17 @@ const HELP =
   'Discarded events by key, for the keys with the most. All other keys are counted as key="__other__". The sum is exact.'
 const ERROR_HELP =
   'At most this many discarded events are missing from the series of a key. They were counted as key="__other__".'
-/** Keys followed per series, and the minimum in total. */
+/** Number of keys followed for each series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000
-/** After this time, events count half in the choice of keys. */
+/** In the choice of keys, events this old count half. */
 const HALF_LIFE_MS = 3_600_000
 /** How much heavier a key must be to replace another one: keys of similar weight must not alternate. */
 const HEAVIER = 1.1
 
 /**
- * Counters of the heaviest keys. Events that a scrape has counted as another key stay there, and a key that loses its
- * series is added to the others. So a counter never decreases while it has a series, and the sum is always exact.
+ * Counters of the heaviest keys. Events that a scrape has shown as other keys stay there, and a key that loses its
+ * series adds its count to them. So a counter never decreases while it has a series, and the sum is always exact.
  */
 export class KeyCounters {
   readonly #options: KeyMetricsOptions
@@ -71,7 +71,7 @@ export class KeyCounters {
     return { named, others: grown }
   }
 
-  /** Maximum number of events by which a series can fall short. */
+  /** Maximum number of events missing from a series. */
   get error(): number {
     let error = this.#heaviest.floor
     for (const { missed, shown } of this.#named) error = Math.max(error, missed + shown)

@@ -241,7 +241,7 @@ interface Written {
 
 interface WrittenProblem {
   readonly line: number
-  /** In the list; the first element is the index of the rule. */
+  /** The path in the list. Its first element is the index of the rule. */
   readonly path: readonly PropertyKey[]
   readonly message: string
 }
@@ -302,7 +302,7 @@ function readYamlRules(text: string): WrittenRules {
   }
 }
 
-/** Where the value at `path` begins, or the nearest existing one. */
+/** The offset of the value at `path`, or of the nearest existing one. */
 function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
   const [step, ...rest] = path
   if (step === undefined) return node.range?.[0]

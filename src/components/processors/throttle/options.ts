@@ -330,8 +330,8 @@ function checkBurst(
 }
 
 /**
- * Adds an issue for each rule that cannot be used. Skips them if the limits themselves are invalid: each rule would
- * repeat that.
+ * Adds an issue for each rule that cannot be used. Does nothing if the throttle's own limits are invalid, since each
+ * rule would repeat that.
  */
 function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
   if (problemsOf(options).length > 0) return
@@ -383,7 +383,7 @@ function patternProblem(key: string, options: RuledOptions): string | undefined 
 /** Throws KeyPatternError. */
 export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
 
-/** The options of a throttle, replaced by the options of a rule. */
+/** The options of a throttle, with the options of a rule in their place. */
 export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
   const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
   // A burst is only valid with gcra.
@@ -436,7 +436,7 @@ export function limitsOf(options: LimitOptions): Limit[] {
   for (const { limit, limit_bytes, window, window_mode: mode = window_mode, burst } of [options, ...also]) {
     const windowMs = window!
     if (limit !== undefined) limits.push({ mode, limit, windowMs, burst, unit: ofEvents })
-    // With both, burst applies to the events.
+    // With both limits, burst applies to the limit of events.
     const bytesBurst = limit === undefined ? burst : undefined
     if (limit_bytes !== undefined) limits.push({ mode, limit: limit_bytes, windowMs, burst: bytesBurst, unit: 'bytes' })
   }

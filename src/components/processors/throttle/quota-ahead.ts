@@ -10,8 +10,8 @@ import type { ThrottleMetrics } from './throttle-metrics.js'
 const DRIFT_MS = 1000
 
 /**
- * Reports quotas that count in a period which the clock has left again: it had jumped ahead, and was set back. Returns
- * a function to call for each batch.
+ * Reports quotas that still count in a future period: the clock had jumped ahead, and was set back. Returns a function
+ * to call for each batch.
  */
 export function reportQuotasAhead(
   wall: WallTime,
@@ -37,8 +37,7 @@ export function reportQuotasAhead(
     const ends = limits().flatMap(limit => (limit.mode === 'quota' ? [periods(limit)] : []))
     return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
   }
-  const help =
-    'If the clock was set back: the end of the later period in which the quota still counts. Otherwise 0.'
+  const help = 'If the clock was set back: the end of the later period in which the quota still counts. Otherwise 0.'
   metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return

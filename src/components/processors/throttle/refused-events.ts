@@ -18,7 +18,7 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Maximum discarded events inspected for the history per second, and per larger batch. */
+/** Maximum discarded events inspected for the history: per second, and in each batch beyond that. */
 const LOOKS_PER_SECOND = 1000
 const SOME_LOOKS = 16
 
@@ -48,7 +48,7 @@ export class RefusedEvents {
   readonly #reasons: readonly string[]
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
-  /** The same for backlog. */
+  /** The column's value for each decision about backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics

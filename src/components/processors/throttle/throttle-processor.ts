@@ -86,7 +86,7 @@ export class ThrottleProcessor implements Processor {
   readonly #refused: RefusedEvents
   /** Undefined: events do not wait. */
   readonly #waiting: Pacing | undefined
-  /** Counts backlog that passes; undefined: it is decided on. */
+  /** Counts backlog that passes undecided; undefined: backlog is decided on. */
   readonly #passedBacklog: { value: number } | undefined
   /** The current observers of its decisions. */
   readonly #observers = new Set<SeeDecisions>()
@@ -263,8 +263,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // In shadow mode all events pass. A cluster limit also passes some while its server is unreachable, and logs that
-    // itself.
+    // In shadow mode, all events pass. A cluster limit logs by itself that it passes some while its server is
+    // unreachable.
     if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()

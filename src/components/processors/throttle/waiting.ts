@@ -14,11 +14,10 @@ import { createWindows } from '../../throttle/windows/several.js'
 import { WallTime } from '../../throttle/windows/wall-time.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
-/** Maximum milliseconds before asking again with a limits file: new rules may give room sooner. */
+/** With a limits file, ask again after this many milliseconds at most: new rules may give room sooner. */
 const FILE_MS = 500
 /**
- * A live event that is decided this many milliseconds after its arrival, while backlog waits, may have waited behind
- * it.
+ * If backlog waits, a live event may have waited behind it if it is decided this many milliseconds after its arrival.
  */
 const LATE_MS = 5
 
@@ -32,7 +31,7 @@ export interface LateState {
 /** The limits that events wait for. */
 type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
-/** The time until a bucket has room for an event like this. */
+/** How long until a bucket has room for an event with this rule, cost and size. */
 interface Room {
   readonly rule: Rule | undefined
   readonly cost: number
@@ -41,14 +40,14 @@ interface Room {
 }
 
 /**
- * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events, and these, once
- * they have waited, take the room of later ones. This lasts until the windows of the bucket contain no late events:
- * then it has caught up. Until then a live event also waits if it would have passed without backlog. So an app within
- * its limit does not lose events, and the throttle discards the excess of other apps as usual.
+ * Decides which events over the limit wait for room. Backlog waits. It takes the room of live events; those that had to
+ * wait then take the room of later ones. A bucket has caught up when its windows no longer contain such late events.
+ * Until then, a live event also waits if it would have passed without backlog. So an app within its limit does not lose
+ * events, and the throttle discards the excess of other apps as usual.
  */
 export class Pacing {
   readonly #limits: Limits
-  /** Whether other daemons share them. */
+  /** Whether other daemons share the limits. */
   readonly #isShared: boolean
   readonly #clock: Clock
   readonly #key: EventKey
@@ -103,8 +102,8 @@ export class Pacing {
   }
 
   /**
-   * Turns the refusals of events that may wait into WAITS. Returns their number. Call for each batch. `refused`:
-   * refused events of the batch.
+   * Changes the decision about refused events that may wait to WAITS, and returns their number. Call for each batch.
+   * `refused`: number of refused events in the batch.
    */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
     const hasWaited = scope.keptMs > 0
@@ -143,7 +142,7 @@ export class Pacing {
   #join(batch: EventBatch): void {
     if (!this.#paces) return
     const now = this.#clock.now()
-    // Live events have waited there because of backlog; otherwise they would not wait here.
+    // If live events do not wait for the limit, they only waited because of backlog.
     const wouldPassAlone = !batch.isBacklog && this.#liveMs === 0
     for (let i = 0; i < batch.length; i++) {
       this.#key.load(batch, i)
@@ -186,7 +185,7 @@ export class Pacing {
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#roomIn(batch, i, bucket, now)
-    // It would wait in vain, unless other daemons may leave room sooner.
+    // The event would wait in vain, unless other daemons may leave room sooner.
     if (inMs > leftMs && !this.#isShared) return false
     scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
@@ -207,7 +206,7 @@ export class Pacing {
 
 const isGcra = ({ mode }: Limit) => mode === 'gcra'
 
-/** Maximum number of queues. Buckets that share one wait together, which does not lose events. */
+/** Maximum number of queues. Buckets may share a queue: their events then wait together, and none is lost. */
 const MOST_QUEUES = 65_536
 /** How often to forget queues of buckets that have caught up, in milliseconds. */
 const FORGET_MS = 1000
@@ -217,9 +216,9 @@ export interface Queue {
   events: number
   /** Backlog events among them. */
   backlog: number
-  /** Number of the others that would have passed on arrival without backlog. */
+  /** Number of live events among them that would have passed on arrival without backlog. */
   displaced: number
-  /** Until when late events, as backlog or after a wait, take the room of others. */
+  /** Until when late events (backlog, or events that have waited) take the room of others. */
   until: number
 }
 
@@ -283,8 +282,8 @@ const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && n
 export const isBehind = ({ backlog, displaced, until }: Queue, now: number) => backlog + displaced > 0 || now < until
 
 /**
- * A limit of events that passes as much in the long run, with twice the burst: a daemon that catches up reads in bursts
- * what an app writes steadily. Other limits are unchanged: with gcra an event of any cost passes.
+ * Doubles the burst of a limit of events and keeps its rate: a daemon that catches up reads in bursts what an app wrote
+ * steadily. Other limits are unchanged, since gcra passes an event of any cost.
  */
 function tolerant(limit: Limit): Limit {
   const { mode, unit, burst = limit.limit - 1 } = limit
@@ -295,8 +294,8 @@ function tolerant(limit: Limit): Limit {
 const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
- * Decides on live events as if there were no others, at their arrival times, in its own windows, which begin empty. The
- * app of an event that would pass here did not exceed its limit.
+ * Decides on live events alone, at their arrival times, in windows of its own, which begin empty. If an event would
+ * pass here, its app did not exceed its limit.
  */
 export class WithoutBacklog {
   readonly #clock: Clock
@@ -311,7 +310,7 @@ export class WithoutBacklog {
 
   /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
-    // An event without room here waits at worst.
+    // An event without room for its bucket passes here, so at worst it waits.
     const limits = options.limits.map(tolerant)
     this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock

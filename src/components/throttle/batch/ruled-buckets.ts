@@ -96,7 +96,7 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    // A limiter created here, not for the first event that needs it, would drop idle buckets at other times.
+    // Does not create a limiter before an event needs it: that would drop idle buckets at other times.
     const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
     if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
     const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)
@@ -121,7 +121,7 @@ export class RuledBuckets {
   #select(group: Group, g: number, ids: Int32Array, length: number): void {
     if (group.ids.length < length) group.ids = new Int32Array(ids.length)
     const own = group.ids
-    // V8 would look it up for each event.
+    // A local copy, since V8 would look up the constant for each event.
     const none = NONE | 0
     for (let i = 0; i < length; i++) {
       const id = ids[i]!

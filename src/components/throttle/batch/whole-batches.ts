@@ -16,7 +16,7 @@ const MOST_ALONE_WITH_RULES = 1 / 4
 
 /** The buckets of all events with a key. */
 interface WholeBuckets extends BucketIds {
-  /** For the ids that were found last. */
+  /** The windows for the bucket ids that were found last. */
   readonly windows: Pick<Windows, 'takeAll'>
 }
 
@@ -24,10 +24,10 @@ interface WholeBuckets extends BucketIds {
 type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
- * Decides on all events of a batch in a few loops over columns, where each event costs 1. The decisions are the same as
- * one by one: different buckets are independent while buckets are neither added nor dropped. Events that may add or
- * drop a bucket are decided one by one, in order. So are events whose key is not a plain string or integer, or whose
- * rule depends on more than the key.
+ * Decides on all events of a batch in a few loops over columns, where each event costs 1. The decisions equal those
+ * made one by one, since buckets are independent while none is added or dropped. Events that may add or drop a bucket
+ * are decided one by one, in order. So are events whose key is not a plain string or integer, or whose rule depends on
+ * more than the key.
  */
 export class WholeBatches {
   readonly #limiter: Limiter
@@ -38,9 +38,9 @@ export class WholeBatches {
   /** Undefined: there are no rules. */
   #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
-  /** Without a key: the id of the default bucket, or NONE, for each event. */
+  /** Without a key: for each event, the id of the default bucket or NONE. */
   #ids = new Int32Array(1024)
-  /** Number of batches left to skip, after one with too few events that it could decide on. */
+  /** Number of batches left to skip, because too few events of a batch could be decided here. */
   #pause = 0
 
   constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {

@@ -28,7 +28,7 @@ export class BucketKey implements Key {
   start = 0
   end = 0
   hash = 0
-  /** Where its bucket was last found; undefined if that is not recorded. */
+  /** Where the bucket of the key was last found; undefined if that is not recorded. */
   places: Places | undefined
   place = 0
   /** Without fields, all events belong to the default bucket. */

@@ -118,7 +118,10 @@ export class BucketPart<W extends BucketColumns> {
     this.layout = {}
   }
 
-  /** Drops idle buckets if there are at least `least`; also those that were used if `isFull`. */
+  /**
+   * Drops idle buckets if there are at least `least`. With `isFull`, buckets used since the last search may be idle,
+   * too.
+   */
   dropIdle(now: number, least: number, isFull: boolean): void {
     const { size } = this
     const used = isFull || !this.#lifetime.keepsUsed ? undefined : this.#used

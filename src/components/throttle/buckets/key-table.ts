@@ -11,7 +11,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** In place of an id: not needed; still to be found; cannot be found here. */
+/** Instead of an id: none is needed (NONE), it must be found, or it cannot be found here. */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3

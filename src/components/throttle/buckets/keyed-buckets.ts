@@ -17,7 +17,7 @@ const SPREAD = 1.25
 /** Maximum work of one call of `advance`, in buckets checked. Moving a bucket costs as much as KEEPING checks. */
 const MOST_WORK = 100_000
 const KEEPING = 16
-/** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
+/** Idle buckets are dropped if they are at least 1/4 of a part. In a small part, they are always dropped. */
 const WORTH_DROPPING = 4
 const SMALL = 1024
 /** If `maxKeys` is reached: the number of buckets that may be checked per refused key, and the share worth dropping. */
@@ -237,7 +237,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   #begin(index: number, now: number): BucketPart<W> {
-    // The parts are searched one after the other.
+    // Spreads the searches of parts over time.
     const searchedAt = now - (this.#options.idleMs * index) / this.#parts.length
     const parts = this.#parts.length
     const expected = Math.ceil((this.#options.maxKeys / parts) * (parts > 1 ? SPREAD : 1))

@@ -77,7 +77,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   /** Gives back leases that were not used for `idleMs`. */
   async giveBack(idleMs: number): Promise<void> {
     const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
-    // Without a reply they expire with their window.
+    // If the server does not reply, leases expire with their window.
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
@@ -97,7 +97,7 @@ export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
-    // Not decided: the caller gives the events back.
+    // These events are not decided: the caller gives them back.
     if (!grants && wait) signal.throwIfAborted()
     const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
     const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND

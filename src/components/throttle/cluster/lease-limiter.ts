@@ -12,7 +12,7 @@ import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** A full bucket is not asked about again for this part of a window, at most a second. */
+/** After a refusal, the server is not asked about the bucket for this part of a window, at most a second. */
 const FULL_PART = 1 / 20
 const LONGEST_FULL_MS = 1000
 /** A lease that was not used for this part of a window is given back. */
@@ -163,7 +163,7 @@ export class LeaseLimiter implements RuledLimiter {
     return ASK
   }
 
-  /** An empty demand. It gives back the rest of a lease that was not enough. */
+  /** A demand without events yet. It gives back the rest of a lease that was not enough. */
   #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
@@ -187,11 +187,11 @@ export class LeaseLimiter implements RuledLimiter {
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
     const refused = smallestRefused(demand, grant)
-    // The server read its clock before it replied: by then there is room on its clock.
+    // The server read its clock before it replied, so there is room by then.
     if (refused) leases.setRoomAt(id, now + waitMs)
     if (part === 0) return
     if (refused) {
-      // The server replied later than it was asked: on its clock the window ends later than this.
+      // Counts from the request, which the server received later: its window ends later than this.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
       leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
     } else if (cost + bytes > 0) {
@@ -239,7 +239,7 @@ export class LeaseLimiter implements RuledLimiter {
     return fuller(this.#level(this.#buckets.windows, id, now), this.local.level(key, now, cost, size))
   }
 
-  /** As the server described it last. */
+  /** The level of a bucket as the server last described it. */
   #level(leases: Leases, id: number, now: number): Level {
     const { nearest, used, ends } = leases.level(id)
     const { of: limit } = this.#limits.limits[nearest]!
@@ -251,7 +251,7 @@ export class LeaseLimiter implements RuledLimiter {
 
 const NO_KEY = Buffer.alloc(0)
 
-/** A copy of its bytes. */
+/** A copy of the key's bytes. */
 const bytesOf = ({ bytes, start, end }: PlacedKey) =>
   Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 
@@ -260,7 +260,7 @@ function fuller(described: Level, alone: Level | undefined): Level {
   return described.used === 0 && alone !== undefined && alone.used > 0 ? alone : described
 }
 
-/** The share of one member. */
+/** A member's share of a limit, which it applies alone. */
 function shareOf(limit: Limit, members: number): Limit {
   const share = Math.max(1, Math.floor(limit.limit / members))
   if (limit.mode === 'quota') return { ...limit, limit: share }

@@ -102,7 +102,9 @@ export class Leases extends BucketColumns {
     return { cost: spent(0), bytes: spent(BYTES) }
   }
 
-  /** Adds a lease. If another one is not spent, both have the older ticket and the earlier end, which is safe. */
+  /**
+   * Adds a lease. If the previous lease has units left, both get the older ticket and the earlier end, which is safe.
+   */
   add(bucket: number, cost: number, bytes: number, until: number, ticket: number, now: number): void {
     const keeps = now < this.times[bucket]! && !this.isSpent(bucket)
     this.#set(bucket, LEFT, cost + (keeps ? this.#get(bucket, LEFT) : 0))

@@ -31,7 +31,7 @@ interface SharedLimit {
   readonly periods: Periods | undefined
 }
 
-/** The limits side by side of a throttle or a rule, which all members of a group apply to the same counts. */
+/** The limits of a throttle or a rule. All members of a group apply them to the same counts. */
 export class SharedLimits {
   readonly limits: readonly SharedLimit[]
   /** Maximum part of the remaining units that a member may take ahead; 0: it asks about each event. */
@@ -40,7 +40,7 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
-  /** Whether events may cost other than 1. */
+  /** Whether an event may have a cost other than 1. */
   readonly listsCosts: boolean
   /** Maximum units that a member may take ahead. */
   readonly mostCost: number
@@ -134,7 +134,7 @@ export interface Grant {
   readonly endsMs: number
 }
 
-/** Number of hash tags that the buckets of a group have in a Redis Cluster, and so of the calls for one batch. */
+/** Hash tags of a group's buckets in a Redis Cluster, where each tag needs a call of its own. */
 const TAGS = 16
 /** Maximum buckets in one call. A script blocks its server; this limits it to a few milliseconds. */
 const MOST_KEYS = 500
@@ -190,7 +190,7 @@ function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
   return [encodeSets(sets, wall), asked.bytes]
 }
 
-/** Twice the units spent of the last lease: a bucket in use is asked about less and less often. */
+/** Takes twice the units spent of the last lease, so a busy bucket is asked about less and less often. */
 function ahead(need: number, spent: number, most: number): number {
   return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
 }
@@ -271,7 +271,7 @@ function indexOf(value: unknown, length: number): number {
 
 const unknownReply = () => new Error('the server sent an unexpected reply to the script')
 
-/** The same in every daemon. */
+/** The hash tag of a key, the same in every daemon. */
 function tagOf(key: Buffer): number {
   let hash = 0
   for (const byte of key) hash = (Math.imul(hash, 31) + byte) | 0

@@ -28,7 +28,7 @@ export class BusiestKeys {
   /** The names among the keys. */
   readonly #named = new Set<string>()
 
-  /** `fields`: of the key; empty: all events share one bucket. `stands`: from the previous count. */
+  /** `fields`: of the key; empty: all events share one bucket. `stands`: value of the previous count. */
   constructor(fields: readonly FieldReader[], clock: Clock, stands = 1) {
     this.#key = new BucketKey(fields)
     this.#sampler = new EventSampler(clock, LOOKS_PER_SECOND, stands)

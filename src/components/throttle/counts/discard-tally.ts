@@ -9,10 +9,10 @@ export interface DiscardCount {
   readonly bucket: string | null
   readonly events: number
   readonly bytes: number
-  /** When the first and the last of them were discarded, wall clock in milliseconds. */
+  /** When the first and the last of these events were discarded, wall clock in milliseconds. */
   readonly first: number
   readonly last: number
-  /** The beginning of the first of them; empty if samples are not wanted. */
+  /** The beginning of the first event; empty if samples are not wanted. */
   readonly sample: string
 }
 
@@ -26,8 +26,8 @@ const STRIDE = 4
 const SLOT_BITS = 13
 
 /**
- * Counts discarded events by bucket until the counts are drained. A count is a lookup by bytes; strings are made only
- * for the first event of a bucket. When it is full, drain it: it holds the counts of 4,096 buckets at most.
+ * Counts discarded events by bucket until the counts are drained. Looks up buckets by their bytes, and creates strings
+ * only for the first event of a bucket. Holds at most 4,096 buckets; drain it when it is full.
  */
 export class DiscardTally {
   readonly #wantsSamples: boolean

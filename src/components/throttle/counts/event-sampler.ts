@@ -15,8 +15,8 @@ export class EventSampler {
   #chance = 1
 
   /**
-   * `most`: maximum number of events inspected per second; `mostSampled`: in a second that begins with a sample.
-   * `stands`: from the previous count.
+   * `most`: maximum number of events inspected per second; `mostSampled`: the same for a second that begins with
+   * sampling. `stands`: value of the previous sampler.
    */
   constructor(clock: Clock, most: number, stands = 1, mostSampled = most) {
     this.#clock = clock

@@ -14,8 +14,8 @@ export interface HeavyKey {
 }
 
 /**
- * The heaviest of any number of keys, in bounded memory: Space-Saving, with counts that are added many at a time.
- * A key that is followed had at least `counted` and at most `counted + missed` events, any other at most `floor`.
+ * Finds the heaviest of any number of keys in bounded memory (Space-Saving). Counts may be added many at a time. A key
+ * that is followed had at least `counted` and at most `counted + missed` events, any other at most `floor`.
  */
 export class HeaviestKeys {
   /** Maximum number of events of a key that is not followed. */

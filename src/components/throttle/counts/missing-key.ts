@@ -16,7 +16,7 @@ export class MissingKey {
     this.#isFound = fields.length === 0
   }
 
-  /** True once: if the events counted first, in one batch, all lack the key. */
+  /** Returns true at most once: if all counted events of the first batch lack the key. */
   see(batch: EventBatch, decisions: Uint8Array): boolean {
     if (this.#isFound) return false
     const isFirst = this.events === 0

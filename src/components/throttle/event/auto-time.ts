@@ -6,8 +6,8 @@ import { parseIsoTime } from '../../../lib/formats/iso-time.js'
 import type { TimeReader } from './time.js'
 
 /**
- * Fields in which events usually have their time: those that winston, Google Cloud, Rust's tracing, the journal and
- * syslog have; Elastic and logstash; pino, bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
+ * Usual time fields of: winston, Google Cloud, Rust's tracing, the journal and syslog; Elastic and logstash; pino,
+ * bunyan, logrus, slog and docker; zap and klog; Serilog; and others.
  */
 export const TIME_FIELDS: readonly FieldPath[] = [
   '.timestamp',
@@ -32,10 +32,7 @@ const DATE_LENGTH = 10
 const YEAR_LENGTH = 4
 const DASH = 0x2d
 
-/**
- * Reads the time of events from the first usual field that has one. For each origin, it first reads the field that had
- * the last one.
- */
+/** Reads the time of events from the first usual field that has one. For each origin, tries the last field first. */
 export class AutoTime implements TimeReader {
   readonly #fields: readonly FieldReader[]
   readonly #known = new WeakMap<Origin, number>()

@@ -13,7 +13,10 @@ const LATEST = 1
 const COUNT = 2
 const WIDTH = 3
 
-/** The window of an event: the newest, a later one, a kept one, one to be opened before, or one moved to the event. */
+/**
+ * The window of an event: the newest, a later one, a kept one, a new earlier one, or one whose start moves to the
+ * event.
+ */
 type Place =
   | typeof IN_NEWEST
   | typeof AFTER
@@ -32,10 +35,11 @@ const MOVES_NEWEST = 5
 const NOWHERE = 6
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is not in
- * a kept window moves the start of the next window to itself, if all events counted there remain within the window;
- * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the
- * next are at least a window's length apart. With periods (aligned windows, quotas), these are the windows.
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event outside of the
+ * kept windows joins the next window, if all events counted there stay within one window length; the start of that
+ * window moves to the event. Otherwise the event opens its own window. So windows do not overlap, and the first event
+ * of one and the last event of the next are at least a window's length apart. With periods (aligned windows, quotas),
+ * each window is a period.
  */
 export class CountedEventWindows extends LimitEventWindows {
   readonly #periods: Periods | undefined
@@ -163,7 +167,7 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#latest[bucket]! - time >= windowMs ? OPENS : MOVES_NEWEST
   }
 
-  /** Before a newer window replaces it: keeps the newest window, and drops those that ended long before `time`. */
+  /** Call before a newer window replaces the newest one: keeps it, and drops those that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)

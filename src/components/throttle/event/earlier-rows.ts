@@ -21,7 +21,7 @@ export class EarlierMemory {
 /** Memory of a list of numbers, in bytes. */
 const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
 
-/** In place of a missing list: only its length, 0, is read. */
+/** Used instead of a missing list. Only its length, 0, is read. */
 const NONE: number[] = [0, 0]
 
 /**
@@ -109,7 +109,7 @@ export class EarlierRows {
     const width = this.#width
     let high = this.length
     let low = high - 1
-    // Usually it is one of the last.
+    // Usually the row is one of the last.
     for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
       high = low
       low = high - step
@@ -160,7 +160,7 @@ export class EarlierRows {
   /** Moves the rows to the front of a list with this capacity. */
   #move(capacity: number): void {
     const { array, rows, length } = this
-    // A fraction makes V8 store numbers, not objects with a number each, and no spare places.
+    // If filled with a fraction, V8 stores plain doubles and no spare places.
     const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
     if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
     for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!

@@ -26,7 +26,7 @@ export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> ext
     this.#room = room
   }
 
-  /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows: `row`. */
+  /** Returns whether there is room for one more row. To make room, drops `row`, one of the first `spare` rows. */
   protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
     if (spare < MOST_OF_ONE && kept.hasRoom) return true
     this.#room.forgotten++

@@ -23,8 +23,8 @@ const MORE = 3
 const REFUSES = -1
 
 /**
- * gcra, for events in any order: an event passes if all events that passed, sorted by time, still keep the limit with
- * it. So the order of arrival never lets more events pass.
+ * gcra, for events in any order: an event passes if it and all events that passed keep the limit when sorted by time.
+ * So the order of arrival never lets more events pass.
  */
 export class GcraEventWindows extends LimitEventWindows {
   readonly #rate: GcraRate
@@ -165,8 +165,9 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Walks through the runs from `row` on, as far as the TAT of an event before them delays them. Returns how many it
-   * delays, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not refuse.
+   * Delays the runs from `row` on by the TAT of an event before them, until a run is not delayed. Returns the number of
+   * delayed runs, or REFUSES if one of them would not have passed. With `writes`, stores their new TAT and does not
+   * refuse.
    */
   #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
@@ -191,7 +192,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return next - row
   }
 
-  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  /** Call before a newer run replaces the newest one: keeps it, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)
@@ -203,7 +204,7 @@ export class GcraEventWindows extends LimitEventWindows {
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
   }
 
-  /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
+  /** Drops runs that no event from `from` on needs, since another run follows by then, or the run has ended. */
   #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0
     while (

@@ -32,7 +32,7 @@ export class EventProgress {
   readonly #earlier = {}
   #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
-  /** Milliseconds in which events arrived. */
+  /** Elapsed time in milliseconds, with at most LONGEST_PAUSE_MS of each pause. */
   #elapsed = 0
   #enteredAt = Number.NaN
   #batches = 0

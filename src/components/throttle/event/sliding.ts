@@ -178,7 +178,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     this.counts[bucket] = cost
   }
 
-  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  /** Call before a newer run replaces the newest one: keeps it, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const windowMs = this.spanMs
     const newest = this.times[bucket]!

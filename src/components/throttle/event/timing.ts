@@ -118,7 +118,7 @@ export function createEventDecider(
   return new Decider(options, clock, known ?? new Limiter(options, new EventTiming(eventTime)))
 }
 
-/** Creates a decider in event time if the options say so, otherwise on the clock. `before`: as for these. */
+/** Creates a decider in event time if the options say so, otherwise on the clock. `before`: as in both functions. */
 export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   const { eventTime } = options
   return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)

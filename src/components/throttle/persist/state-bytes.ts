@@ -1,4 +1,4 @@
-/** The bytes in which the state of buckets is saved: numbers of 8 bytes, whole ones of 4, and keys. Little-endian. */
+/** The binary format of saved buckets: 8 bytes for a number, 4 for a whole number, and keys. Little-endian. */
 
 const SMALLEST = 1024
 

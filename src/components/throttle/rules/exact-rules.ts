@@ -8,9 +8,9 @@ import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Windows } from '../windows.js'
 import type { BucketLimiter } from './rules.js'
 
-/** The same for all rules whose limits differ only in numbers. */
+/** A text that is equal for all rules whose limits differ only in numbers. */
 export function shapeOf(limits: readonly Limit[]): string {
-  // The columns of gcra count in parts of its own limit.
+  // gcra counts in fractions of its limit, so rules can share columns only if their limits are equal.
   return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
 }
 

@@ -21,7 +21,7 @@ export class KeyPattern {
   readonly prefix: string
   /** The characters that all matching texts end with. */
   readonly #suffix: string
-  /** Undefined: every text with the prefix matches, or only the prefix itself. */
+  /** Undefined: either every text with the prefix matches, or the prefix alone. */
   readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so a bracket at the beginning is literal. Throws KeyPatternError. */

@@ -20,7 +20,7 @@ interface Route {
   readonly isFixed: boolean
 }
 
-/** In place of a rule: the key alone does not determine it. */
+/** Instead of a rule: the key alone does not determine it. */
 export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
@@ -31,9 +31,9 @@ interface Glob {
 }
 
 /**
- * Finds the first rule that holds for an event. Keys are matched once each: patterns of a single text through a hash
- * table, all others by testing those whose prefix the key has. Conditions are tested for each event, but only those
- * before the first rule that the key decides on.
+ * Finds the first rule that holds for an event. Each key is matched once: a hash table finds patterns of a single text;
+ * other patterns are tested if the key has their prefix. Conditions are tested for each event, but only those before
+ * the first rule that the key alone decides.
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]
@@ -48,7 +48,7 @@ export class RuleFinder {
   readonly #others: Route
   /** Known keys. Without `#globs` all that matter are known from the start. */
   #keys = new KeyTable()
-  /** By the ids of known keys: the rule, or CONDITIONAL. Columns hold everything that most events need. */
+  /** For each known key: the rule, or CONDITIONAL. This column has all that most events need. */
   #fixed = new Int32Array(8)
   #routes: Route[] = []
   #places = new Places()

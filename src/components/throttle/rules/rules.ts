@@ -13,9 +13,9 @@ import { RuleFinder } from './rule-finder.js'
 export interface Rule {
   /** Stays the same if the rule moves in its list. */
   readonly id: string
-  /** The same in all daemons whose rule has this pattern and condition, whatever its limits are. */
+  /** Equal in all daemons whose rule has this pattern and condition, whatever its limits are. */
   readonly sharedName: string
-  /** For people. */
+  /** The name that people see. */
   readonly name: RuleName
   readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly key: KeyPattern | undefined

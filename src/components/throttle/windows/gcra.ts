@@ -3,7 +3,7 @@ import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import { LimitWindows } from '../windows.js'
 
-/** A microsecond: above the precision of times since the epoch. */
+/** A microsecond, which is coarser than the precision of times since the epoch. */
 const STEP_MS = 1 / 1000
 
 /**
@@ -65,7 +65,7 @@ const NS_PER_MS = 1_000_000
 /** Sums of two rests stay exact below this. */
 const MOST_PARTS = 2 ** 52
 const FARTHEST_MS = LARGEST_MS / 2
-/** Parts of a nanosecond where the exact number would be too large: costs are then rounded, far below a nanosecond. */
+/** Parts per nanosecond if the exact number is too large. Costs are then rounded, by much less than a nanosecond. */
 const PARTS_PER_NS = 2 ** 30
 
 /** The limit's T = window / limit, and its tolerance burst * T. */
@@ -150,7 +150,7 @@ export class GcraTime {
     return this
   }
 
-  /** Adds a duration. Its rest is at most a whole millisecond. */
+  /** Adds a duration, whose `rest` is at most a whole millisecond. */
   shift(ms: number, rest: number): this {
     this.ms += ms
     this.rest += rest

@@ -1,11 +1,11 @@
 /** How far the wall clock may drift before windows follow it. */
 const DRIFT_MS = 1000
 
-/** The wall clock, for windows that follow the calendar while decisions are made in the time of another clock. */
+/** The wall clock, for windows that follow the calendar although decisions use another clock. */
 export class WallTime {
-  /** Wall clock minus the time of the decisions, in milliseconds; 0 where decisions are made in wall time. */
+  /** Wall clock minus the time of the decisions, in milliseconds; 0 if decisions are made in wall time. */
   offsetMs = 0
-  /** The latest wall time of a decision, where the clock is followed. */
+  /** The latest wall time of a decision, if the clock is followed. */
   latestMs = Number.NEGATIVE_INFINITY
 
   /** Follows the clock, which shows `wall` at `now`, unless it only drifted. Returns whether it was set back. */

@@ -6,10 +6,10 @@ import { cut, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**
  * The charts: bars over time, and curves of loss against limit. Pictures have a fixed height in pixels and the width of
- * the page, so places across are in percent. Each has a legend and a text for those who do not see it.
+ * the page, so horizontal positions are in percent. Each has a legend, and a text for readers who cannot see it.
  */
 const HEIGHT = 240
-/** Three decimals are enough for a place in a picture. */
+/** Three decimals are enough for a position in a picture. */
 const round = (value: number) => Math.round(value * 1000) / 1000
 
 interface Chart {
@@ -60,7 +60,7 @@ ${bottomAxis(ticks).join('\n')}
 
 const VALUE_TICKS = 4
 
-/** Values from 0 to at least `most`, in steps of 1, 2 or 5 times a power of ten, of `least` at least. */
+/** Values from 0 to at least `most`. Each step is 1, 2 or 5 times a power of ten, and at least `least`. */
 export function valueTicks(most: number, least: number): number[] {
   const rough = Math.max(most / VALUE_TICKS, least)
   const power = 10 ** Math.floor(Math.log10(rough))
@@ -143,7 +143,7 @@ function bottomAxis(ticks: readonly Tick[]): string[] {
 
 // Bars over time, stacked.
 
-/** Of the width of a slot; the rest is a gap. */
+/** The width of a bar, as a part of its slot. The rest is a gap. */
 const BAR = 0.86
 /** More slots would make the pictures larger without visible detail. */
 const MOST_BARS = 120
@@ -165,7 +165,7 @@ interface Bars {
   readonly series: readonly Series[]
 }
 
-/** All events by their fate. */
+/** A chart of all events by outcome. */
 export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): string {
   const outcomes = ['passed', 'discarded', 'excluded'] as const
   const series = outcomes
@@ -174,7 +174,7 @@ export function outcomesOverTime(id: string, slots: Slots, times: TimeResult): s
   return barChart(coarser({ id, title: 'All events over time', slots, series }))
 }
 
-/** The discarded events by key. */
+/** A chart of the discarded events by key. */
 export function discardsOverTime(id: string, slots: Slots, { discarded, by_key }: TimeResult): string {
   const title = 'Discards over time, by key'
   if (discarded.every(value => value === 0)) return `<h3>${title}</h3><p>Nothing is discarded.</p>`
@@ -266,7 +266,7 @@ function barTable({ id, title, slots, series }: Bars, sums: readonly number[]): 
 
 // Loss against limit: a curve for each window and key.
 
-/** Of the axis, in percent. */
+/** Smallest step of the axis, in percent. */
 const LEAST_STEP = 0.001
 /** Centred on the origin; the marks alone distinguish the curves. Curves beyond these are in the table only. */
 export const MARKS = [
@@ -310,7 +310,7 @@ export function curvesOf({ events, results }: SimulationResult): Curve[] {
   })
 }
 
-/** The picture of the curves of several limits; none if there are none. */
+/** The picture of all curves that have several limits; empty if there are none. */
 export function lossCurves(all: readonly Curve[]): string {
   const drawable = all.filter(({ trials }) => trials.length > 1)
   const curves = drawable.slice(0, MARKS.length)

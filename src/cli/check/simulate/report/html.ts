@@ -15,7 +15,7 @@ export function cut(text: string, most: number): string {
   return text.length <= most ? text : `${cutAt(text, most - 1)}…`
 }
 
-/** A section of names and texts; none if there are none. */
+/** A section of names and texts; empty if there are none. */
 export function factsSection(id: string, heading: string, rows: readonly Fact[]): string {
   if (rows.length === 0) return ''
   const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)

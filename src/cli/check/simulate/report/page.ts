@@ -9,8 +9,8 @@ import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } 
 import { type Cell, type Column, cut, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
- * Renders what a simulation found as one page that needs nothing else. Its security policy lets only its own script and
- * style run, whatever gets into it, and lets nothing be loaded.
+ * Renders the result of a simulation as one self-contained page. Its security policy allows only its own script and
+ * style, and no loading, whatever text gets into it.
  */
 
 /** Results with pictures and a table of keys; a grid may have more. */
@@ -83,7 +83,7 @@ ${factsSection('settings', 'What was simulated', [...settings, ...notes, { name:
 `
 }
 
-/** The results with details, in their order: first of all those at a knee. `first` is the one to begin with. */
+/** The results to show in detail, in their order. Results at a knee are chosen first; `first` is shown first. */
 function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[]) {
   const knees = curves.flatMap(({ knee }) => (knee ? [knee.result] : []))
   const chosen = new Set([...new Set([...knees, ...results])].slice(0, MOST_DETAILED))

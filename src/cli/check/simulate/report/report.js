@@ -1,14 +1,14 @@
 /**
- * What the page does in a browser: sorts, filters and shortens tables, and shows the details of one result at a time.
- * It makes the controls itself, so that a page whose script does not run has none that do nothing. Texts from events
- * are only ever set as text.
+ * The behavior of the page in a browser: sorts, filters and shortens tables, and shows the details of one result at a
+ * time. Creates the controls itself: without a script, the page has no controls that do nothing. Texts from events are
+ * only ever set as text.
  */
 const made = (name, properties) => Object.assign(document.createElement(name), properties)
 const FIRST_ROWS = 50
 const number = value => value.toLocaleString('en-US')
 const collator = new Intl.Collator(undefined, { numeric: true })
 
-/** Makes the heads of a table buttons that sort it; calls the function after that. */
+/** Turns the heads of a table into buttons that sort it. Calls `sorted` after each sort. */
 function sorts(table, sorted) {
   const heads = [...table.tHead.rows[0].cells]
   const body = table.tBodies[0]
@@ -46,8 +46,8 @@ function control(text, input, above, ...others) {
 }
 
 /**
- * Shows the first ones of many rows until all are asked for; a table of keys gets a field that filters them. Returns a
- * function to call when the order has changed.
+ * Shows only the first rows until the reader asks for all. A table of keys also gets a field that filters them. Returns
+ * a function to call when the order has changed.
  */
 function shortens(table) {
   const body = table.tBodies[0]

@@ -117,8 +117,8 @@ function isCard(count: number, isDivided: boolean): boolean {
 const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
 
 /**
- * Whether a brand has numbers with these first digits and this length. The reference lists them. Ids also have 17 to 19
- * digits, and cards rarely do: for most brands, cards of this length must be in groups.
+ * Whether a brand has numbers with these first digits and this length; the reference lists them. With 17 to 19 digits,
+ * ids are common and cards are rare: for most brands, such cards must be in groups.
  */
 function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
@@ -188,7 +188,7 @@ export function internationalEnd(b: Buffer, p: number, end: number, isZone: bool
   return count >= 7 && !is(last < end ? b[last] : undefined, WORD) ? last : -1
 }
 
-/** Whether a time, as 10:24:29, and a space, or the + of a form, are before `p`. */
+/** Whether a time such as 10:24:29, and then a space or the + of a form, precede `p`. */
 export function isBehindTime(b: Buffer, p: number, start: number): boolean {
   if (p - 4 < start || (b[p - 1] !== SPACE && b[p - 1] !== PLUS)) return false
   return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
@@ -242,7 +242,7 @@ export function ibanEnd(b: Buffer, p: number, end: number): number {
   const length = LENGTHS.get(country)
   if (length === undefined) return -1
   const isNumeric = NUMERIC.has(country)
-  // The first four characters count as the last ones.
+  // For the check, the first four characters move to the end.
   let rest = 0
   const first = p - 2
   let count = 2

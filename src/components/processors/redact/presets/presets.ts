@@ -23,11 +23,11 @@ export interface KeyMarks {
   /** Minimum number of characters that follow. */
   readonly least: number
   /**
-   * Their class: capitals and digits, letters and digits, those and `-_` (the default), the same with dots between
-   * them, or all characters of tokens.
+   * The class of these characters: capitals and digits; letters and digits; letters, digits and `-_` (default); the
+   * same with dots in between; or all characters of tokens.
    */
   readonly of?: 'capitals' | 'word' | 'base64url' | 'parts' | 'token'
-  /** The index of the character that, with the one before, finds them. Default: the first of `-_.`. */
+  /** Index of the character by which they are found, together with the one before it. Default: the first of `-_.`. */
   readonly anchor?: number
   /** Whether at least one digit follows, which distinguishes them from words. */
   readonly needsDigit?: true

@@ -25,16 +25,16 @@ const OPEN = 0x28
 const CLOSE = 0x29
 
 /**
- * Finds the matches of presets in one pass over the bytes of a value: each preset has bytes that are rare in texts, and
- * searches only before and after these.
+ * Finds the matches of presets in one pass over the bytes of a value. Each preset only searches around certain bytes,
+ * which are rare in texts.
  */
 export class PresetScanner {
   /** Whether the last scanned bytes have a backslash. */
   hasBackslash = false
-  /** Where they have the first and the last escape; `lastEscape` is -1 if there is none. */
+  /** Positions of the first and the last escape in the scanned bytes; `lastEscape` is -1 if there is none. */
   firstEscape = 0
   lastEscape = -1
-  /** Whether they may have a number with an exponent. */
+  /** Whether the scanned bytes may have a number with an exponent. */
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
   /** Number of the rule of each preset; -1 for those that are not wanted. */

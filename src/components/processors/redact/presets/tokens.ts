@@ -51,7 +51,7 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   return to
 }
 
-/** Whether there are only letters, or words of a form, with a + before each. */
+/** Whether there are only letters. After the + of a form, a + may also separate words. */
 function areWords(b: Buffer, from: number, to: number): boolean {
   const isForm = b[from - 1] === PLUS
   let p = from
@@ -99,13 +99,13 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** A run of this many characters without a digit consists of words. */
+/** Characters searched for a digit. A longer run without one consists of words. */
 const MOST_WORDS = 64
 
 /** Names in lower case, each with the index of the _ or K by which it is found. */
 const NAMES = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)] as const)
 
-/** For each byte that is an anchor, the keys by the byte before. */
+/** Keys by their anchor byte, then by the byte before it. */
 const byAnchor: (Key[] | undefined)[][] = Array.from({ length: 256 }, () => [])
 for (const key of KEYS) {
   const keysOfByte = byAnchor[key.text.charCodeAt(key.anchor)]!
@@ -142,7 +142,7 @@ function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): num
   return bits === UPPER && to < end && is(b[to], WORD) ? p : to
 }
 
-/** A value behind a name that has its anchor at `p`. Returns where to continue. */
+/** A value after a secret's name whose anchor is at `p`. Returns where to continue. */
 function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
   for (const [text, anchor] of NAMES) {
     if (p - anchor < start || !isTextAt(b, p - anchor, end, text)) continue
@@ -155,7 +155,7 @@ function findNamed(b: Buffer, p: number, start: number, end: number, out: Matche
   return p + 1
 }
 
-/** Whether the text of JSON that ends before `end` is the name of a secret, and a colon. */
+/** Whether the JSON before `end` ends with the name of a secret and a colon. */
 export function isBehindSecretName(b: Buffer, end: number): boolean {
   let p = end - 1
   while (p > 0 && b[p]! <= SPACE) p--

@@ -22,7 +22,7 @@ export interface RedisBackendOptions {
   readonly group: string
   /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
-  /** The treatment of events meanwhile, for the log. */
+  /** What happens to events while the server does not reply, for the log. */
   readonly onFailure: OnFailure
   /** The password that was last sent. Problems do not show it. */
   readonly password?: () => string | undefined
@@ -36,7 +36,7 @@ export interface RedisBackendContext {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 10_000
-/** A wrong password is not fixed quickly. */
+/** Wait after a rejected password, which nobody corrects quickly. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /**
@@ -70,7 +70,7 @@ export class RedisBackend implements Backend {
   readonly #requests: { value: number }
   readonly #latency: Observer
   #connection: RedisConnection | undefined
-  /** How far the server's clock is ahead of the monotonic clock, by its last reply. */
+  /** The server's clock minus the monotonic clock, as of its last reply. */
   #aheadMs: number
   /** The outage of the server; undefined: it replies, or was not tried. */
   #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
@@ -101,7 +101,7 @@ export class RedisBackend implements Backend {
     return this.#connection !== undefined
   }
 
-  /** Undefined: it replies, or was not tried. Times are on the wall clock. */
+  /** Undefined if the server replies, or was not tried. Times are on the wall clock. */
   get outage(): ProcessorOutage | undefined {
     if (!this.#down) return undefined
     const { since, failures, error, nextAt } = this.#down
@@ -253,7 +253,7 @@ async function evaluate(connection: RedisConnection, { keys, args }: ScriptCall)
   try {
     return await connection.command(keys[0]!, ['EVALSHA', SHA, ...rest])
   } catch (error) {
-    // It is a new server, or was restarted.
+    // The server is new or was restarted, and does not know the script.
     if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error
     return connection.command(keys[0]!, ['EVAL', SCRIPT, ...rest])
   }

@@ -37,7 +37,7 @@ export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
 
 interface Block extends Stamp {
   readonly content: Buffer
-  /** Its end in the file. */
+  /** The end of the block in the file. */
   readonly end: number
 }
 
