@@ -21,7 +21,7 @@ export interface ThrottleKeys extends KeyCounts {
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. */
+/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
 export async function keysOf(
   socket: string,
   { series, status_page: page }: DaemonView,
@@ -44,7 +44,6 @@ async function keysOfOne(
   const query = new URLSearchParams({ component: id, for: String(ms) })
   const answer = await ask(socket, `/keys?${query}`, signal)
   const text = await textOf(answer)
-<<<<<<< HEAD
   // A reload may have replaced it.
   if (answer.statusCode !== 200) return undefined
   const counts = JSON.parse(text) as KeyCounts
@@ -65,10 +64,6 @@ async function lastMinute(
   if (answer.statusCode !== 200) return undefined
   const { keys: counted } = JSON.parse(text) as Pick<ThrottleView, 'keys'>
   return new Map(counted.map(({ key, last_minute }) => [key, last_minute]))
-=======
-  // A reload may have removed the throttle.
-  return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
->>>>>>> comm2
 }
 
 /** A table of the busiest keys for each throttle that had events, with the state of their buckets. */
@@ -97,14 +92,10 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
   })
 }
 
-<<<<<<< HEAD
 const minuteCells = (events: KeyEvents | undefined): [string, string] =>
   events ? [events.passed.toLocaleString('en-US'), events.discarded.toLocaleString('en-US')] : ['', '']
 
 /** How full the window of a bucket is, and what was discarded of it in the last hour. */
-=======
-/** How full the window of a bucket is, and its discarded events of the last hour. */
->>>>>>> comm2
 function bucketCells(bucket: BucketState | undefined): [string, string] {
   if (!bucket) return ['', '']
   const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket
