@@ -35,6 +35,7 @@ const built = join(import.meta.dirname, '..')
 /** Tests of the service that ask a store. */
 const SUITE = [
   'service/api/store',
+  'service/api/transfer',
   ...['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
   ...['contract', 'spec'].map(name => `service/api/http/${name}`),
   'daemon/serve/ingest',

@@ -34,7 +34,8 @@ const STATEMENT_MS = 5000
 const ANSWER_MS = STATEMENT_MS + 1000
 /** For the changes of the same owner that came earlier. */
 const TURN_MS = 5000
-const MIGRATE_MS = 60_000
+/** For statements of migrations and exports. */
+const PATIENT_MS = 60_000
 const CONNECTIONS = 10
 const TLS_CHECK_MS = 60_000
 /** The advisory lock under which one node migrates. */
@@ -55,13 +56,14 @@ export async function openPostgres(options: PostgresOptions, log: Logger): Promi
       for (const socket of sockets) socket.destroy()
     })
     const config = { ...configOf(pg, options, ssl, log), stream: () => socketIn(sockets) }
-    const limits = { statement_timeout: MIGRATE_MS, query_timeout: MIGRATE_MS + 1000 }
-    const migrating = await connected(pg, { ...config, ...limits })
+    const patient = { ...config, statement_timeout: PATIENT_MS, query_timeout: PATIENT_MS + 1000 }
+    const connectPatient = () => connected(pg, patient)
+    const migrating = await connectPatient()
     await migrate(migrating).finally(() => migrating.end())
     const pool = new pg.Pool(config)
     ends.unshift(() => pool.end())
     const node = randomBytes(8).toString('hex')
-    const store = new PostgresStore(options.url, node, pool, log, ends)
+    const store = new PostgresStore(options.url, node, pool, connectPatient, log, ends)
     const changed = (tables: ReadonlySet<string> | undefined) => store.tell(tables)
     const feed = await ChangeFeed.open({ node, log, changed, connect: () => connected(pg, config) })
     ends.unshift(() => feed.close())
@@ -178,6 +180,7 @@ export class PostgresStore implements Store {
   readonly #url: string
   readonly #node: string
   readonly #pool: Pool
+  readonly #connectPatient: () => Promise<Client>
   readonly #log: Logger
   readonly #ends: readonly (() => unknown)[]
   readonly #reads: Sql
@@ -188,10 +191,18 @@ export class PostgresStore implements Store {
   #writable = true
   #isClosed = false
 
-  constructor(url: string, node: string, pool: Pool, log: Logger, ends: readonly (() => unknown)[]) {
+  constructor(
+    url: string,
+    node: string,
+    pool: Pool,
+    connectPatient: () => Promise<Client>,
+    log: Logger,
+    ends: readonly (() => unknown)[],
+  ) {
     this.#url = url
     this.#node = node
     this.#pool = pool
+    this.#connectPatient = connectPatient
     this.#log = log
     this.#ends = ends
     this.#reads = statements(pool, url)
@@ -285,6 +296,16 @@ export class PostgresStore implements Store {
   /** Empties the caches of these tables; undefined: of all. */
   tell(changed: ReadonlySet<string> | undefined): void {
     for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
+  }
+
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const client = await this.#connectPatient().catch(error => Promise.reject(unusable(this.#url, error)))
+    try {
+      await execute(client, this.#url, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      return await work(statements(client, this.#url))
+    } finally {
+      client.end().catch(() => {})
+    }
   }
 
   async backup(): Promise<void> {

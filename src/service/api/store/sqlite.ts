@@ -18,7 +18,7 @@ const FILE = 'store.sqlite'
 const BUSY_MS = 5000
 /** Interval of the checks for changes by other processes. */
 const POLL_MS = 1000
-const CACHE_KB = 32 * 1024
+const CACHE = `PRAGMA cache_size = -${32 * 1024}`
 
 interface Statement {
   all(values: object): unknown[]
@@ -70,11 +70,16 @@ export async function openSqlite(
     opened.push(writer)
     writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; ${durability}`)
     migrate(writer, migrations)
-    const reader = new Sqlite(path, { readOnly: true })
+    writer.exec(CACHE)
+    const openReader = () => {
+      const reader = new Sqlite(path, { readOnly: true })
+      reader.exec(`PRAGMA busy_timeout = ${BUSY_MS}; ${CACHE}`)
+      return reader
+    }
+    const reader = openReader()
     opened.push(reader)
-    for (const one of opened) one.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA cache_size = -${CACHE_KB}`)
     requireWhole(reader, path)
-    return new SqliteStore(path, writer, reader, log)
+    return new SqliteStore(path, writer, reader, openReader, log)
   } catch (error) {
     for (const one of opened) one.close()
     throw unusable(path, error)
@@ -126,6 +131,7 @@ export class SqliteStore implements Store {
   readonly #writer: Database
   readonly #reads: Sql
   readonly #log: Logger | undefined
+  readonly #openReader: () => Database
   readonly #closeReader: () => void
   readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
   readonly #prepared = new Map<string, Statement>()
@@ -140,11 +146,12 @@ export class SqliteStore implements Store {
   #isClosed = false
   #seen: number | undefined
 
-  constructor(path: string, writer: Database, reader: Database, log: Logger | undefined) {
+  constructor(path: string, writer: Database, reader: Database, openReader: () => Database, log: Logger | undefined) {
     this.#path = path
     this.#writer = writer
     this.#log = log
     this.#reads = statements(reader, new Map(), path)
+    this.#openReader = openReader
     this.#closeReader = () => reader.close()
     this.#file = fileAt(path)
     this.#seen = this.#dataVersion()
@@ -265,6 +272,16 @@ export class SqliteStore implements Store {
       return (this.#writer.prepare('PRAGMA data_version').get({}) as { data_version: number }).data_version
     } catch {
       return undefined
+    }
+  }
+
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const reader = this.#openReader()
+    try {
+      reader.exec('BEGIN')
+      return await work(statements(reader, new Map(), this.#path))
+    } finally {
+      reader.close()
     }
   }
 

@@ -26,6 +26,8 @@ export interface Store extends Sql {
    * process made it.
    */
   watch(tables: readonly Table[], forget: () => void): void
+  /** `work` reads one moment of the store, while others change it. */
+  snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
   backup(folder: string): Promise<void>
   health(): StoreHealth

@@ -94,6 +94,18 @@ for (const [name, open] of [[process.env[SERVER] ? 'postgresql' : 'sqlite', open
     t.equal(await settingOf(store, 'n'), '50')
   })
 
+  t.test(`${name}: a snapshot is one moment`, async t => {
+    const { store } = await opened(t, open)
+    await put(store, 'a', '1')
+    const seen = await store.snapshot(async sql => {
+      const before = await settingOf(sql, 'a')
+      await put(store, 'a', '2')
+      return [before, await settingOf(sql, 'a')]
+    })
+    t.same(seen, ['1', '1'])
+    t.equal(await settingOf(store, 'a'), '2')
+  })
+
   t.test(`${name}: tells of changes before they resolve`, async t => {
     const { store } = await opened(t, open)
     const heard: Table[] = []
