@@ -108,7 +108,7 @@ function importsOf(code: string): Import[] {
     const typed = names.split(',').every(name => /^\s*(type\s.*)?$/.test(name))
     return { specifier, typeOnly: Boolean(type) || typed }
   })
-  const bare = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g
+  const bare = /\bimport(?:\s+|\s*\(\s*)['"]([^'"]+)['"]/g
   return [...found, ...[...code.matchAll(bare)].map(([, specifier = '']) => ({ specifier, typeOnly: false }))]
 }
 
