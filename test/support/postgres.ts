@@ -15,6 +15,7 @@ import type { Store } from '../../src/service/api/store/store.js'
 import { HOST, ownPort } from './address.js'
 import { bound } from './bound.js'
 import { makeCertificates } from './certificates.js'
+import { Mounts } from './mounts.js'
 import { needs } from './needs.js'
 import { until } from './until.js'
 
@@ -30,6 +31,7 @@ export const PASSWORD = 'the password of the database'
 export interface PostgresServer {
   /** Of a database that exists. */
   readonly options: PostgresOptions
+  readonly folder: string
   readonly child: ChildProcess
   readonly pid: number
   /** Ends it at once, as a crash does. */
@@ -38,12 +40,21 @@ export interface PostgresServer {
   start(): Promise<void>
 }
 
-/** Starts a server with a folder of its own, which `flags` configure. Undefined: there is no PostgreSQL. */
-export async function startPostgres(t: Test, flags: readonly string[] = []): Promise<PostgresServer | undefined> {
+/**
+ * Starts a server with a folder of its own, which `flags` configure, and a disk of that `size`, if it is given. Undefined:
+ * there is no PostgreSQL.
+ */
+export async function startPostgres(
+  t: Test,
+  flags: readonly string[] = [],
+  size?: string,
+): Promise<PostgresServer | undefined> {
   const openssl = needs(t, 'openssl')
   const initdb = needs(t, 'initdb', { ...process.env, PATH: `${process.env.PATH}:${debianFolders()}` })
   if (!openssl || !initdb) return undefined
   const folder = mkdtempSync(join(tmpdir(), 'sluice-postgres-'))
+  const mounts = new Mounts()
+  if (size !== undefined) mounts.make(folder, size)
   const made = join(folder, 'files')
   execFileSync('mkdir', [made])
   makeCertificates(openssl, made, ['server'])
@@ -80,7 +91,7 @@ export async function startPostgres(t: Test, flags: readonly string[] = []): Pro
     password_file: password,
     tls: { ca_file: join(made, 'ca.pem') },
   }
-  const server = { options, child: undefined as unknown as ChildProcess, pid: 0, kill, start }
+  const server = { options, folder, child: undefined as unknown as ChildProcess, pid: 0, kill, start }
   let said = ''
   async function start() {
     const command = [...as.slice(1), join(dirname(initdb!), 'postgres'), '-D', data, ...given, ...flags]
@@ -103,6 +114,7 @@ export async function startPostgres(t: Test, flags: readonly string[] = []): Pro
   }
   t.teardown(async () => {
     await kill()
+    mounts.end()
     rmSync(folder, { recursive: true, force: true })
   })
   await start()

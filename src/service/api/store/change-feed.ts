@@ -37,7 +37,7 @@ const ROW = 'SELECT id, at::text AS at, node, tables FROM change'
 
 interface FeedOptions {
   /** The name of this node. The feed leaves its own changes out. */
-  readonly node: string
+  readonly node: () => string
   readonly log: Logger
   readonly connect: () => Promise<Client>
   /** Called with the tables that have changed; undefined: any may have. */
@@ -115,7 +115,7 @@ export class ChangeFeed {
       changed(undefined)
       this.#seen = await this.#newest(client)
     } else {
-      const others = (this.#seen ? rows.slice(1) : rows).filter(row => row.node !== node)
+      const others = (this.#seen ? rows.slice(1) : rows).filter(row => row.node !== node())
       this.#seen = rows.at(-1)
       if (others.length > 0) changed(new Set(others.flatMap(({ tables }) => tables.split(' '))))
     }

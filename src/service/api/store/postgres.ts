@@ -38,6 +38,8 @@ const TURN_MS = 5000
 const PATIENT_MS = 60_000
 const CONNECTIONS = 10
 const TLS_CHECK_MS = 60_000
+/** Code of a notice that is not a warning. */
+const SUCCESS = '00000'
 /** The advisory lock under which one node migrates. */
 const MIGRATING = 7_305_113
 
@@ -62,10 +64,9 @@ export async function openPostgres(options: PostgresOptions, log: Logger): Promi
     await migrate(migrating).finally(() => migrating.end())
     const pool = new pg.Pool(config)
     ends.unshift(() => pool.end())
-    const node = randomBytes(8).toString('hex')
-    const store = new PostgresStore(options.url, node, pool, connectPatient, log, ends)
+    const store = new PostgresStore(options.url, pool, connectPatient, log, ends)
     const changed = (tables: ReadonlySet<string> | undefined) => store.tell(tables)
-    const feed = await ChangeFeed.open({ node, log, changed, connect: () => connected(pg, config) })
+    const feed = await ChangeFeed.open({ node: () => store.node, log, changed, connect: () => connected(pg, config) })
     ends.unshift(() => feed.close())
     return store
   } catch (error) {
@@ -178,7 +179,6 @@ async function versionOf(client: Client): Promise<number> {
 
 export class PostgresStore implements Store {
   readonly #url: string
-  readonly #node: string
   readonly #pool: Pool
   readonly #connectPatient: () => Promise<Client>
   readonly #log: Logger
@@ -187,20 +187,20 @@ export class PostgresStore implements Store {
   readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
   /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
   readonly #last = new Map<string, Promise<unknown>>()
+  /** The name of this node in the table of changes. */
+  node = newName()
   #failedWrites = 0
   #writable = true
   #isClosed = false
 
   constructor(
     url: string,
-    node: string,
     pool: Pool,
     connectPatient: () => Promise<Client>,
     log: Logger,
     ends: readonly (() => unknown)[],
   ) {
     this.#url = url
-    this.#node = node
     this.#pool = pool
     this.#connectPatient = connectPatient
     this.#log = log
@@ -256,8 +256,11 @@ export class PostgresStore implements Store {
     } catch (error) {
       const failure = client && !(error instanceof StoreError) ? undefined : this.#failed(error)
       // The server rolls back when a connection ends.
-      if (failure) isBroken = true
-      else await client!.query('ROLLBACK').catch(() => (isBroken = true))
+      if (failure) {
+        isBroken = true
+        // The server may save the change later; then it is as unexpected as those of other nodes.
+        this.node = newName()
+      } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
     } finally {
       client?.release(isBroken)
@@ -267,10 +270,18 @@ export class PostgresStore implements Store {
   }
 
   async #commit(client: ClientBase, tables: readonly string[]): Promise<void> {
-    const text = tables.length > 0 ? `${publishChange(this.#node, tables)}; COMMIT` : 'COMMIT'
+    const text = tables.length > 0 ? `${publishChange(this.node, tables)}; COMMIT` : 'COMMIT'
+    const warnings: string[] = []
+    const note = ({ code, message }: { code?: string | undefined; message?: string | undefined }) => {
+      if (code !== SUCCESS) warnings.push(`${message}`)
+    }
+    client.on('notice', note)
     const results = [await execute(client, this.#url, text)].flat() as QueryResult[]
+    client.off('notice', note)
     // PostgreSQL answers so after a statement that failed.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
+    // A synchronous standby has not confirmed the change before the time was over.
+    if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
   }
 
   #saved(): void {
@@ -323,6 +334,10 @@ export class PostgresStore implements Store {
     this.#isClosed = true
     for (const end of this.#ends) await end()
   }
+}
+
+function newName(): string {
+  return randomBytes(8).toString('hex')
 }
 
 /** One after the other for each owner, on all nodes. */
