@@ -10,6 +10,7 @@ import { every, systemClock } from '../../../lib/time.js'
 import { AccessKey } from '../../../net/key.js'
 import { TlsFiles } from '../../../net/tls.js'
 import { ChangeFeed, CREATE_FEED, publishChange } from './change-feed.js'
+import { StoreMonitor } from './monitor.js'
 import { MIGRATIONS } from './schema.js'
 import {
   changedBy,
@@ -64,8 +65,9 @@ export async function openPostgres(options: PostgresOptions, log: Logger): Promi
     await migrate(migrating).finally(() => migrating.end())
     const pool = new pg.Pool(config)
     ends.unshift(() => pool.end())
-    const store = new PostgresStore(options.url, pool, connectPatient, log, ends)
-    const changed = (tables: ReadonlySet<string> | undefined) => store.tell(tables)
+    const monitor = new StoreMonitor(log, { url: options.url }, 'Check PostgreSQL and the network')
+    const store = new PostgresStore(options.url, pool, connectPatient, monitor, ends)
+    const changed = (tables: ReadonlySet<string> | undefined) => monitor.changed(tables)
     const feed = await ChangeFeed.open({ node: () => store.node, log, changed, connect: () => connected(pg, config) })
     ends.unshift(() => feed.close())
     return store
@@ -181,29 +183,26 @@ export class PostgresStore implements Store {
   readonly #url: string
   readonly #pool: Pool
   readonly #connectPatient: () => Promise<Client>
-  readonly #log: Logger
+  readonly #monitor: StoreMonitor
   readonly #ends: readonly (() => unknown)[]
   readonly #reads: Sql
-  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
   /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
-  #failedWrites = 0
-  #writable = true
   #isClosed = false
 
   constructor(
     url: string,
     pool: Pool,
     connectPatient: () => Promise<Client>,
-    log: Logger,
+    monitor: StoreMonitor,
     ends: readonly (() => unknown)[],
   ) {
     this.#url = url
     this.#pool = pool
     this.#connectPatient = connectPatient
-    this.#log = log
+    this.#monitor = monitor
     this.#ends = ends
     this.#reads = statements(pool, url)
     pool.on('error', () => {})
@@ -251,7 +250,7 @@ export class PostgresStore implements Store {
         client,
         TABLES.filter(table => changed.has(table)),
       )
-      if (changed.size > 0) this.#saved()
+      if (changed.size > 0) this.#monitor.saved()
       return value
     } catch (error) {
       const failure = client && !(error instanceof StoreError) ? undefined : this.#failed(error)
@@ -265,7 +264,7 @@ export class PostgresStore implements Store {
     } finally {
       client?.release(isBroken)
       // Also after a failure, since the change may have been saved.
-      this.tell(changed)
+      this.#monitor.changed(changed)
     }
   }
 
@@ -284,29 +283,14 @@ export class PostgresStore implements Store {
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
   }
 
-  #saved(): void {
-    if (!this.#writable) this.#log.info({ url: this.#url }, 'the store can be written again; saving changes again')
-    this.#writable = true
-  }
-
   #failed(error: unknown): StoreError {
-    this.#failedWrites++
     const failure = unusable(this.#url, error)
-    if (this.#writable) {
-      const fields = { code: 'SLUICE_STORE_WRITE_FAILED', url: this.#url, error: failure.message }
-      this.#log.error(fields, 'a change could not be saved in the store. Check PostgreSQL and the network')
-    }
-    this.#writable = false
+    this.#monitor.failed(failure)
     return failure
   }
 
   watch(tables: readonly Table[], forget: () => void): void {
-    this.#watches.push({ tables, forget })
-  }
-
-  /** Empties the caches of these tables; undefined: of all. */
-  tell(changed: ReadonlySet<string> | undefined): void {
-    for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
+    this.#monitor.watch(tables, forget)
   }
 
   async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
@@ -325,7 +309,7 @@ export class PostgresStore implements Store {
   }
 
   health(): StoreHealth {
-    return { writable: this.#writable, failedWrites: this.#failedWrites }
+    return this.#monitor.health()
   }
 
   async close(): Promise<void> {

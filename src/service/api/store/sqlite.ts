@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { every } from '../../../lib/time.js'
+import { StoreMonitor } from './monitor.js'
 import { KEY_MIGRATIONS, MIGRATIONS } from './schema.js'
 import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
 
@@ -130,18 +131,15 @@ export class SqliteStore implements Store {
   readonly #path: string
   readonly #writer: Database
   readonly #reads: Sql
-  readonly #log: Logger | undefined
+  readonly #monitor: StoreMonitor
   readonly #openReader: () => Database
   readonly #closeReader: () => void
-  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
   readonly #prepared = new Map<string, Statement>()
   /** Identifies the open file. */
   readonly #file: string | undefined
   readonly #stopPolling: () => void
   #waiting: Waiting[] = []
   #working: Promise<void> | undefined
-  #failedWrites = 0
-  #writable = true
   #isAway = false
   #isClosed = false
   #seen: number | undefined
@@ -149,7 +147,7 @@ export class SqliteStore implements Store {
   constructor(path: string, writer: Database, reader: Database, openReader: () => Database, log: Logger | undefined) {
     this.#path = path
     this.#writer = writer
-    this.#log = log
+    this.#monitor = new StoreMonitor(log, { path }, 'Check the disk of data_dir')
     this.#reads = statements(reader, new Map(), path)
     this.#openReader = openReader
     this.#closeReader = () => reader.close()
@@ -195,11 +193,11 @@ export class SqliteStore implements Store {
       this.#writer.exec('COMMIT')
       // SQLite continues to write to a file that was removed.
       if (changed.size > 0) this.#requireInPlace()
-      if (changed.size > 0) this.#saved()
+      if (changed.size > 0) this.#monitor.saved()
     } catch (error) {
       failure = this.#failed(error)
     }
-    this.#tell(changed)
+    this.#monitor.changed(changed)
     if (failure) for (const { reject } of group) reject(failure)
     else for (const answer of answers) answer()
   }
@@ -218,26 +216,14 @@ export class SqliteStore implements Store {
     }
   }
 
-  #saved(): void {
-    if (!this.#writable) this.#log?.info({ path: this.#path }, 'the store can be written again; saving changes again')
-    this.#writable = true
-  }
-
   #failed(error: unknown): StoreError {
     try {
       this.#writer.exec('ROLLBACK')
     } catch {
       // SQLite has done it itself, or the change had not begun.
     }
-    this.#failedWrites++
-    const failure = unwritable(this.#path, error)
-    if (this.#writable) {
-      const code = this.#isAway ? 'SLUICE_STORE_REPLACED' : 'SLUICE_STORE_WRITE_FAILED'
-      const fields = { code, path: this.#path, error: errorText(error) }
-      this.#log?.error(fields, 'a change could not be saved in the store. Check the disk of data_dir')
-    }
-    this.#writable = false
-    return failure
+    this.#monitor.failed(error, this.#isAway ? 'SLUICE_STORE_REPLACED' : undefined)
+    return unwritable(this.#path, error)
   }
 
   /** Throws StoreError if the open file is no longer the one at its path. */
@@ -250,11 +236,7 @@ export class SqliteStore implements Store {
   }
 
   watch(tables: readonly Table[], forget: () => void): void {
-    this.#watches.push({ tables, forget })
-  }
-
-  #tell(changed: ReadonlySet<string>): void {
-    for (const { tables, forget } of this.#watches) if (tables.some(table => changed.has(table))) forget()
+    this.#monitor.watch(tables, forget)
   }
 
   /** Which tables another process has changed is unknown. */
@@ -263,7 +245,7 @@ export class SqliteStore implements Store {
     const seen = this.#dataVersion()
     if (seen !== undefined && seen === this.#seen) return
     this.#seen = seen
-    for (const { forget } of this.#watches) forget()
+    this.#monitor.changed(undefined)
   }
 
   /** Changes with each commit of another process; undefined if it cannot be read. */
@@ -296,7 +278,7 @@ export class SqliteStore implements Store {
   }
 
   health(): StoreHealth {
-    return { writable: this.#writable, failedWrites: this.#failedWrites }
+    return this.#monitor.health()
   }
 
   async close(): Promise<void> {
