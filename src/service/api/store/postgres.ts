@@ -9,7 +9,7 @@ import { nodeTls } from '../../../lib/network/node-tls.js'
 import { every, systemClock } from '../../../lib/time.js'
 import { AccessKey } from '../../../net/key.js'
 import { TlsFiles } from '../../../net/tls.js'
-import { ChangeFeed, CREATE_FEED, publishChange } from './change-feed.js'
+import { ChangeFeed, type ChangePlace, CREATE_FEED, publishChange } from './change-feed.js'
 import { StoreMonitor } from './monitor.js'
 import { MIGRATIONS } from './schema.js'
 import {
@@ -63,12 +63,16 @@ export async function openPostgres(options: PostgresOptions, log: Logger): Promi
     const connectPatient = () => connected(pg, patient)
     const migrating = await connectPatient()
     await migrate(migrating).finally(() => migrating.end())
-    const pool = new pg.Pool(config)
-    ends.unshift(() => pool.end())
     const monitor = new StoreMonitor(log, { url: options.url }, 'Check PostgreSQL and the network')
-    const store = new PostgresStore(options.url, pool, connectPatient, monitor, ends)
-    const changed = (tables: ReadonlySet<string> | undefined) => monitor.changed(tables)
-    const feed = await ChangeFeed.open({ node: () => store.node, log, changed, connect: () => connected(pg, config) })
+    const store = new PostgresStore(options.url, () => new pg.Pool(config), connectPatient, monitor, ends)
+    const feed = await ChangeFeed.open({
+      node: () => store.node,
+      log,
+      monitor,
+      connect: () => connected(pg, config),
+      reconnected: () => store.leavePool(),
+    })
+    store.confirmed = place => feed.confirmed(place)
     ends.unshift(() => feed.close())
     return store
   } catch (error) {
@@ -181,33 +185,49 @@ async function versionOf(client: Client): Promise<number> {
 
 export class PostgresStore implements Store {
   readonly #url: string
-  readonly #pool: Pool
+  readonly #openPool: () => Pool
   readonly #connectPatient: () => Promise<Client>
   readonly #monitor: StoreMonitor
   readonly #ends: readonly (() => unknown)[]
-  readonly #reads: Sql
+  #pool: Pool
+  #reads: Sql
   /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
+  /** Called for each change in that table that PostgreSQL has confirmed. */
+  confirmed: (place: ChangePlace) => void = () => {}
   #isClosed = false
 
   constructor(
     url: string,
-    pool: Pool,
+    openPool: () => Pool,
     connectPatient: () => Promise<Client>,
     monitor: StoreMonitor,
     ends: readonly (() => unknown)[],
   ) {
     this.#url = url
-    this.#pool = pool
+    this.#openPool = openPool
     this.#connectPatient = connectPatient
     this.#monitor = monitor
     this.#ends = ends
-    this.#reads = statements(pool, url)
+    this.#pool = this.#newPool()
+    this.#reads = statements(this.#pool, url)
+  }
+
+  #newPool(): Pool {
+    const pool = this.#openPool()
     pool.on('error', () => {})
     // An error of a connection in use is that of its statement, too; without a listener, it would end the process.
     pool.on('connect', client => client.on('error', () => {}))
+    return pool
+  }
+
+  /** Leaves all connections: another server may have taken the place of theirs. */
+  leavePool(): void {
+    void this.#pool.end()
+    this.#pool = this.#newPool()
+    this.#reads = statements(this.#pool, this.#url)
   }
 
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
@@ -281,6 +301,7 @@ export class PostgresStore implements Store {
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
     // A synchronous standby has not confirmed the change before the time was over.
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
+    if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }
 
   #failed(error: unknown): StoreError {
@@ -316,6 +337,7 @@ export class PostgresStore implements Store {
     while (this.#last.size > 0) await Promise.all(this.#last.values())
     if (this.#isClosed) return
     this.#isClosed = true
+    await this.#pool.end()
     for (const end of this.#ends) await end()
   }
 }

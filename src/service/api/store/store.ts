@@ -41,7 +41,12 @@ export type Table = (typeof TABLES)[number]
 export interface StoreHealth {
   /** Whether the last change was saved. */
   readonly writable: boolean
+  readonly readable: boolean
+  /** Since when it has not been written or read, in milliseconds. */
+  readonly failedSince: number | undefined
   readonly failedWrites: number
+  /** Changes that were confirmed between these times, in milliseconds, may be missing. */
+  readonly lost: { readonly from: number; readonly until: number } | undefined
 }
 
 export type StoreErrorCode =
