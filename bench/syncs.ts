@@ -17,7 +17,7 @@ const USAGE = `Usage: npm run bench:syncs -- [options]
   --seconds N     how long, for each delay (default: 20)
 `
 const { options } = programOptions({ delays: '0,100', changes: 20, seconds: 20 }, USAGE)
-const CALLS_PER_SECOND = 50
+const CALLS_PER_SECOND = 20
 
 /** The service in a new folder, whose store has a slow disk. */
 async function serve(folder: string, delayMs: number) {
@@ -26,7 +26,19 @@ async function serve(folder: string, delayMs: number) {
   writeFileSync(config, `metrics: false\nservice: { listen: 127.0.0.1:0, data_dir: ${state} }\n`)
   const files = ['store.sqlite', 'store.sqlite-wal'].flatMap(name => ['-P', join(state, 'store', name)])
   const inject = `inject=fsync,fdatasync:delay_enter=${delayMs * 1000}`
-  const slow = ['strace', '-f', '--seccomp-bpf', '-qq', '-o', '/dev/null', ...files, '-e', 'fsync,fdatasync', '-e', inject]
+  const slow = [
+    'strace',
+    '-f',
+    '--seccomp-bpf',
+    '-qq',
+    '-o',
+    '/dev/null',
+    ...files,
+    '-e',
+    'fsync,fdatasync',
+    '-e',
+    inject,
+  ]
   const [program, ...args] = [...(delayMs > 0 ? slow : []), process.execPath, SLUICE, 'serve', '--config', config]
   const child = spawn(program!, args, { stdio: ['ignore', 'ignore', 'pipe'], detached: true })
   const end = () => process.kill(-child.pid!, 'SIGKILL')
@@ -34,7 +46,9 @@ async function serve(folder: string, delayMs: number) {
   let log = ''
   child.stderr.on('data', part => (log += part))
   const url = await until(() => /"url":"(http[^"]+)\/v3"/.exec(log)?.[1], { show: () => log })
-  const made = JSON.parse(execFileSync(process.execPath, [SLUICE, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' }))
+  const made = JSON.parse(
+    execFileSync(process.execPath, [SLUICE, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' }),
+  )
   return {
     url,
     key: made.manager.key as string,

@@ -47,7 +47,7 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   {
     what: 'a thread',
     pattern: /['"](node:)?worker_threads/,
-    allowed: /^lib\/files\/disk\//,
+    allowed: /^lib\/files\/disk\/|^service\/api\/store\/sqlite-thread/,
   },
   {
     // It would wait for a remote file system for ever: lib/files/disk/disk.ts has the same calls. reads.ts asks whether the file is a local one.

@@ -10,7 +10,7 @@ import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { requireNone } from './earlier-store.js'
 import { openPostgres } from './postgres.js'
-import { KEYS, openSqlite } from './sqlite.js'
+import { KEYS, openSqlite, SERVED_STORE, STORE } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
 import { importStore } from './transfer.js'
 
@@ -51,7 +51,7 @@ export async function openState(
   try {
     await requireNone(dataDir, log)
     if (!beside) ends.push((await lock(dataDir)).release)
-    const store = await openStore(dataDir, given, log)
+    const store = await openStore(dataDir, given, log, beside ? STORE : SERVED_STORE)
     ends.push(() => store.close())
     const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
     ends.push(() => keys.close())
@@ -69,8 +69,14 @@ export async function openState(
   }
 }
 
-async function openStore(dataDir: string, given: StoreOptions | undefined, log: Logger): Promise<Store> {
-  return given?.type === 'postgresql' ? await openPostgres(given, log) : await openSqlite(join(dataDir, 'store'), log)
+async function openStore(
+  dataDir: string,
+  given: StoreOptions | undefined,
+  log: Logger,
+  purpose = STORE,
+): Promise<Store> {
+  if (given?.type === 'postgresql') return await openPostgres(given, log)
+  return await openSqlite(join(dataDir, 'store'), log, undefined, purpose)
 }
 
 /**
