@@ -225,7 +225,7 @@ export class PostgresStore implements Store {
 
   /** Leaves all connections: another server may have taken the place of theirs. */
   leavePool(): void {
-    void this.#pool.end()
+    this.#pool.end().catch(() => {})
     this.#pool = this.#newPool()
     this.#reads = statements(this.#pool, this.#url)
   }
