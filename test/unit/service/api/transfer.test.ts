@@ -105,7 +105,11 @@ t.test('a file that was changed or cut off is refused with its place, and nothin
   await refused(hashed([...texts, texts[3]!]), 'a record twice', /the store refuses records: .*unique/i)
   await refused(hashed(texts.slice(0, 3)), 'records missing', /line 4: the file has 2 of 3 records/)
   await refused(hashed([...texts, '["nothing",{"a":1}]']), 'another table', /no such table/)
-  await refused(hashed([...texts.slice(0, 2), '["key_use",{"key_id":"m","at) --":"2026"}]']), 'another column', /no such table/)
+  await refused(
+    hashed([...texts.slice(0, 2), '["key_use",{"key_id":"m","at) --":"2026"}]']),
+    'another column',
+    /no such table/,
+  )
   const newer = texts[0]!.replace(/"schema":\d+/, `"schema":${MIGRATIONS.length + 1}`)
   await refused(hashed([newer, ...texts.slice(1)]), 'a newer version', /version of Sluice that has made it/)
   await refused(hashed(['{"format":"another"}']), 'another file', /line 1: the file is not an export/)
