@@ -47,7 +47,7 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   {
     what: 'a thread',
     pattern: /['"](node:)?worker_threads/,
-    allowed: /^lib\/files\/disk\//,
+    allowed: /^lib\/files\/disk\/|^service\/api\/store\/sqlite-thread/,
   },
   {
     // It would wait for a remote file system for ever: lib/files/disk/disk.ts has the same calls. reads.ts asks whether the file is a local one.
@@ -108,7 +108,7 @@ function importsOf(code: string): Import[] {
     const typed = names.split(',').every(name => /^\s*(type\s.*)?$/.test(name))
     return { specifier, typeOnly: Boolean(type) || typed }
   })
-  const bare = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g
+  const bare = /\bimport(?:\s+|\s*\(\s*)['"]([^'"]+)['"]/g
   return [...found, ...[...code.matchAll(bare)].map(([, specifier = '']) => ({ specifier, typeOnly: false }))]
 }
 

@@ -1,10 +1,10 @@
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
-import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { startProxy } from '../support/proxy.js'
 import { startRedis } from '../support/redis-server.js'
 
 /** Four real daemons share limits by a real Redis that is stopped, killed, slow and restarted empty. */
@@ -42,34 +42,6 @@ sources:${TROUBLES.map(source).join('')}
 processors:${TROUBLES.map(throttle).join('')}
 destinations: { out: { type: file, inputs: [${TROUBLES.flatMap(trouble => KIND_NAMES.map(kind => `${trouble}_${kind}`)).join(', ')}], path: ${join(folder, 'out.txt')} } }
 `
-}
-
-/** Passes bytes on to a port, and replies after a delay. */
-async function startProxy(t: Test, to: number) {
-  const proxy = { port: 0, delayMs: 0 }
-  const sockets = new Set<Socket>()
-  const server = createServer(client => {
-    const redis = connect(to, HOST)
-    for (const [socket, other] of [
-      [client, redis],
-      [redis, client],
-    ] as const) {
-      sockets.add(socket)
-      socket.on('error', () => {}).on('close', () => other.destroy())
-    }
-    client.pipe(redis)
-    redis.on('data', data => {
-      if (proxy.delayMs === 0) client.write(data)
-      else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
-    })
-  })
-  proxy.port = await ownPort()
-  await new Promise<void>(resolve => server.listen(proxy.port, HOST, resolve))
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return proxy
 }
 
 t.test('four daemons keep within the bound while Redis is in trouble', async t => {

@@ -35,6 +35,7 @@ const built = join(import.meta.dirname, '..')
 /** Tests of the service that ask a store. */
 const SUITE = [
   'service/api/store',
+  'service/api/transfer',
   ...['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
   ...['contract', 'spec'].map(name => `service/api/http/${name}`),
   'daemon/serve/ingest',
@@ -226,10 +227,27 @@ t.test('sluice serve over PostgreSQL', async t => {
   const whoami = async () => (await send(served.url, 'GET', '/v3/user/key', { key: manager.key })).status
   t.equal(await whoami(), 200)
   t.equal((await send(served.url, 'GET', '/v3/pipeline?after=a%00', { key: manager.key })).status, 400)
+  const [, admin] = /"url":"(http:[^"]*)metrics"/.exec(served.running.stderr)!
+  const readiness = async () => {
+    const response = await fetch(`${admin}readyz`)
+    return `${response.status} ${await response.text()}`
+  }
+  t.match(await readiness(), /^200 .*{"id":"store","state":"ready"}/)
   await server.kill()
   t.equal(await whoami(), 503)
+  const failing = /^503 .*{"id":"store","state":"failing","reason":"it cannot be read since 20[^"]*Z"}/
+  await until('the service not to be ready', async () => failing.test(await readiness()))
   await server.start()
   await until('the service to continue', async () => (await whoami()) === 200)
+  await until('the service to be ready', async () => (await readiness()).startsWith('200'))
+
+  await inDatabase(server.options, 'TRUNCATE change')
+  const loss =
+    /^200 .*"state":"ready","reason":"changes that were confirmed between 1970-[^ ]* and 20[^ ]*Z may be lost"/
+  await until('the loss of changes', async () => loss.test(await readiness()))
+  const metrics = await (await fetch(`${admin}metrics`)).text()
+  t.match(metrics, /^sluice_store_failed_since_timestamp_seconds 0$/m)
+  t.match(metrics, /^sluice_store_lost_until_timestamp_seconds 1\d{9}/m)
   const args = readFileSync(`/proc/${served.running.child.pid}/cmdline`, 'latin1')
   t.notMatch(args + served.running.stderr, PASSWORD)
 

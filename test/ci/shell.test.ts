@@ -27,7 +27,7 @@ const CASES: readonly (readonly [line: string, offered: readonly string[]])[] = 
   ['sluice ', first],
   ['sluice -', ['--help', '--version']],
   ['sluice ta', ['tap']],
-  ['sluice admin ', ['backup', 'init', 'restore']],
+  ['sluice admin ', ['backup', 'export', 'import', 'init', 'restore']],
   ['sluice api wh', ['whoami']],
   ['sluice api P', ['POST', 'PUT']],
   ['sluice api GET P', []],

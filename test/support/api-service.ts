@@ -58,6 +58,7 @@ export async function openService(
     run: (...statement) => change('', sql => sql.run(...statement)),
     change,
     watch: (tables, forget) => inner.watch(tables, forget),
+    snapshot: work => inner.snapshot(work),
     backup: folder => inner.backup(folder),
     health: () => inner.health(),
     close: () => inner.close(),

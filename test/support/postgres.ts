@@ -1,7 +1,16 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { appendFileSync, chmodSync, chownSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -15,6 +24,7 @@ import type { Store } from '../../src/service/api/store/store.js'
 import { HOST, ownPort } from './address.js'
 import { bound } from './bound.js'
 import { makeCertificates } from './certificates.js'
+import { Mounts } from './mounts.js'
 import { needs } from './needs.js'
 import { until } from './until.js'
 
@@ -30,20 +40,32 @@ export const PASSWORD = 'the password of the database'
 export interface PostgresServer {
   /** Of a database that exists. */
   readonly options: PostgresOptions
+  readonly folder: string
   readonly child: ChildProcess
   readonly pid: number
   /** Ends it at once, as a crash does. */
   kill(): Promise<void>
   /** Starts it again after `kill`. */
   start(): Promise<void>
+  /** Starts another server, which follows this one. */
+  standby(): Promise<PostgresServer>
 }
 
-/** Starts a server with a folder of its own, which `flags` configure. Undefined: there is no PostgreSQL. */
-export async function startPostgres(t: Test, flags: readonly string[] = []): Promise<PostgresServer | undefined> {
+/**
+ * Starts a server with a folder of its own, which `flags` configure, and a disk of that `size`, if it is given. Undefined:
+ * there is no PostgreSQL.
+ */
+export async function startPostgres(
+  t: Test,
+  flags: readonly string[] = [],
+  size?: string,
+): Promise<PostgresServer | undefined> {
   const openssl = needs(t, 'openssl')
   const initdb = needs(t, 'initdb', { ...process.env, PATH: `${process.env.PATH}:${debianFolders()}` })
   if (!openssl || !initdb) return undefined
   const folder = mkdtempSync(join(tmpdir(), 'sluice-postgres-'))
+  const mounts = new Mounts()
+  if (size !== undefined) mounts.make(folder, size)
   const made = join(folder, 'files')
   execFileSync('mkdir', [made])
   makeCertificates(openssl, made, ['server'])
@@ -60,11 +82,10 @@ export async function startPostgres(t: Test, flags: readonly string[] = []): Pro
   const locale = ['--encoding=UTF8', '--locale=C.UTF-8', '--locale-provider=icu', '--icu-locale=en']
   const own = [`--username=${USER}`, `--pwfile=${password}`, '--auth=scram-sha-256', '--no-sync']
   execFileSync(as[0]!, [...as.slice(1), initdb, '-D', data, ...own, ...locale], { stdio: 'pipe', cwd: folder })
-  writeFileSync(join(data, 'pg_hba.conf'), 'hostssl all all all scram-sha-256\n')
-  const port = await ownPort()
+  const everybody = ['all', 'replication'].map(what => `hostssl ${what} all all scram-sha-256\n`)
+  writeFileSync(join(data, 'pg_hba.conf'), everybody.join(''))
   const settings = {
     listen_addresses: HOST,
-    port,
     unix_socket_directories: '',
     ssl: 'on',
     ssl_cert_file: join(made, 'server.pem'),
@@ -74,39 +95,56 @@ export async function startPostgres(t: Test, flags: readonly string[] = []): Pro
     autovacuum: 'off',
   }
   const given = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const options: PostgresOptions = {
-    type: 'postgresql',
-    url: `postgresql://${USER}@${HOST}:${port}/postgres`,
-    password_file: password,
-    tls: { ca_file: join(made, 'ca.pem') },
-  }
-  const server = { options, child: undefined as unknown as ChildProcess, pid: 0, kill, start }
-  let said = ''
-  async function start() {
-    const command = [...as.slice(1), join(dirname(initdb!), 'postgres'), '-D', data, ...given, ...flags]
-    server.child = spawn(...bound(as[0]!, command), { stdio: ['ignore', 'ignore', 'pipe'], cwd: folder })
-    server.pid = server.child.pid!
-    server.child.stderr!.setEncoding('utf8').on('data', text => {
-      said = (said + text).slice(-4000)
-    })
-    const ended = () => server.child.exitCode !== null || server.child.signalCode !== null
-    await until('PostgreSQL to answer', async () => ended() || (await answers(options)), { show: () => said })
-    if (ended()) throw new Error(`PostgreSQL ended at its start: ${said}`)
-  }
-  async function kill() {
-    const { child } = server
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const closed = once(child, 'close')
-    child.kill('SIGQUIT')
-    child.kill('SIGCONT')
-    await closed
+  const servers: PostgresServer[] = []
+  // libpq looks for certificates of its user.
+  const environment = { cwd: folder, env: { ...process.env, HOME: folder } }
+  const program = (name: string) => join(dirname(realpathSync(initdb)), name)
+  async function started(data: string): Promise<PostgresServer> {
+    const port = await ownPort()
+    const options: PostgresOptions = {
+      type: 'postgresql',
+      url: `postgresql://${USER}@${HOST}:${port}/postgres`,
+      password_file: password,
+      tls: { ca_file: join(made, 'ca.pem') },
+    }
+    const server = { options, folder, child: undefined as unknown as ChildProcess, pid: 0, kill, start, standby }
+    let said = ''
+    async function start() {
+      const command = [...as.slice(1), program('postgres'), '-D', data, '-p', `${port}`, ...given, ...flags]
+      server.child = spawn(...bound(as[0]!, command), { stdio: ['ignore', 'ignore', 'pipe'], ...environment })
+      server.pid = server.child.pid!
+      server.child.stderr!.setEncoding('utf8').on('data', text => {
+        said = (said + text).slice(-4000)
+      })
+      const ended = () => server.child.exitCode !== null || server.child.signalCode !== null
+      await until('PostgreSQL to answer', async () => ended() || (await answers(options)), { show: () => said })
+      if (ended()) throw new Error(`PostgreSQL ended at its start: ${said}`)
+    }
+    async function kill() {
+      const { child } = server
+      if (child.exitCode !== null || child.signalCode !== null) return
+      const closed = once(child, 'close')
+      child.kill('SIGQUIT')
+      child.kill('SIGCONT')
+      await closed
+    }
+    async function standby() {
+      const copy = `${data}-${servers.length}`
+      const from = `host=${HOST} port=${port} user=${USER} password='${PASSWORD}' sslmode=require`
+      const command = [program('pg_basebackup'), '-D', copy, '-R', '-c', 'fast', '-d', from]
+      execFileSync(as[0]!, [...as.slice(1), ...command], { stdio: 'pipe', ...environment })
+      return await started(copy)
+    }
+    servers.push(server)
+    await start()
+    return server
   }
   t.teardown(async () => {
-    await kill()
+    for (const { kill } of servers) await kill()
+    mounts.end()
     rmSync(folder, { recursive: true, force: true })
   })
-  await start()
-  return server
+  return await started(data)
 }
 
 function debianFolders(): string {

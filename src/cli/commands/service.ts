@@ -4,6 +4,8 @@ import { CONFIG } from './inspect.js'
 
 const SERVICE = { ...CONFIG, text: 'The configuration with the section `service`.' } as const
 
+const EXPORT = { name: 'FILE', min: 1, max: 1, takes: 'file' } as const
+
 /** Commands that run the service or administer it on its machine. */
 export const serviceCommands: readonly Command[] = [
   command({
@@ -74,5 +76,31 @@ export const serviceCommands: readonly Command[] = [
       },
     ],
     run: async ({ options }, io) => (await import('../../daemon/serve/admin.js')).restore(options, io),
+  }),
+  command({
+    name: 'admin export',
+    summary: 'Writes the store of the service to a new file, also while it runs.',
+    text: [
+      'The file has accounts, users, keys, pipelines, secrets and the audit log, of either kind of store. Secrets stay encrypted and keys hashed: an import needs the file `secret` from data_dir, too.',
+    ],
+    options: { config: SERVICE },
+    operands: { ...EXPORT, text: 'A file that does not exist yet. Only its owner can read it.' },
+    examples: [
+      { title: 'before the move to PostgreSQL', line: 'sluice admin export store.export --config service.yaml' },
+    ],
+    run: async ({ options, operands }, io) =>
+      (await import('../../daemon/serve/admin.js')).exportTo(operands[0]!, options.config, io),
+  }),
+  command({
+    name: 'admin import',
+    summary: 'Saves an export in the empty store of the configuration. The service must not be running.',
+    text: [
+      'Saves all records or none, and compares each with the file. A file that was changed or cut off is rejected. data_dir must hold the file `secret` of the exported store. Run it as the user of the service.',
+    ],
+    options: { config: SERVICE },
+    operands: { ...EXPORT, text: 'A file that sluice admin export has written.' },
+    examples: [{ title: 'after `store` was changed', line: 'sluice admin import store.export --config service.yaml' }],
+    run: async ({ options, operands }, io) =>
+      (await import('../../daemon/serve/admin.js')).importFrom(operands[0]!, options.config, io),
   }),
 ]

@@ -4,7 +4,8 @@ import type { Logger } from 'pino'
 import type { InitResult } from '../../service/api/domain/documents.js'
 import { ApiError } from '../../service/api/domain/errors.js'
 import type { InitOptions } from '../../service/api/domain/inputs.js'
-import { KEYS_FOLDER, openState, restoreState } from '../../service/api/store/state.js'
+import { importState, KEYS_FOLDER, openState, restoreState } from '../../service/api/store/state.js'
+import { exportStore } from '../../service/api/store/transfer.js'
 import { backUpIngest, INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
@@ -95,5 +96,32 @@ export async function restore(
     folders: call['store-only'] ? [] : [KEYS_FOLDER, INGEST_FOLDER],
   })
   io.stdout.write(`${options.dataDir}: restored from ${resolve(call.from)}\n`)
+  return EXIT.done
+}
+
+/** Writes all records of the store to a new file, while the service runs or not. */
+export async function exportTo(file: string, config: string, io: Io): Promise<number> {
+  const { options } = await loadServiceConfig(config, io.env)
+  const { dataDir, store } = options
+  const path = resolve(file)
+  const state = await openState(dataDir, randomBytes, { log: quietLog(io), beside: true, store })
+  try {
+    const records = await exportStore(state.store, path)
+    const needed = `An import needs ${dataDir}/secret, too. Keep both where only you can read them.`
+    io.stdout.write(`${path}: ${records} records. ${needed}\n`)
+  } finally {
+    await state.close()
+  }
+  return EXIT.done
+}
+
+/** Saves the records of an export in an empty store. The service must not run. */
+export async function importFrom(file: string, config: string, io: Io): Promise<number> {
+  const { options } = await loadServiceConfig(config, io.env)
+  const { dataDir, store } = options
+  const path = resolve(file)
+  const records = await importState(path, dataDir, { log: quietLog(io), store })
+  const target = store.type === 'postgresql' ? store.url : dataDir
+  io.stdout.write(`${target}: imported and compared ${records} records from ${path}\n`)
   return EXIT.done
 }

@@ -1,7 +1,7 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { RequestCounts } from '../../service/api/http/sender.js'
-import type { Store } from '../../service/api/store/store.js'
+import type { Store, StoreHealth } from '../../service/api/store/store.js'
 
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
@@ -32,10 +32,34 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
 }
 
-/** Exposes whether the service can save changes. */
+/** Whether the service can save changes, and what a failover of PostgreSQL has lost. */
 export function storeMetrics(metrics: Metrics, store: Store): void {
   const writable = 'Whether the last change was saved in the store of the service.'
   metrics.daemonGauge('sluice_store_writable', writable, () => (store.health().writable ? 1 : 0))
   const failed = 'Failed writes to the store.'
   metrics.daemonTotal('sluice_store_failed_writes_total', failed, () => store.health().failedWrites)
+  const times = {
+    failed_since: ['Since when the store cannot be read or written; 0 if it works.', ({ failedSince }) => failedSince],
+    lost_from: [
+      'When the earliest change that the last failover may have lost was confirmed.',
+      ({ lost }) => lost?.from,
+    ],
+    lost_until: [
+      'When the loss of confirmed changes was noticed; 0 if no changes were lost.',
+      ({ lost }) => lost?.until,
+    ],
+  } satisfies Record<string, [help: string, time: (health: StoreHealth) => number | undefined]>
+  for (const [name, [help, time]] of Object.entries(times))
+    metrics.daemonGauge(`sluice_store_${name}_timestamp_seconds`, help, () => (time(store.health()) ?? 0) / 1000)
+}
+
+/** The store in /readyz. */
+export function storeReadiness(store: Store): { id: string; state: 'ready' | 'failing'; reason: string | undefined } {
+  const { readable, failedSince, lost } = store.health()
+  const iso = (time: number) => new Date(time).toISOString()
+  const reasons: string[] = []
+  if (failedSince !== undefined)
+    reasons.push(`${readable ? 'changes cannot be saved' : 'it cannot be read'} since ${iso(failedSince)}`)
+  if (lost) reasons.push(`changes that were confirmed between ${iso(lost.from)} and ${iso(lost.until)} may be lost`)
+  return { id: 'store', state: readable ? 'ready' : 'failing', reason: reasons.join('; ') || undefined }
 }

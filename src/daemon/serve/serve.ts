@@ -31,7 +31,7 @@ import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/
 import { onSignals } from '../process/signals.js'
 import { Systemd } from '../systemd/systemd.js'
 import { ServedIngest } from './ingest.js'
-import { serviceMetrics, storeMetrics } from './metrics.js'
+import { serviceMetrics, storeMetrics, storeReadiness } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
@@ -143,10 +143,10 @@ async function serveOpened(
   // A service that another program started ends with that program.
   if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
-    serviceMetrics(metrics, counts, service, () => !ending)
+    serviceMetrics(metrics, counts, service, () => !ending && state.store.health().readable)
     storeMetrics(metrics, state.store)
     if (tls) ends.push(tls.attach(app.server))
-    const admin = await listenForMetrics(config, metrics, () => !ending, log)
+    const admin = await listenForMetrics(config, metrics, state.store, () => !ending, log)
     if (admin) {
       servers.push(admin)
       ends.push(() => closeServer(admin))
@@ -210,6 +210,7 @@ function portsOf(servers: readonly Server[]): number[] {
 async function listenForMetrics(
   config: Config,
   metrics: Metrics,
+  store: Store,
   ready: () => boolean,
   log: Logger,
 ): Promise<Server | undefined> {
@@ -218,7 +219,10 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
+    destinations: () => [
+      { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
+      storeReadiness(store),
+    ],
   }
   try {
     const server = await listening(address, () => serveAdmin(address, reports, log))

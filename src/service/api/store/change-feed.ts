@@ -2,6 +2,7 @@ import type { Client } from 'pg'
 import type { Logger } from 'pino'
 import { errorText } from '../../../core/errors.js'
 import { every, systemClock } from '../../../lib/time.js'
+import type { StoreMonitor } from './monitor.js'
 
 /**
  * The changes of other nodes, from the table `change`, whose ids are in the order of commits. A notification only means
@@ -20,28 +21,38 @@ export const CREATE_FEED = `
     tables text NOT NULL);
   CREATE INDEX change_at ON change (at)`
 
-/** Ends a transaction: the lock lasts until the commit is done, and the next node gets a higher id after it. */
+/**
+ * Ends a transaction: the lock lasts until the commit is done, and the next node gets a higher id after it. The result of
+ * the second statement is the row.
+ */
 export function publishChange(node: string, tables: readonly string[]): string {
-  const row = `INSERT INTO change (node, tables) VALUES ('${node}', '${tables.join(' ')}')`
+  const row = `INSERT INTO change (node, tables) VALUES ('${node}', '${tables.join(' ')}') RETURNING ${PLACE}`
   return `LOCK TABLE change IN EXCLUSIVE MODE; ${row}; NOTIFY ${CHANNEL}`
 }
 
-interface Row {
+/** Identifies a row. */
+export interface ChangePlace {
   readonly id: number
-  readonly at: string
+  /** In seconds. */
+  readonly at: number
+}
+
+interface Row extends ChangePlace {
   readonly node: string
   readonly tables: string
 }
 
-const ROW = 'SELECT id, at::text AS at, node, tables FROM change'
+const PLACE = 'id, extract(epoch FROM at) AS at'
+const ROW = `SELECT ${PLACE}, node, tables FROM change`
 
 interface FeedOptions {
   /** The name of this node. The feed leaves its own changes out. */
-  readonly node: string
+  readonly node: () => string
   readonly log: Logger
+  readonly monitor: StoreMonitor
   readonly connect: () => Promise<Client>
-  /** Called with the tables that have changed; undefined: any may have. */
-  readonly changed: (tables: ReadonlySet<string> | undefined) => void
+  /** The feed has a new connection. Its server may be another one than that of earlier connections. */
+  readonly reconnected: () => void
 }
 
 export class ChangeFeed {
@@ -49,7 +60,9 @@ export class ChangeFeed {
   readonly #stop: () => void
   #client: Client | undefined
   /** The newest row that was read; undefined: the table was empty. */
-  #seen: Row | undefined
+  #seen: ChangePlace | undefined
+  /** The newest row of this node that PostgreSQL has confirmed. */
+  #own: ChangePlace | undefined
   #reading: Promise<void> | undefined
   #isNoticed = false
   #isDeaf = false
@@ -72,10 +85,15 @@ export class ChangeFeed {
     }
   }
 
+  /** PostgreSQL has confirmed a change of this node. */
+  confirmed(place: ChangePlace): void {
+    this.#own = place
+  }
+
   #tick(): void {
     this.#ticks++
     // The last reading has taken a second: what it does not know yet may have happened.
-    if (this.#reading) this.#options.changed(undefined)
+    if (this.#reading) this.#options.monitor.changed(undefined)
     else this.#look()
   }
 
@@ -102,28 +120,45 @@ export class ChangeFeed {
 
   async #read(): Promise<void> {
     this.#isNoticed = false
-    const { node, log, changed } = this.#options
+    const { node, log, monitor, reconnected } = this.#options
     const client = await this.#listen()
-    const { rows } = await client.query<Row>(`${ROW} WHERE id >= $1 ORDER BY id`, [this.#seen?.id ?? 0])
+    const [seen, own] = [this.#seen, this.#own]
+    const { rows } = await client.query<Row>(`${ROW} WHERE id >= $1 ORDER BY id`, [seen?.id ?? 0])
     const now = systemClock.now()
     const wasAway = now - this.#readAt > KEPT_MS / 2
     this.#readAt = now
-    if (this.#isDeaf) log.info('the changes of other nodes can be read again')
+    if (this.#isDeaf) {
+      log.info('the changes of other nodes can be read again')
+      reconnected()
+      monitor.changed(undefined)
+      monitor.readable(true)
+    }
     this.#isDeaf = false
-    if (this.#seen && (rows[0]?.id !== this.#seen.id || rows[0].at !== this.#seen.at)) {
-      if (!wasAway) log.error('PostgreSQL has lost changes that it had confirmed, as after a failover or a restore')
-      changed(undefined)
-      this.#seen = await this.#newest(client)
+    const missing = [seen, own].find(place => place && place.id >= (seen?.id ?? 0) && !rows.some(isAt(place)))
+    if (missing) {
+      monitor.changed(undefined)
+      const newest = await this.#newest(client)
+      // Other nodes may have removed it as an old one.
+      if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
+      this.#seen = newest
+      if (this.#own === own) this.#own = undefined
     } else {
-      const others = (this.#seen ? rows.slice(1) : rows).filter(row => row.node !== node)
+      const others = (seen ? rows.slice(1) : rows).filter(row => row.node !== node())
       this.#seen = rows.at(-1)
-      if (others.length > 0) changed(new Set(others.flatMap(({ tables }) => tables.split(' '))))
+      if (others.length > 0) monitor.changed(new Set(others.flatMap(({ tables }) => tables.split(' '))))
     }
     if (this.#ticks % PRUNE_EVERY === 1) await this.#prune(client)
   }
 
   async #newest(client: Client): Promise<Row | undefined> {
     return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
+  }
+
+  /** The time of the last change before a lost one that is still there, in milliseconds. */
+  async #lastBefore(client: Client, { at }: ChangePlace): Promise<number> {
+    const text = `${ROW} WHERE extract(epoch FROM at) < $1 ORDER BY id DESC LIMIT 1`
+    const last = (await client.query<Row>(text, [at])).rows[0]
+    return (last?.at ?? 0) * 1000
   }
 
   /** Keeps a row that is older, so that each node finds the last one that it has read. */
@@ -133,11 +168,13 @@ export class ChangeFeed {
   }
 
   #lost(error: unknown): void {
+    const { log, monitor } = this.#options
     const text = 'cannot read the changes of other nodes; nothing is cached for longer than a second meanwhile'
-    if (!this.#isDeaf) this.#options.log.warn({ error: errorText(error) }, text)
+    if (!this.#isDeaf) log.warn({ error: errorText(error) }, text)
     this.#isDeaf = true
     this.#disconnect()
-    this.#options.changed(undefined)
+    monitor.readable(false)
+    monitor.changed(undefined)
   }
 
   #disconnect(): void {
@@ -150,4 +187,8 @@ export class ChangeFeed {
     while (this.#reading) await this.#reading
     this.#disconnect()
   }
+}
+
+function isAt({ id, at }: ChangePlace): (row: Row) => boolean {
+  return row => row.id === id && row.at === at
 }

@@ -9,7 +9,8 @@ import { nodeTls } from '../../../lib/network/node-tls.js'
 import { every, systemClock } from '../../../lib/time.js'
 import { AccessKey } from '../../../net/key.js'
 import { TlsFiles } from '../../../net/tls.js'
-import { ChangeFeed, CREATE_FEED, publishChange } from './change-feed.js'
+import { ChangeFeed, type ChangePlace, CREATE_FEED, publishChange } from './change-feed.js'
+import { StoreMonitor } from './monitor.js'
 import { MIGRATIONS } from './schema.js'
 import {
   changedBy,
@@ -34,9 +35,12 @@ const STATEMENT_MS = 5000
 const ANSWER_MS = STATEMENT_MS + 1000
 /** For the changes of the same owner that came earlier. */
 const TURN_MS = 5000
-const MIGRATE_MS = 60_000
+/** For statements of migrations and exports. */
+const PATIENT_MS = 60_000
 const CONNECTIONS = 10
 const TLS_CHECK_MS = 60_000
+/** Code of a notice that is not a warning. */
+const SUCCESS = '00000'
 /** The advisory lock under which one node migrates. */
 const MIGRATING = 7_305_113
 
@@ -55,15 +59,20 @@ export async function openPostgres(options: PostgresOptions, log: Logger): Promi
       for (const socket of sockets) socket.destroy()
     })
     const config = { ...configOf(pg, options, ssl, log), stream: () => socketIn(sockets) }
-    const limits = { statement_timeout: MIGRATE_MS, query_timeout: MIGRATE_MS + 1000 }
-    const migrating = await connected(pg, { ...config, ...limits })
+    const patient = { ...config, statement_timeout: PATIENT_MS, query_timeout: PATIENT_MS + 1000 }
+    const connectPatient = () => connected(pg, patient)
+    const migrating = await connectPatient()
     await migrate(migrating).finally(() => migrating.end())
-    const pool = new pg.Pool(config)
-    ends.unshift(() => pool.end())
-    const node = randomBytes(8).toString('hex')
-    const store = new PostgresStore(options.url, node, pool, log, ends)
-    const changed = (tables: ReadonlySet<string> | undefined) => store.tell(tables)
-    const feed = await ChangeFeed.open({ node, log, changed, connect: () => connected(pg, config) })
+    const monitor = new StoreMonitor(log, { url: options.url }, 'Check PostgreSQL and the network')
+    const store = new PostgresStore(options.url, () => new pg.Pool(config), connectPatient, monitor, ends)
+    const feed = await ChangeFeed.open({
+      node: () => store.node,
+      log,
+      monitor,
+      connect: () => connected(pg, config),
+      reconnected: () => store.leavePool(),
+    })
+    store.confirmed = place => feed.confirmed(place)
     ends.unshift(() => feed.close())
     return store
   } catch (error) {
@@ -176,28 +185,49 @@ async function versionOf(client: Client): Promise<number> {
 
 export class PostgresStore implements Store {
   readonly #url: string
-  readonly #node: string
-  readonly #pool: Pool
-  readonly #log: Logger
+  readonly #openPool: () => Pool
+  readonly #connectPatient: () => Promise<Client>
+  readonly #monitor: StoreMonitor
   readonly #ends: readonly (() => unknown)[]
-  readonly #reads: Sql
-  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  #pool: Pool
+  #reads: Sql
   /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
   readonly #last = new Map<string, Promise<unknown>>()
-  #failedWrites = 0
-  #writable = true
+  /** The name of this node in the table of changes. */
+  node = newName()
+  /** Called for each change in that table that PostgreSQL has confirmed. */
+  confirmed: (place: ChangePlace) => void = () => {}
   #isClosed = false
 
-  constructor(url: string, node: string, pool: Pool, log: Logger, ends: readonly (() => unknown)[]) {
+  constructor(
+    url: string,
+    openPool: () => Pool,
+    connectPatient: () => Promise<Client>,
+    monitor: StoreMonitor,
+    ends: readonly (() => unknown)[],
+  ) {
     this.#url = url
-    this.#node = node
-    this.#pool = pool
-    this.#log = log
+    this.#openPool = openPool
+    this.#connectPatient = connectPatient
+    this.#monitor = monitor
     this.#ends = ends
-    this.#reads = statements(pool, url)
+    this.#pool = this.#newPool()
+    this.#reads = statements(this.#pool, url)
+  }
+
+  #newPool(): Pool {
+    const pool = this.#openPool()
     pool.on('error', () => {})
     // An error of a connection in use is that of its statement, too; without a listener, it would end the process.
     pool.on('connect', client => client.on('error', () => {}))
+    return pool
+  }
+
+  /** Leaves all connections: another server may have taken the place of theirs. */
+  leavePool(): void {
+    this.#pool.end().catch(() => {})
+    this.#pool = this.#newPool()
+    this.#reads = statements(this.#pool, this.#url)
   }
 
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
@@ -240,51 +270,58 @@ export class PostgresStore implements Store {
         client,
         TABLES.filter(table => changed.has(table)),
       )
-      if (changed.size > 0) this.#saved()
+      if (changed.size > 0) this.#monitor.saved()
       return value
     } catch (error) {
       const failure = client && !(error instanceof StoreError) ? undefined : this.#failed(error)
       // The server rolls back when a connection ends.
-      if (failure) isBroken = true
-      else await client!.query('ROLLBACK').catch(() => (isBroken = true))
+      if (failure) {
+        isBroken = true
+        // The server may save the change later; then it is as unexpected as those of other nodes.
+        this.node = newName()
+      } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
     } finally {
       client?.release(isBroken)
       // Also after a failure, since the change may have been saved.
-      this.tell(changed)
+      this.#monitor.changed(changed)
     }
   }
 
   async #commit(client: ClientBase, tables: readonly string[]): Promise<void> {
-    const text = tables.length > 0 ? `${publishChange(this.#node, tables)}; COMMIT` : 'COMMIT'
+    const text = tables.length > 0 ? `${publishChange(this.node, tables)}; COMMIT` : 'COMMIT'
+    const warnings: string[] = []
+    const note = ({ code, message }: { code?: string | undefined; message?: string | undefined }) => {
+      if (code !== SUCCESS) warnings.push(`${message}`)
+    }
+    client.on('notice', note)
     const results = [await execute(client, this.#url, text)].flat() as QueryResult[]
+    client.off('notice', note)
     // PostgreSQL answers so after a statement that failed.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
-  }
-
-  #saved(): void {
-    if (!this.#writable) this.#log.info({ url: this.#url }, 'the store can be written again; saving changes again')
-    this.#writable = true
+    // A synchronous standby has not confirmed the change before the time was over.
+    if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
+    if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }
 
   #failed(error: unknown): StoreError {
-    this.#failedWrites++
     const failure = unusable(this.#url, error)
-    if (this.#writable) {
-      const fields = { code: 'SLUICE_STORE_WRITE_FAILED', url: this.#url, error: failure.message }
-      this.#log.error(fields, 'a change could not be saved in the store. Check PostgreSQL and the network')
-    }
-    this.#writable = false
+    this.#monitor.failed(failure)
     return failure
   }
 
   watch(tables: readonly Table[], forget: () => void): void {
-    this.#watches.push({ tables, forget })
+    this.#monitor.watch(tables, forget)
   }
 
-  /** Empties the caches of these tables; undefined: of all. */
-  tell(changed: ReadonlySet<string> | undefined): void {
-    for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const client = await this.#connectPatient().catch(error => Promise.reject(unusable(this.#url, error)))
+    try {
+      await execute(client, this.#url, 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      return await work(statements(client, this.#url))
+    } finally {
+      client.end().catch(() => {})
+    }
   }
 
   async backup(): Promise<void> {
@@ -293,15 +330,20 @@ export class PostgresStore implements Store {
   }
 
   health(): StoreHealth {
-    return { writable: this.#writable, failedWrites: this.#failedWrites }
+    return this.#monitor.health()
   }
 
   async close(): Promise<void> {
     while (this.#last.size > 0) await Promise.all(this.#last.values())
     if (this.#isClosed) return
     this.#isClosed = true
+    await this.#pool.end()
     for (const end of this.#ends) await end()
   }
+}
+
+function newName(): string {
+  return randomBytes(8).toString('hex')
 }
 
 /** One after the other for each owner, on all nodes. */

@@ -4,12 +4,15 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { every } from '../../../lib/time.js'
+import { StoreMonitor } from './monitor.js'
 import { KEY_MIGRATIONS, MIGRATIONS } from './schema.js'
+import { Connection, loadSqlite, type Writer } from './sqlite-connection.js'
+import { WriterThread } from './sqlite-thread.js'
 import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
 
 /**
- * The embedded store, one file. Changes run one after the other on one connection. Those of one turn of the event loop
- * share a commit, and so one sync of the disk. Everything else reads on a second connection, which sees what was
+ * The embedded store, one file. Changes run one after the other on one connection, of the service in a thread. Those that
+ * wait share a commit, and so one sync of the disk. Everything else reads on a second connection, which sees what was
  * committed. Other processes may open the file as well, such as `sluice admin`.
  */
 
@@ -18,19 +21,7 @@ const FILE = 'store.sqlite'
 const BUSY_MS = 5000
 /** Interval of the checks for changes by other processes. */
 const POLL_MS = 1000
-const CACHE_KB = 32 * 1024
-
-interface Statement {
-  all(values: object): unknown[]
-  get(values: object): unknown
-  run(values: object): { readonly changes: number | bigint }
-}
-
-interface Database {
-  prepare(text: string): Statement
-  exec(text: string): void
-  close(): void
-}
+const CACHE = `PRAGMA cache_size = -${32 * 1024}`
 
 interface Waiting {
   readonly work: (sql: Sql) => Promise<unknown>
@@ -42,41 +33,47 @@ interface Waiting {
 interface Purpose {
   readonly migrations: readonly string[]
   readonly durability: string
+  /** Whether a thread writes. */
+  readonly isThreaded?: true
 }
 
-const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
+export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
+/** Nobody waits for the disk while the store is written. */
+export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {
   migrations: KEY_MIGRATIONS,
   durability: 'PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 8000',
 }
 
-type Sqlite = new (path: string, options?: { readOnly: boolean }) => Database
-
 /** Opens the store in `folder`, which is created if it is missing. Throws StoreError. */
 export async function openSqlite(
   folder: string,
   log?: Logger,
   load = loadSqlite,
-  { migrations, durability } = STORE,
+  { migrations, durability, isThreaded } = STORE,
 ): Promise<SqliteStore> {
   const path = join(folder, FILE)
-  const opened: Database[] = []
+  const opened: Writer[] = []
   try {
     await makeFolder(folder, 0o700)
     create(path)
     const Sqlite = await load()
-    const writer = new Sqlite(path)
+    const writer = isThreaded ? new WriterThread(path) : new Connection(new Sqlite(path))
     opened.push(writer)
-    writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; ${durability}`)
-    migrate(writer, migrations)
-    const reader = new Sqlite(path, { readOnly: true })
+    await writer.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; ${durability}; ${CACHE}`)
+    await migrate(writer, migrations)
+    const openReader = () => {
+      const reader = new Connection(new Sqlite(path, { readOnly: true }))
+      reader.exec(`PRAGMA busy_timeout = ${BUSY_MS}; ${CACHE}`)
+      return reader
+    }
+    const reader = openReader()
     opened.push(reader)
-    for (const one of opened) one.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA cache_size = -${CACHE_KB}`)
     requireWhole(reader, path)
-    return new SqliteStore(path, writer, reader, log)
+    return new SqliteStore(path, writer, reader, openReader, await dataVersion(writer), log)
   } catch (error) {
-    for (const one of opened) one.close()
+    for (const one of opened) await one.close()
     throw unusable(path, error)
   }
 }
@@ -93,62 +90,64 @@ function create(path: string): void {
   }
 }
 
-/** The module of Node.js 22.13 and later, or the package with the same interface. */
-export async function loadSqlite(): Promise<Sqlite> {
-  const { emitWarning } = process
-  // An operator can do nothing about the warning that the module is experimental.
-  process.emitWarning = ((...about: Parameters<typeof emitWarning>) => {
-    if ((about[1] as unknown) !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, about)
-  }) as typeof emitWarning
-  try {
-    return (await import('node:sqlite' as string).catch(() => import('@photostructure/sqlite'))).DatabaseSync
-  } finally {
-    process.emitWarning = emitWarning
-  }
-}
-
 /** Runs the migrations that are missing, once for all processes. */
-function migrate(writer: Database, migrations: readonly string[]): void {
-  const version = () => (writer.prepare('PRAGMA user_version').get({}) as { user_version: number }).user_version
-  if (version() >= migrations.length) return
-  writer.exec('BEGIN IMMEDIATE')
-  for (const text of migrations.slice(version())) writer.exec(text)
-  writer.exec(`PRAGMA user_version = ${Math.max(version(), migrations.length)}; COMMIT`)
+async function migrate(writer: Writer, migrations: readonly string[]): Promise<void> {
+  const version = async () =>
+    ((await writer.execute('get', 'PRAGMA user_version', [])) as { user_version: number }).user_version
+  if ((await version()) >= migrations.length) return
+  await writer.exec('BEGIN IMMEDIATE')
+  const before = await version()
+  for (const text of migrations.slice(before)) await writer.exec(text)
+  await writer.exec(`PRAGMA user_version = ${Math.max(before, migrations.length)}; COMMIT`)
 }
 
-function requireWhole(reader: Database, path: string): void {
-  const { quick_check } = reader.prepare('PRAGMA quick_check(1)').get({}) as { quick_check: string }
+function requireWhole(reader: Connection, path: string): void {
+  const { quick_check } = reader.execute('get', 'PRAGMA quick_check(1)', []) as { quick_check: string }
   if (quick_check !== 'ok') throw damaged(path, quick_check)
+}
+
+/** Changes with each commit of another process; undefined if it cannot be read. */
+async function dataVersion(writer: Writer): Promise<number | undefined> {
+  try {
+    return ((await writer.execute('get', 'PRAGMA data_version', [])) as { data_version: number }).data_version
+  } catch {
+    return undefined
+  }
 }
 
 export class SqliteStore implements Store {
   readonly #path: string
-  readonly #writer: Database
+  readonly #writer: Writer
   readonly #reads: Sql
-  readonly #log: Logger | undefined
-  readonly #closeReader: () => void
-  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
-  readonly #prepared = new Map<string, Statement>()
+  readonly #monitor: StoreMonitor
+  readonly #reader: Connection
+  readonly #openReader: () => Connection
   /** Identifies the open file. */
   readonly #file: string | undefined
   readonly #stopPolling: () => void
   #waiting: Waiting[] = []
   #working: Promise<void> | undefined
-  #failedWrites = 0
-  #writable = true
   #isAway = false
   #isClosed = false
   #seen: number | undefined
 
-  constructor(path: string, writer: Database, reader: Database, log: Logger | undefined) {
+  constructor(
+    path: string,
+    writer: Writer,
+    reader: Connection,
+    openReader: () => Connection,
+    seen: number | undefined,
+    log: Logger | undefined,
+  ) {
     this.#path = path
     this.#writer = writer
-    this.#log = log
-    this.#reads = statements(reader, new Map(), path)
-    this.#closeReader = () => reader.close()
+    this.#monitor = new StoreMonitor(log, { path }, 'Check the disk of data_dir')
+    this.#reads = statements(reader, path)
+    this.#reader = reader
+    this.#openReader = openReader
     this.#file = fileAt(path)
-    this.#seen = this.#dataVersion()
-    this.#stopPolling = every(POLL_MS, () => this.#poll())
+    this.#seen = seen
+    this.#stopPolling = every(POLL_MS, () => void this.#poll())
   }
 
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]> {
@@ -178,59 +177,47 @@ export class SqliteStore implements Store {
 
   async #commit(group: readonly Waiting[]): Promise<void> {
     const changed = new Set<string>()
-    const sql = statements(this.#writer, this.#prepared, this.#path, changed)
+    const sql = statements(this.#writer, this.#path, changed)
     const answers: (() => void)[] = []
     let failure: StoreError | undefined
     try {
-      this.#writer.exec('BEGIN IMMEDIATE')
+      await this.#writer.exec('BEGIN IMMEDIATE')
       for (const one of group) answers.push(await this.#do(one, sql))
       if (changed.size > 0) this.#requireInPlace()
-      this.#writer.exec('COMMIT')
+      await this.#writer.exec('COMMIT')
       // SQLite continues to write to a file that was removed.
       if (changed.size > 0) this.#requireInPlace()
-      if (changed.size > 0) this.#saved()
+      if (changed.size > 0) this.#monitor.saved()
     } catch (error) {
-      failure = this.#failed(error)
+      failure = await this.#failed(error)
     }
-    this.#tell(changed)
+    this.#monitor.changed(changed)
     if (failure) for (const { reject } of group) reject(failure)
     else for (const answer of answers) answer()
   }
 
   /** Resolves with the answer to give after the commit. Rejects if the store fails, and then for the whole group. */
   async #do({ work, resolve, reject }: Waiting, sql: Sql): Promise<() => void> {
-    this.#writer.exec('SAVEPOINT one')
+    await this.#writer.exec('SAVEPOINT one')
     try {
       const value = await work(sql)
-      this.#writer.exec('RELEASE one')
+      await this.#writer.exec('RELEASE one')
       return () => resolve(value)
     } catch (error) {
       if (error instanceof StoreError) throw error
-      this.#writer.exec('ROLLBACK TO one; RELEASE one')
+      await this.#writer.exec('ROLLBACK TO one; RELEASE one')
       return () => reject(error)
     }
   }
 
-  #saved(): void {
-    if (!this.#writable) this.#log?.info({ path: this.#path }, 'the store can be written again; saving changes again')
-    this.#writable = true
-  }
-
-  #failed(error: unknown): StoreError {
+  async #failed(error: unknown): Promise<StoreError> {
     try {
-      this.#writer.exec('ROLLBACK')
+      await this.#writer.exec('ROLLBACK')
     } catch {
       // SQLite has done it itself, or the change had not begun.
     }
-    this.#failedWrites++
-    const failure = unwritable(this.#path, error)
-    if (this.#writable) {
-      const code = this.#isAway ? 'SLUICE_STORE_REPLACED' : 'SLUICE_STORE_WRITE_FAILED'
-      const fields = { code, path: this.#path, error: errorText(error) }
-      this.#log?.error(fields, 'a change could not be saved in the store. Check the disk of data_dir')
-    }
-    this.#writable = false
-    return failure
+    this.#monitor.failed(error, this.#isAway ? 'SLUICE_STORE_REPLACED' : undefined)
+    return unwritable(this.#path, error)
   }
 
   /** Throws StoreError if the open file is no longer the one at its path. */
@@ -243,28 +230,25 @@ export class SqliteStore implements Store {
   }
 
   watch(tables: readonly Table[], forget: () => void): void {
-    this.#watches.push({ tables, forget })
-  }
-
-  #tell(changed: ReadonlySet<string>): void {
-    for (const { tables, forget } of this.#watches) if (tables.some(table => changed.has(table))) forget()
+    this.#monitor.watch(tables, forget)
   }
 
   /** Which tables another process has changed is unknown. */
-  #poll(): void {
+  async #poll(): Promise<void> {
     if (this.#working) return
-    const seen = this.#dataVersion()
+    const seen = await dataVersion(this.#writer)
     if (seen !== undefined && seen === this.#seen) return
     this.#seen = seen
-    for (const { forget } of this.#watches) forget()
+    this.#monitor.changed(undefined)
   }
 
-  /** Changes with each commit of another process; undefined if it cannot be read. */
-  #dataVersion(): number | undefined {
+  async snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
+    const reader = this.#openReader()
     try {
-      return (this.#writer.prepare('PRAGMA data_version').get({}) as { data_version: number }).data_version
-    } catch {
-      return undefined
+      reader.exec('BEGIN')
+      return await work(statements(reader, this.#path))
+    } finally {
+      reader.close()
     }
   }
 
@@ -279,7 +263,7 @@ export class SqliteStore implements Store {
   }
 
   health(): StoreHealth {
-    return { writable: this.#writable, failedWrites: this.#failedWrites }
+    return this.#monitor.health()
   }
 
   async close(): Promise<void> {
@@ -287,35 +271,31 @@ export class SqliteStore implements Store {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#stopPolling()
-    this.#closeReader()
+    this.#reader.close()
     try {
       // In Node.js 20, the connection is closed when its statements are collected, and the log would stay until then.
-      this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+      await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
       // The next one who opens it reads the log.
     }
-    this.#writer.close()
+    await this.#writer.close()
   }
 }
 
-function statements(database: Database, prepared: Map<string, Statement>, path: string, changed?: Set<string>): Sql {
-  const execute = <T>(text: string, values: readonly Value[], how: (statement: Statement, values: object) => T): T => {
+function statements(connection: Writer, path: string, changed?: Set<string>): Sql {
+  const execute = async (how: 'all' | 'get' | 'run', text: string, values: readonly Value[]): Promise<unknown> => {
     try {
-      let statement = prepared.get(text)
-      if (!statement) prepared.set(text, (statement = database.prepare(text)))
       const table = changed && changedBy(text)
       if (table) changed.add(table)
-      return how(statement, Object.fromEntries(values.map((value, i) => [`$${i + 1}`, value])))
+      return await connection.execute(how, text, values)
     } catch (error) {
       throw isMistake(error) ? error : unusable(path, error)
     }
   }
   return {
-    all: async <R>(text: string, ...values: readonly Value[]) =>
-      execute(text, values, (statement, named) => statement.all(named)) as R[],
-    get: async <R>(text: string, ...values: readonly Value[]) =>
-      execute(text, values, (statement, named) => statement.get(named)) as R | undefined,
-    run: async (text, ...values) => Number(execute(text, values, (statement, named) => statement.run(named)).changes),
+    all: async <R>(text: string, ...values: readonly Value[]) => (await execute('all', text, values)) as R[],
+    get: async <R>(text: string, ...values: readonly Value[]) => (await execute('get', text, values)) as R | undefined,
+    run: async (text, ...values) => Number(((await execute('run', text, values)) as { changes: number }).changes),
   }
 }
 

@@ -7,10 +7,12 @@ import { StateUnreadable } from '../../../core/unreadable.js'
 import type { StoreOptions } from '../../../engine/config/store-options.js'
 import { DataDirError, type DataDirLock, lockDataDir } from '../../../engine/run/state/data-dir.js'
 import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
 import { requireNone } from './earlier-store.js'
 import { openPostgres } from './postgres.js'
-import { KEYS, openSqlite } from './sqlite.js'
+import { KEYS, openSqlite, SERVED_STORE, STORE } from './sqlite.js'
 import { type Sql, type Store, StoreError } from './store.js'
+import { importStore } from './transfer.js'
 
 /**
  * The data_dir of the service: the folder `store`, unless the store is in PostgreSQL, and the file `secret`, the key of
@@ -49,8 +51,7 @@ export async function openState(
   try {
     await requireNone(dataDir, log)
     if (!beside) ends.push((await lock(dataDir)).release)
-    const store =
-      given?.type === 'postgresql' ? await openPostgres(given, log) : await openSqlite(join(dataDir, 'store'), log)
+    const store = await openStore(dataDir, given, log, beside ? STORE : SERVED_STORE)
     ends.push(() => store.close())
     const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
     ends.push(() => keys.close())
@@ -65,6 +66,46 @@ export async function openState(
     throw error instanceof StoreError
       ? error
       : unusable(`data_dir ${dataDir} cannot be used: ${errorText(error)}`, error)
+  }
+}
+
+async function openStore(
+  dataDir: string,
+  given: StoreOptions | undefined,
+  log: Logger,
+  purpose = STORE,
+): Promise<Store> {
+  if (given?.type === 'postgresql') return await openPostgres(given, log)
+  return await openSqlite(join(dataDir, 'store'), log, undefined, purpose)
+}
+
+/**
+ * Saves the records of an export in the empty store of `dataDir`, which must have the secret of the exported store, and
+ * no running service. Resolves with their number. Throws StoreError, or Error with the line of the file that is wrong.
+ */
+export async function importState(
+  path: string,
+  dataDir: string,
+  { log, store: given }: { log: Logger; store: StoreOptions },
+): Promise<number> {
+  await makeFolder(dataDir, 0o700)
+  const held = await lock(dataDir)
+  try {
+    const advice = 'copy the file "secret" from the data_dir of the exported store: it belongs to its keys and secrets'
+    const file = join(dataDir, 'secret')
+    const secret = await readSecret(file)
+    if (!secret) throw unusable(`${file} is missing; ${advice}`)
+    const store = await openStore(dataDir, given, log)
+    try {
+      return await importStore(store, path, async sql => {
+        if (![undefined, checkOf(secret)].includes(await checkIn(sql)))
+          throw new Error(`${file} is another secret than that of the store; ${advice}`)
+      })
+    } finally {
+      await store.close()
+    }
+  } finally {
+    held.release()
   }
 }
 

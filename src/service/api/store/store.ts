@@ -26,6 +26,8 @@ export interface Store extends Sql {
    * process made it.
    */
   watch(tables: readonly Table[], forget: () => void): void
+  /** `work` reads one moment of the store, while others change it. */
+  snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
   backup(folder: string): Promise<void>
   health(): StoreHealth
@@ -39,7 +41,12 @@ export type Table = (typeof TABLES)[number]
 export interface StoreHealth {
   /** Whether the last change was saved. */
   readonly writable: boolean
+  readonly readable: boolean
+  /** Since when it has not been written or read, in milliseconds. */
+  readonly failedSince: number | undefined
   readonly failedWrites: number
+  /** Changes that were confirmed between these times, in milliseconds, may be missing. */
+  readonly lost: { readonly from: number; readonly until: number } | undefined
 }
 
 export type StoreErrorCode =

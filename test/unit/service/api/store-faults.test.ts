@@ -18,7 +18,8 @@ import { createInterface } from 'node:readline'
 import { pino } from 'pino'
 import t from 'tap'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
-import { loadSqlite, openSqlite } from '../../../../src/service/api/store/sqlite.js'
+import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
+import { loadSqlite } from '../../../../src/service/api/store/sqlite-connection.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store } from '../../../../src/service/api/store/store.js'
 import { BufferRun } from '../../../support/buffer-run.js'
@@ -66,7 +67,8 @@ t.test('a write that fails at any byte: what is acknowledged survives a kill', {
   if (!prlimit) return
   const path = join(testFolder(t), 'store')
   const logged: { code?: string; msg: string }[] = []
-  const store = await openSqlite(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const store = await openSqlite(path, log, undefined, SERVED_STORE)
   t.teardown(() => limitFileSize(prlimit, undefined))
   t.teardown(() => store.close())
   const expected = new Map<string, string>()
@@ -128,7 +130,8 @@ t.test('power fails at any byte of the log: every synced change is there, and no
 })
 
 const modules = [
-  ['openSqlite, loadSqlite', '../../../../src/service/api/store/sqlite.js'],
+  ['openSqlite, SERVED_STORE', '../../../../src/service/api/store/sqlite.js'],
+  ['loadSqlite', '../../../../src/service/api/store/sqlite-connection.js'],
   ['put', '../../../support/settings.js'],
 ].map(([name, path]) => `import { ${name} } from ${JSON.stringify(new URL(path!, import.meta.url).href)}`)
 
@@ -181,7 +184,7 @@ longTest('killed at each step of a change', async t => {
 /** Writes pairs until it is killed, four at a time, and says which are acknowledged. */
 const writer = `${modules.join('\n')}
 const [path, from] = process.argv.slice(1)
-const store = await openSqlite(path)
+const store = await openSqlite(path, undefined, undefined, SERVED_STORE)
 let n = Number(from)
 async function lane() {
   for (;;) {

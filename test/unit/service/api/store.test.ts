@@ -15,7 +15,8 @@ import { dirname, join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { Recent } from '../../../../src/service/api/store/recent.js'
-import { openSqlite } from '../../../../src/service/api/store/sqlite.js'
+import { openSqlite, SERVED_STORE } from '../../../../src/service/api/store/sqlite.js'
+import { WriterThread } from '../../../../src/service/api/store/sqlite-thread.js'
 import { openState, restoreState } from '../../../../src/service/api/store/state.js'
 import type { Store, Table } from '../../../../src/service/api/store/store.js'
 import { testFolder } from '../../../support/folder.js'
@@ -38,7 +39,14 @@ async function opened(
 const addEnterprise = 'INSERT INTO enterprise (id, title, created_at) VALUES ($1, $2, $3)'
 
 /** What every store must do. */
-for (const [name, open] of [[process.env[SERVER] ? 'postgresql' : 'sqlite', openTestStore]] as const) {
+const inThread = (folder: string) => openSqlite(folder, undefined, undefined, SERVED_STORE)
+const STORES = process.env[SERVER]
+  ? ([['postgresql', openTestStore]] as const)
+  : ([
+      ['sqlite', openTestStore],
+      ['sqlite in a thread', inThread],
+    ] as const)
+for (const [name, open] of STORES) {
   t.test(`${name}: reads what was written, once it was`, async t => {
     const { store } = await opened(t, open)
     t.equal(await settingOf(store, 'a'), undefined)
@@ -94,6 +102,18 @@ for (const [name, open] of [[process.env[SERVER] ? 'postgresql' : 'sqlite', open
     t.equal(await settingOf(store, 'n'), '50')
   })
 
+  t.test(`${name}: a snapshot is one moment`, async t => {
+    const { store } = await opened(t, open)
+    await put(store, 'a', '1')
+    const seen = await store.snapshot(async sql => {
+      const before = await settingOf(sql, 'a')
+      await put(store, 'a', '2')
+      return [before, await settingOf(sql, 'a')]
+    })
+    t.same(seen, ['1', '1'])
+    t.equal(await settingOf(store, 'a'), '2')
+  })
+
   t.test(`${name}: tells of changes before they resolve`, async t => {
     const { store } = await opened(t, open)
     const heard: Table[] = []
@@ -131,7 +151,7 @@ for (const [name, open] of [[process.env[SERVER] ? 'postgresql' : 'sqlite', open
     await again.close()
   })
 
-  t.test(`${name}: a backup is one moment of it`, { skip: name !== 'sqlite' }, async t => {
+  t.test(`${name}: a backup is one moment of it`, { skip: name === 'postgresql' }, async t => {
     const { store, path } = await opened(t, open)
     for (let i = 0; i < 300; i++) await put(store, `k/${i}`, 'x'.repeat(500))
     const pair = (n: number) =>
@@ -168,6 +188,19 @@ for (const [name, open] of [[process.env[SERVER] ? 'postgresql' : 'sqlite', open
     await until('the next one', () => heard > 0)
   })
 }
+
+t.test('a thread that writes answers with errors, too', async t => {
+  const folder = testFolder(t)
+  const nowhere = new WriterThread(join(folder, 'missing', 'file'))
+  await t.rejects(async () => nowhere.exec('SELECT 1'), { message: /unable to open/, errcode: 14 })
+  await nowhere.close().catch(() => {})
+  const thread = new WriterThread(join(folder, 'file'))
+  await thread.exec('CREATE TABLE one (a)')
+  await t.rejects(thread.execute('run', 'INSERT INTO two VALUES ($1)', ['x']), { message: /no such table/, errcode: 1 })
+  t.equal(await thread.exec('SELECT 1'), undefined)
+  await thread.close()
+  await t.rejects(thread.exec('SELECT 1'), { message: /the thread that writes has ended/ })
+})
 
 t.test('changes of one moment share a sync', async t => {
   const { store, path } = await opened(t)

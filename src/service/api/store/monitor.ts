@@ -1,0 +1,69 @@
+import type { Logger } from 'pino'
+import { errorText } from '../../../core/errors.js'
+import { systemClock } from '../../../lib/time.js'
+import type { StoreHealth, Table } from './store.js'
+
+/** Empties the caches of a store, and knows whether it works. */
+export class StoreMonitor {
+  readonly #log: Logger | undefined
+  readonly #place: Readonly<Record<string, string>>
+  readonly #advice: string
+  readonly #watches: { readonly tables: readonly Table[]; readonly forget: () => void }[] = []
+  #failedWrites = 0
+  #unsavedSince: number | undefined
+  #unreadableSince: number | undefined
+  #lost: StoreHealth['lost']
+
+  /** `place`: the fields of its log. `advice`: what to check if a change fails. */
+  constructor(log: Logger | undefined, place: Readonly<Record<string, string>>, advice: string) {
+    this.#log = log
+    this.#place = place
+    this.#advice = advice
+  }
+
+  watch(tables: readonly Table[], forget: () => void): void {
+    this.#watches.push({ tables, forget })
+  }
+
+  /** Empties the caches of these tables; undefined: of all. */
+  changed(changed: ReadonlySet<string> | undefined): void {
+    for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
+  }
+
+  saved(): void {
+    if (this.#unsavedSince !== undefined)
+      this.#log?.info(this.#place, 'the store can be written again; saving changes again')
+    this.#unsavedSince = undefined
+  }
+
+  failed(error: unknown, code = 'SLUICE_STORE_WRITE_FAILED'): void {
+    this.#failedWrites++
+    const fields = { code, ...this.#place, error: errorText(error) }
+    if (this.#unsavedSince === undefined)
+      this.#log?.error(fields, `a change could not be saved in the store. ${this.#advice}`)
+    this.#unsavedSince ??= systemClock.wall()
+  }
+
+  readable(isReadable: boolean): void {
+    this.#unreadableSince = isReadable ? undefined : (this.#unreadableSince ?? systemClock.wall())
+  }
+
+  /** Changes that were confirmed after `from` are missing. */
+  lost(from: number): void {
+    this.#lost = { from, until: systemClock.wall() }
+    const times = { from: isoTime(from), until: isoTime(this.#lost.until) }
+    const text = 'PostgreSQL has lost changes that it had confirmed, as after a failover or a restore'
+    this.#log?.error({ code: 'SLUICE_STORE_CHANGES_LOST', ...this.#place, ...times }, text)
+  }
+
+  health(): StoreHealth {
+    const [unsaved, unreadable] = [this.#unsavedSince, this.#unreadableSince]
+    const [failedSince] = [unsaved, unreadable].filter(time => time !== undefined).sort((a, b) => a - b)
+    const state = { writable: unsaved === undefined, readable: unreadable === undefined }
+    return { ...state, failedSince, failedWrites: this.#failedWrites, lost: this.#lost }
+  }
+}
+
+function isoTime(wall: number): string {
+  return new Date(wall).toISOString()
+}

@@ -1,0 +1,22 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { Connection, loadSqlite, type Writer } from './sqlite-connection.js'
+import type { WriterAnswer, WriterCall } from './sqlite-thread.js'
+
+/** The thread of WriterThread (sqlite-thread.ts). */
+
+const Sqlite = await loadSqlite()
+let connection: Connection | undefined
+
+parentPort!.on('message', ([name, ...args]: WriterCall) => {
+  parentPort!.postMessage(answerOf(name, args))
+})
+
+function answerOf(name: keyof Writer, args: readonly unknown[]): WriterAnswer {
+  try {
+    connection ??= new Connection(new Sqlite(workerData))
+    return { result: (connection[name] as (...args: readonly unknown[]) => unknown)(...args) }
+  } catch (error) {
+    const { message, errcode } = error as Error & { errcode?: number }
+    return { message, ...(errcode !== undefined && { errcode }) }
+  }
+}

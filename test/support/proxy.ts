@@ -1,0 +1,53 @@
+import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
+import type { Test } from 'tap'
+import { HOST, ownPort } from './address.js'
+
+export interface Proxy {
+  readonly port: number
+  /** The port of new connections. */
+  to: number
+  /** Of each answer. */
+  delayMs: number
+  /** Whether answers are lost. */
+  swallows: boolean
+  /** Ends all connections. */
+  cut(): void
+}
+
+/** Passes bytes to a server at HOST, and its answers back. */
+export async function startProxy(t: Test, to: number): Promise<Proxy> {
+  const sockets = new Set<Socket>()
+  const cut = () => {
+    for (const socket of sockets) socket.destroy()
+  }
+  const proxy = { port: await ownPort(), to, delayMs: 0, swallows: false, cut }
+  const server = createServer(client => {
+    const behind = connect(proxy.to, HOST)
+    for (const [socket, other] of [
+      [client, behind],
+      [behind, client],
+    ] as const) {
+      sockets.add(socket)
+      socket
+        .on('error', () => {})
+        .on('close', () => {
+          sockets.delete(socket)
+          other.destroy()
+        })
+    }
+    client.pipe(behind)
+    behind.on('data', data => {
+      if (proxy.swallows) return
+      if (proxy.delayMs === 0) client.write(data)
+      else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
+    })
+  })
+  server.listen(proxy.port, HOST)
+  await once(server, 'listening')
+  t.teardown(() => {
+    cut()
+    server.close()
+  })
+  return proxy
+}
