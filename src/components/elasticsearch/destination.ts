@@ -3,7 +3,7 @@ import { fieldPath, refuseAt } from '../../core/options/options.js'
 import { isConstant, isNeverEmpty, type Template, template, templatePaths } from '../../core/template.js'
 import { defineHttpDestination } from '../../net/http/client/destination.js'
 import { baseUrl, checkHeaders, clientOptions, withoutSlash } from '../../net/http/client/options.js'
-import { readItem } from './bulk-answer.js'
+import { readItem, readRefusal } from './bulk-answer.js'
 import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
@@ -73,7 +73,7 @@ export const elasticsearch = defineHttpDestination({
     order: 'Not kept. Sort by a field with a number or a time.',
     duplicates: 'Stored once, because the `_id` is the same; in data streams until they roll over.',
     limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
-    tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: API keys, failure stores.',
+    tested: 'OpenSearch 2.19.3, Elasticsearch 7.17.29. Simulated: Elasticsearch 8 and 9, API keys, failure stores.',
   },
   options,
   examples: [
@@ -118,6 +118,7 @@ export const elasticsearch = defineHttpDestination({
       emptyRequest: { body: '\n', status: 400, says: /no requests added/ },
       encode: request => bulk.encode(request),
       inspect: get => inspect(options, get),
+      refusal: readRefusal,
       answerList: {
         name: 'items',
         isWhole: true,
