@@ -66,7 +66,17 @@ export class PushRequest {
 
   encode(request: readonly EventBatch[]): Encoded {
     const streams = new Map<string, GrowingBytes>()
-    for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, streams)
+    const now = this.#context.clock.now()
+    for (const batch of request)
+      for (let i = 0; i < batch.length; i++) {
+        const stream = this.#streamOf(batch, i)
+        stream.usedAt = now
+        if (stream === this.#other) this.#countOther()
+        let values = streams.get(stream.labels)
+        // Mostly, all events are of one stream.
+        if (!values) streams.set(stream.labels, (values = new GrowingBytes(roomFor(request, ENTRY_ROOM))))
+        this.#add(batch, i, values)
+      }
     if (this.#protobuf) return this.#protobuf.request(streams)
     const parts: Buffer[] = []
     for (const [labels, { bytes, length }] of streams) {
@@ -77,16 +87,12 @@ export class PushRequest {
     return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
   }
 
-  #add(batch: EventBatch, i: number, streams: Map<string, GrowingBytes>): void {
-    const stream = this.#streamOf(batch, i)
-    const { labels } = stream
-    if (stream === this.#other) this.#countOther()
-    let values = streams.get(labels)
-    if (!values) streams.set(labels, (values = new GrowingBytes(roomFor([batch], ENTRY_ROOM))))
+  #add(batch: EventBatch, i: number, values: GrowingBytes): void {
     const metadata = this.#metadata.of(batch, i)
     if (this.#protobuf) {
       const line = encodedEvent(this.#options.encoding, batch, i)
-      this.#protobuf.add(values, this.nanosOf(batch, i), line, metadata)
+      this.#time.readUnix(batch, i)
+      this.#protobuf.add(values, this.#time.unix, line, metadata)
       return
     }
     values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
@@ -109,17 +115,14 @@ export class PushRequest {
   }
 
   #streamOf(batch: EventBatch, i: number): Stream {
-    const now = this.#context.clock.now()
     const key = this.#labels.key(batch, i)
     if (key.length > LONGEST_LABELS) {
       const message = `the values of its labels are longer than ${LONGEST_LABELS} bytes`
       throw new DeliveryError(message, { failure: 'reject', reason: 'labels' })
     }
     const known = this.#streams.get(key)
-    if (known) {
-      known.usedAt = now
-      return known
-    }
+    if (known) return known
+    const now = this.#context.clock.now()
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
     if (this.#streams.size >= this.#options.max_streams) return this.#other
     const stream = { labels: `{${this.#labels.of(batch, i)}}`, usedAt: now }
