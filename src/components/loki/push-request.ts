@@ -5,7 +5,8 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { isConstant, TemplateMembers } from '../../core/template.js'
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './destination.js'
 import { ProtobufPush } from './protobuf-push.js'
 
@@ -42,6 +43,7 @@ export class PushRequest {
   readonly #streams = new Map<string, Stream>()
   /** The stream of events of streams for which there is no room. */
   readonly #other: Stream
+  readonly #spare = new SpareBytes()
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(options: LokiOptions, context: ComponentContext) {
@@ -74,17 +76,21 @@ export class PushRequest {
         if (stream === this.#other) this.#countOther()
         let values = streams.get(stream.labels)
         // Mostly, all events are of one stream.
-        if (!values) streams.set(stream.labels, (values = new GrowingBytes(roomFor(request, ENTRY_ROOM))))
+        if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
         this.#add(batch, i, values)
       }
-    if (this.#protobuf) return this.#protobuf.request(streams)
+    const release = () => {
+      for (const values of streams.values()) this.#spare.give(values)
+      streams.clear()
+    }
+    if (this.#protobuf) return { ...this.#protobuf.request(streams), release }
     const parts: Buffer[] = []
     for (const [labels, { bytes, length }] of streams) {
       parts.push(Buffer.from(`${parts.length === 0 ? '{"streams":[' : ','}{"stream":${labels},"values":[`))
       parts.push(bytes.subarray(0, length), END)
     }
     parts.push(END)
-    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0), release }
   }
 
   #add(batch: EventBatch, i: number, values: GrowingBytes): void {

@@ -24,6 +24,8 @@ export class EventTime {
   readonly unix = { seconds: 0, nanos: 0 }
   #lastMs = Number.NaN
   #lastIso = ''
+  #lastRead: TimeParts | undefined
+  #lastText = ''
 
   constructor(field: FieldReader) {
     this.#field = field
@@ -66,14 +68,18 @@ export class EventTime {
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
     if (!isDate(read?.seconds)) return this.#iso(batch.receivedAt)
-    const { seconds, digits } = read!
-    return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
+    if (read !== this.#lastRead) {
+      this.#lastRead = read
+      const { seconds, digits } = read!
+      this.#lastText = `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
+    }
+    return this.#lastText
   }
 
   /** Milliseconds since the epoch. Returns the time of receipt if the event has no time, or one out of range. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
-    const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
+    const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1
     return ms >= 0 && ms <= MOST_SECONDS * 1000 ? ms : Math.floor(batch.receivedAt)
   }
 

@@ -7,9 +7,10 @@ import { reduce } from '../../../../src/components/processors/reduce.js'
 import type { AnyDefinition } from '../../../../src/core/component.js'
 import { Ack } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { eventId } from '../../../../src/core/event/event-id.js'
+import { appendEventId, eventId } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { BatchDecoder, encodeBatch } from '../../../../src/engine/flow/disk-buffer/record.js'
+import { GrowingBytes } from '../../../../src/lib/formats/growing-bytes.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../../support/batches.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -36,7 +37,10 @@ async function idsOf(
   const end = new Writable({
     objectMode: true,
     write(batch: EventBatch, _encoding, done) {
+      const text = new GrowingBytes()
       for (let i = 0; i < batch.length; i++) ids.push(eventId(batch, i))
+      for (let i = 0; i < batch.length; i++) appendEventId(batch, i, text)
+      t.equal(text.bytes.toString('latin1', 0, text.length), ids.slice(-batch.length).join(''))
       const kept = new BatchDecoder(wanted).decode(encodeBatch(batch, 0, undefined, true), new Ack(() => {}))
       const inBuffer = Array.from({ length: batch.length }, (_, i) => eventId(kept, i))
       t.same(inBuffer, ids.slice(-batch.length), 'a disk buffer keeps them')
