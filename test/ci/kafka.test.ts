@@ -288,7 +288,7 @@ t.test('a token that ends, and is replaced', { skip }, async t => {
   await settled(daemon, 1000)
   for (let next = 1000; (await daemon.scrape()).sum('sluice_delivery_holding') === 0; next++)
     inbox(folder, [lineOf(next)])
-  const refused = /refused.*invalid_token.*put a new one in .*token/
+  const refused = /invalid_token.*put a new one in .*token/
   await until('the refusal is logged', () => refused.test(daemon.stderr), { show: () => daemon.stderr })
   writeFileSync(join(folder, 'token'), tokenFor(3600))
   await scraped(daemon, scrape => scrape.sum('sluice_delivery_holding') === 0)
