@@ -269,6 +269,35 @@ t.test('a password that is replaced, over TLS; a topic that is deleted', { skip 
   )
 })
 
+/** A token without a signature, which ends after `seconds`. */
+function tokenFor(seconds: number): string {
+  const now = Math.floor(Date.now() / 1000)
+  const parts = [{ alg: 'none' }, { sub: 'sluice', iat: now, exp: now + seconds }]
+  return `${parts.map(part => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')}.`
+}
+
+t.test('a token that ends, and is replaced', { skip }, async t => {
+  await create('tokens')
+  const folder = testFolder(t, { token: tokenFor(6) })
+  inbox(
+    folder,
+    range(1000).map(n => lineOf(n)),
+  )
+  const auth = 'auth: { type: oauthbearer, key_file: token }'
+  const daemon = await startDaemon(t, folder, configOf(`topic: tokens\n    ${auth}`, broker(2)))
+  await settled(daemon, 1000)
+  for (let next = 1000; (await daemon.scrape()).sum('sluice_delivery_holding') === 0; next++)
+    inbox(folder, [lineOf(next)])
+  const refused = /invalid_token.*put a new one in .*token/
+  await until('the refusal is logged', () => refused.test(daemon.stderr), { show: () => daemon.stderr })
+  writeFileSync(join(folder, 'token'), tokenFor(3600))
+  await scraped(daemon, scrape => scrape.sum('sluice_delivery_holding') === 0)
+  t.same((await daemon.stop(t)).discarded, {})
+  t.notMatch(daemon.stderr, /eyJ/)
+  const read = readFileSync(join(folder, 'app.ndjson'), 'utf8').split('\n').slice(0, -1)
+  t.equal(twice(t, await stored('tokens', read.length), read), 0)
+})
+
 t.test('the example runs as it is', { skip }, async t => {
   await create('app-logs')
   const folder = testFolder(t, { log: {} })

@@ -1,5 +1,7 @@
 import type { Answer, Received } from './receiver.js'
 
+const SSE = 'x-amz-server-side-encryption'
+
 /** Answers as S3 does, and keeps the objects. */
 export class S3 {
   /** By their names, each time that they were stored. */
@@ -8,6 +10,8 @@ export class S3 {
   readonly uploads = new Map<string, Map<number, string>>()
   /** The beginning of the path before the names. */
   readonly prefix: string
+  /** The KMS keys that exist; undefined: nothing is checked. */
+  kmsKeys: ReadonlySet<string> | undefined
   #count = 0
 
   constructor(bucket = 'logs') {
@@ -18,7 +22,20 @@ export class S3 {
     // As in a bucket with Object Lock.
     if (method === 'PUT' && !headers['content-md5'])
       return refusal(400, 'InvalidRequest', 'Content-MD5 OR x-amz-checksum- HTTP header is required')
+    const signed = /SignedHeaders=([^,]*)/.exec(headers.authorization ?? '')?.[1]?.split(';') ?? []
+    const unsigned = Object.keys(headers).find(name => name.startsWith('x-amz-') && !signed.includes(name))
+    if (unsigned) {
+      const message = 'There were headers present in the request which were not signed'
+      return refusal(403, 'AccessDenied', message, `<HeadersNotSigned>${unsigned}</HeadersNotSigned>`)
+    }
     const url = new URL(path, 'http://s3')
+    const encryption = Object.keys(headers).find(name => name.startsWith(SSE))
+    // Requests that do not begin an object must not have them.
+    if (encryption && (url.searchParams.has('uploadId') || method === 'GET'))
+      return refusal(400, 'InvalidArgument', `${encryption} header is not supported for this operation.`)
+    const kmsKey = headers[`${SSE}-aws-kms-key-id`]
+    if (this.kmsKeys && typeof kmsKey === 'string' && !this.kmsKeys.has(kmsKey))
+      return refusal(400, 'KMS.NotFoundException', `Key '${kmsKey}' does not exist`)
     const key = decodeURIComponent(url.pathname.slice(this.prefix.length))
     const [id = '', part] = [url.searchParams.get('uploadId') ?? undefined, url.searchParams.get('partNumber')]
     const upload = this.uploads.get(id)

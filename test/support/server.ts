@@ -100,6 +100,11 @@ const KINDS = {
         ],
         [`listener.name.${name}.scram-sha-256.sasl.jaas.config`, `${module}.scram.ScramLoginModule required;`],
         [`listener.name.${name}.scram-sha-512.sasl.jaas.config`, `${module}.scram.ScramLoginModule required;`],
+        // It checks the claims and the times of tokens, not their signatures.
+        [
+          `listener.name.${name}.oauthbearer.sasl.jaas.config`,
+          `${module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`,
+        ],
       ])
       const one = [
         'offsets.topic.num.partitions',
@@ -115,7 +120,7 @@ const KINDS = {
         listeners: `${listeners.join()},CONTROLLER://${HOST}:${controller}`,
         'advertised.listeners': listeners.join(),
         'inter.broker.listener.name': 'PLAIN',
-        'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512',
+        'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER',
         'log.dirs': join(folder, 'log'),
         'auto.create.topics.enable': false,
         // One that was killed is not let in again before.

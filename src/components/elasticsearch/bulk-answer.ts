@@ -1,5 +1,7 @@
 import { z } from 'zod'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
+import type { Refused } from '../../net/http/client/request-format.js'
 
 /** The only member of an item, whose name is the action. */
 const item = z.object({
@@ -103,4 +105,14 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
     return { index, status, message: said, ...FORBIDDEN }
   const known = KNOWN.find(({ says }) => says.test(said))
   return { index, status, message: said, reason: known?.reason, advice: known?.advice }
+}
+
+/**
+ * Elasticsearch 8.18 to 9.2 refuses the whole request for one document with a name that appears twice, if a pipeline
+ * reads it. The documents beside it are sent again.
+ */
+export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
+  const events = request.reduce((sum, { length }) => sum + length, 0)
+  if (status !== 400 || events === 1 || !/parse_exception/.test(text)) return undefined
+  return { groups: Array.from({ length: events }, (_, n) => (n < events / 2 ? 0 : 1)) }
 }

@@ -2,16 +2,19 @@ import { type Encoded, encodedEvent, roomFor } from '../../core/codecs/encode.js
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { eventId } from '../../core/event/event-id.js'
+import { appendEventId } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
 import { TemplateMembers } from '../../core/template.js'
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { CLOSE_OBJECT, COMMA, LF, QUOTE } from '../../lib/formats/ascii.js'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
+import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { ElasticsearchOptions } from './destination.js'
 
-const CLOSE = 0x7d
+const AFTER_ID = Buffer.from('"}}\n')
+const TIME = Buffer.from('{"@timestamp":"')
 /** Bytes of a usual line before a document, and of its time. */
 const LINE_ROOM = 128
 
@@ -23,6 +26,10 @@ export class BulkRequest {
   readonly #values: TemplateMembers
   readonly #time: EventTime
   readonly #ownTime: FieldReader
+  readonly #spare = new SpareBytes()
+  /** The line before a document up to its id, and the values in it: consecutive events mostly share them. */
+  #head = Buffer.alloc(0)
+  #valuesOfHead: string | undefined
 
   constructor({ action, index, pipeline, timestamp }: ElasticsearchOptions, { field }: ComponentContext) {
     this.#action = `{"${action}":{`
@@ -32,20 +39,31 @@ export class BulkRequest {
   }
 
   encode(request: readonly EventBatch[]): Encoded {
-    const body = new GrowingBytes(roomFor(request, LINE_ROOM))
+    const body = this.#spare.take(roomFor(request, LINE_ROOM))
     for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, body)
-    return { parts: [body.bytes.subarray(0, body.length)], bytes: body.length }
+    const parts = [body.bytes.subarray(0, body.length)]
+    return { parts, bytes: body.length, release: () => this.#spare.give(body) }
   }
 
   #add(batch: EventBatch, i: number, body: GrowingBytes): void {
-    body.addText(`${this.#action}${this.#values.of(batch, i)},"_id":"${eventId(batch, i)}"}}\n`)
+    const values = this.#values.of(batch, i)
+    if (values !== this.#valuesOfHead) {
+      this.#valuesOfHead = values
+      this.#head = Buffer.from(`${this.#action}${values},"_id":"`)
+    }
+    body.add(this.#head, 0, this.#head.length)
+    appendEventId(batch, i, body)
+    body.add(AFTER_ID, 0, AFTER_ID.length)
     const { bytes, start, end } = encodedEvent(JSON_OBJECTS, batch, i)
     if (this.#ownTime.load(batch, i) === MISSING) {
       const open = skipSpace(bytes, start, end)
       const next = skipSpace(bytes, open + 1, end)
-      body.addText(`{"@timestamp":"${this.#time.isoOf(batch, i)}"${bytes[next] === CLOSE ? '' : ','}`)
+      body.add(TIME, 0, TIME.length)
+      body.addText(this.#time.isoOf(batch, i))
+      body.addByte(QUOTE)
+      if (bytes[next] !== CLOSE_OBJECT) body.addByte(COMMA)
       body.add(bytes, next, end)
     } else body.add(bytes, start, end)
-    body.addText('\n')
+    body.addByte(LF)
   }
 }

@@ -103,7 +103,7 @@ export const kafka = defineDestination({
     order: 'As read within a partition, and therefore for each key.',
     duplicates: 'With `idempotence`, only after a kill or a day. Consumers recognize them by `id_header`.',
     limits: '`batch.max_bytes` (1 MB), `batch.max_events` (10,000) a request; `max_message_bytes` a batch.',
-    tested: 'Kafka 4.3.0, one broker. Simulated: OAUTHBEARER, errors of large clusters.',
+    tested: 'Kafka 4.3.0, one broker, tokens without signatures. Simulated: errors of large clusters.',
   },
   options,
   examples: [

@@ -71,8 +71,8 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /** The events of a request that an attempt has delivered before it timed out: the request is retried as a whole. */
-  readonly #accepted = new WeakMap<readonly EventBatch[], Set<number>>()
+  /** The events of a request that its attempts have delivered. After a timeout, the request is retried as a whole. */
+  readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
   /** By broker: when its pause for a quota ends. */
   readonly #pausedUntil = new Map<number, number>()
@@ -120,6 +120,7 @@ export class KafkaDestination implements Destination {
     const records = this.#encoder.encode(request)
     const size = records.bytes.length + records.times.length * RECORD_BYTES
     if (size <= maxBytes) this.#records.set(request, records)
+    else this.#encoder.release(records)
     return size
   }
 
@@ -133,7 +134,8 @@ export class KafkaDestination implements Destination {
     const topic = await this.#cluster.topic(name, signal, failure)
     this.#noticeCluster()
     const memory = this.#memoryOf(name)
-    const accepted = this.#accepted.get(request) ?? new Set()
+    const isFirst = !this.#accepted.has(request)
+    const accepted = this.#accepted.get(request) ?? []
     this.#accepted.set(request, accepted)
     let outcome: Outcome
     do {
@@ -158,6 +160,8 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
+    // An earlier attempt might still read them.
+    if (isFirst) this.#encoder.release(records)
   }
 
   /**
@@ -188,7 +192,7 @@ export class KafkaDestination implements Destination {
     records: Records,
     { leaders }: Topic,
     memory: Memory,
-    accepted: ReadonlySet<number>,
+    accepted: readonly (readonly number[])[],
     outcome: Outcome,
     signal: AbortSignal,
   ): Promise<Share[]> {
@@ -197,8 +201,9 @@ export class KafkaDestination implements Destination {
     if (!isRepeated || memory.partitions > leaders.length) memory.partitions = leaders.length
     const { partitions } = memory
     const byPartition = new Map<number, number[]>()
+    const isAccepted = accepted.length > 0 ? new Set(accepted.flat()) : undefined
     for (let i = 0; i < records.hashes.length; i++) {
-      if (accepted.has(i)) continue
+      if (isAccepted?.has(i)) continue
       const hash = records.hashes[i]
       const partition = hash === undefined ? this.#stickyOf(memory, leaders) : (hash & 0x7fffffff) % partitions
       const own = byPartition.get(partition)
@@ -270,7 +275,7 @@ export class KafkaDestination implements Destination {
     topic: string,
     leader: number,
     shares: readonly Share[],
-    accepted: Set<number>,
+    accepted: (readonly number[])[],
     outcome: Outcome,
     failure: 'hold' | 'reject',
     signal: AbortSignal,
@@ -307,7 +312,7 @@ export class KafkaDestination implements Destination {
       if (errorCode === 0 || (errorCode === CODES.DUPLICATE && isRepeated)) {
         lane.unconfirmed = undefined
         lane.sequence = (lane.sequence + countOf(batch)) & 0x7fffffff
-        for (const i of indices) accepted.add(i)
+        accepted.push(indices)
         continue
       }
       const { failure: kind, isOfTopic, isStale, isUnknown } = meaningOf(errorCode)

@@ -1,12 +1,13 @@
 import { encodedEvent, roomFor } from '../../core/codecs/encode.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { eventId } from '../../core/event/event-id.js'
+import { appendEventId } from '../../core/event/event-id.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type CompiledTemplate, compileTemplate, type Template } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { murmur2 } from '../../lib/formats/murmur2.js'
+import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { KafkaOptions } from './destination.js'
 import { putVarint } from './record-batch.js'
 
@@ -14,6 +15,7 @@ import { putVarint } from './record-batch.js'
 export interface Records {
   /** Keys, values and headers, as records have them; the start of each record, and the end. */
   readonly bytes: Buffer
+  readonly memory: GrowingBytes
   readonly starts: readonly number[]
   /** Milliseconds since the epoch. */
   readonly times: readonly number[]
@@ -39,6 +41,7 @@ export class RecordEncoder {
   readonly #headers: readonly Header[]
   readonly #time: EventTime
   readonly #text = new GrowingBytes()
+  readonly #spare = new SpareBytes()
 
   constructor(options: KafkaOptions, { field }: Pick<ComponentContext, 'field'>) {
     const { key_field, headers, id_header, timestamp } = options
@@ -51,7 +54,7 @@ export class RecordEncoder {
   }
 
   encode(request: readonly EventBatch[]): Records {
-    const to = new GrowingBytes(roomFor(request, RECORD_ROOM))
+    const to = this.#spare.take(roomFor(request, RECORD_ROOM))
     const starts: number[] = []
     const times: number[] = []
     const hashes: (number | undefined)[] = []
@@ -66,7 +69,12 @@ export class RecordEncoder {
         this.#addHeaders(batch, i, to)
       }
     starts.push(to.length)
-    return { bytes: to.bytes.subarray(0, to.length), starts, times, hashes }
+    return { bytes: to.bytes.subarray(0, to.length), memory: to, starts, times, hashes }
+  }
+
+  /** Nobody reads these records any more. */
+  release({ memory }: Records): void {
+    this.#spare.give(memory)
   }
 
   /** The key of an event as text; undefined: it has none. */
@@ -96,7 +104,7 @@ export class RecordEncoder {
     for (const { name, value } of this.#headers) {
       this.#text.clear()
       if (value) value.append(batch, i, this.#text)
-      else this.#text.addText(eventId(batch, i))
+      else appendEventId(batch, i, this.#text)
       const { bytes, length } = this.#text
       if (length > 0) values.push([name, Buffer.from(bytes.subarray(0, length))])
     }

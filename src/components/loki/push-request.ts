@@ -5,7 +5,8 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { EventTime } from '../../core/event/event-time.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { isConstant, TemplateMembers } from '../../core/template.js'
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import type { LokiOptions } from './destination.js'
 import { ProtobufPush } from './protobuf-push.js'
 
@@ -42,6 +43,7 @@ export class PushRequest {
   readonly #streams = new Map<string, Stream>()
   /** The stream of events of streams for which there is no room. */
   readonly #other: Stream
+  readonly #spare = new SpareBytes()
   #forgotAt = Number.NEGATIVE_INFINITY
 
   constructor(options: LokiOptions, context: ComponentContext) {
@@ -66,27 +68,37 @@ export class PushRequest {
 
   encode(request: readonly EventBatch[]): Encoded {
     const streams = new Map<string, GrowingBytes>()
-    for (const batch of request) for (let i = 0; i < batch.length; i++) this.#add(batch, i, streams)
-    if (this.#protobuf) return this.#protobuf.request(streams)
+    const now = this.#context.clock.now()
+    for (const batch of request)
+      for (let i = 0; i < batch.length; i++) {
+        const stream = this.#streamOf(batch, i)
+        stream.usedAt = now
+        if (stream === this.#other) this.#countOther()
+        let values = streams.get(stream.labels)
+        // Mostly, all events are of one stream.
+        if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
+        this.#add(batch, i, values)
+      }
+    const release = () => {
+      for (const values of streams.values()) this.#spare.give(values)
+      streams.clear()
+    }
+    if (this.#protobuf) return { ...this.#protobuf.request(streams), release }
     const parts: Buffer[] = []
     for (const [labels, { bytes, length }] of streams) {
       parts.push(Buffer.from(`${parts.length === 0 ? '{"streams":[' : ','}{"stream":${labels},"values":[`))
       parts.push(bytes.subarray(0, length), END)
     }
     parts.push(END)
-    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0) }
+    return { parts, bytes: parts.reduce((sum, { length }) => sum + length, 0), release }
   }
 
-  #add(batch: EventBatch, i: number, streams: Map<string, GrowingBytes>): void {
-    const stream = this.#streamOf(batch, i)
-    const { labels } = stream
-    if (stream === this.#other) this.#countOther()
-    let values = streams.get(labels)
-    if (!values) streams.set(labels, (values = new GrowingBytes(roomFor([batch], ENTRY_ROOM))))
+  #add(batch: EventBatch, i: number, values: GrowingBytes): void {
     const metadata = this.#metadata.of(batch, i)
     if (this.#protobuf) {
       const line = encodedEvent(this.#options.encoding, batch, i)
-      this.#protobuf.add(values, this.nanosOf(batch, i), line, metadata)
+      this.#time.readUnix(batch, i)
+      this.#protobuf.add(values, this.#time.unix, line, metadata)
       return
     }
     values.addText(`${values.length === 0 ? '' : ','}["${this.nanosOf(batch, i)}","`)
@@ -109,17 +121,14 @@ export class PushRequest {
   }
 
   #streamOf(batch: EventBatch, i: number): Stream {
-    const now = this.#context.clock.now()
     const key = this.#labels.key(batch, i)
     if (key.length > LONGEST_LABELS) {
       const message = `the values of its labels are longer than ${LONGEST_LABELS} bytes`
       throw new DeliveryError(message, { failure: 'reject', reason: 'labels' })
     }
     const known = this.#streams.get(key)
-    if (known) {
-      known.usedAt = now
-      return known
-    }
+    if (known) return known
+    const now = this.#context.clock.now()
     if (this.#streams.size >= this.#options.max_streams) this.#forget(now)
     if (this.#streams.size >= this.#options.max_streams) return this.#other
     const stream = { labels: `{${this.#labels.of(batch, i)}}`, usedAt: now }

@@ -5,6 +5,7 @@ import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import { type CompiledTemplate, compileTemplate } from '../../core/template.js'
 import { LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { SpareBytes } from '../../lib/formats/spare-bytes.js'
 import { theKernel } from '../../lib/kernel/kernel.js'
 import type { Lines } from '../../lib/kernel/line-memory.js'
 import type { RecordLines } from '../../lib/kernel/log-records.js'
@@ -15,9 +16,6 @@ import { ProtobufRecords } from './protobuf-records.js'
 import type { Group, Records } from './records.js'
 
 const LENGTH_BYTES = 4
-/** Maximum buffers of records kept for other requests. */
-const MOST_SPARE = 4
-const LARGEST_SPARE = 8 * 1024 * 1024
 
 /** The body of an export request: the events in order, grouped by resource and scope. */
 export class ExportRequest {
@@ -30,8 +28,7 @@ export class ExportRequest {
   /** The values of the last event, and its group in this request. */
   #last = Buffer.alloc(0)
   #lastGroup: Group | undefined
-  /** Memory that requests no longer need. New memory for each would cause many garbage collections. */
-  readonly #spare: GrowingBytes[] = []
+  readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
   /** Writes most records; undefined: it cannot. */
   readonly #kernel: RecordLines | undefined
@@ -81,11 +78,7 @@ export class ExportRequest {
   }
 
   #release(groups: Map<string, Group>): void {
-    for (const { records } of groups.values()) {
-      if (this.#spare.length === MOST_SPARE || records.bytes.length > LARGEST_SPARE) continue
-      records.clear()
-      this.#spare.push(records)
-    }
+    for (const { records } of groups.values()) this.#spare.give(records)
     groups.clear()
   }
 
@@ -145,7 +138,7 @@ export class ExportRequest {
     return {
       resource: resource.filter(([, value]) => value !== ''),
       scope,
-      records: this.#spare.pop() ?? new GrowingBytes(),
+      records: this.#spare.take(),
     }
   }
 }

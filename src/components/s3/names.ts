@@ -49,7 +49,7 @@ export class KeyPrefixes implements ObjectNames {
   readonly #time: EventTime
   readonly #hasTime: boolean
   /** Consecutive events usually have the same prefix. */
-  #last = { text: '', time: '', minute: '', prefix: '' }
+  #last = { text: '', minute: Number.NaN, prefix: '' }
 
   constructor(key: Template, timestamp: FieldPath, { field }: ComponentContext) {
     const text = { option: 'key', template: key, encode: encodeURIComponent, problem: prefixProblem }
@@ -61,13 +61,9 @@ export class KeyPrefixes implements ObjectNames {
   prefixOf(batch: EventBatch, i: number): string {
     const text = this.#texts.partitionOf(batch, i)
     if (!this.#hasTime) return text
-    const time = this.#time.isoOf(batch, i)
-    const last = this.#last
-    if (text === last.text && time === last.time) return last.prefix
-    const minute = time.slice(0, 16)
-    last.time = time
-    if (text !== last.text || minute !== last.minute)
-      this.#last = { text, time, minute, prefix: withTime(text, minute) }
+    const minute = Math.floor(this.#time.secondsOf(batch, i) / 60)
+    if (text !== this.#last.text || minute !== this.#last.minute)
+      this.#last = { text, minute, prefix: withTime(text, new Date(minute * 60_000).toISOString()) }
     return this.#last.prefix
   }
 }

@@ -177,7 +177,7 @@ export function addEventText(encoding: Encoding, batch: EventBatch, i: number, t
   addEscaped(to, bytes, start, end)
 }
 
-interface Bytes {
+export interface Bytes {
   readonly bytes: Buffer
   readonly start: number
   readonly end: number

@@ -1,10 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { EventBatch } from './batch.js'
 import { SentOffsets } from './sent-offsets.js'
 
 /** Sizes in bytes of the id's parts: the reading, the place in it, and a checksum of the event. */
 export const [READING, PLACE, SUM] = [8, 6, 4]
+const BASE64 = Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_')
 const id = Buffer.alloc(READING + PLACE + SUM)
 /** The reading that `id` contains. */
 let readingOfId = ''
@@ -31,6 +33,20 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
+}
+
+/** Appends the id. */
+export function appendEventId(batch: EventBatch, i: number, to: GrowingBytes): void {
+  eventIdBytes(batch, i)
+  to.reserve(id.length * 2)
+  const { bytes } = to
+  for (let p = 0; p < id.length; p += 3, to.length += 4) {
+    const bits = (id[p]! << 16) | (id[p + 1]! << 8) | id[p + 2]!
+    bytes[to.length] = BASE64[bits >> 18]!
+    bytes[to.length + 1] = BASE64[(bits >> 12) & 63]!
+    bytes[to.length + 2] = BASE64[(bits >> 6) & 63]!
+    bytes[to.length + 3] = BASE64[bits & 63]!
+  }
 }
 
 /** The bytes of the id, valid until the next call. */

@@ -13,33 +13,52 @@ const MOST_SECONDS = 253_402_300_799
 /** The largest prime of each number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
+/** Nanoseconds of the last digit, by the number of digits. */
+const UNITS = PRIMES.map((_, digits) => 10 ** (NANO_DIGITS - digits))
+
 /** Reads the times of events to the nanosecond. */
 export class EventTime {
   readonly #field: FieldReader
   readonly #text = new TimeText()
+  /** The result of `readUnix`: whole seconds, and the rest in nanoseconds. */
+  readonly unix = { seconds: 0, nanos: 0 }
   #lastMs = Number.NaN
   #lastIso = ''
+  #lastRead: TimeParts | undefined
+  #lastText = ''
 
   constructor(field: FieldReader) {
     this.#field = field
   }
 
   /**
-   * Nanoseconds since the epoch. Digits that the time does not have come from the event's place. Equal lines with equal
-   * milliseconds thus get different values if less than a million bytes lie between them, and the same values when sent
-   * again.
+   * Reads the time since the epoch into `unix`. The event's place fills the missing digits. Equal lines with equal times
+   * in milliseconds get different values if less than a million bytes lie between them, and the same values whenever
+   * they are sent again.
    */
-  nanosOf(batch: EventBatch, i: number): string {
+  readUnix(batch: EventBatch, i: number): void {
+    const { unix } = this
     const read = this.partsOf(batch, i)
-    if (read) {
-      const { seconds, digits } = read
-      const missing = NANO_DIGITS - digits.length
-      const fill = missing === 0 ? '' : String(eventNumber(batch, i) % PRIMES[missing]!).padStart(missing, '0')
-      return seconds < 0 ? String(BigInt(seconds) * 10n ** 9n + BigInt(digits + fill)) : seconds + digits + fill
-    }
-    const { receivedAt } = batch
-    const fill = String(eventNumber(batch, i) % PRIMES[6]!).padStart(6, '0')
-    return `${Math.floor(receivedAt)}${fill}`
+    const ms = Math.floor(batch.receivedAt)
+    const digits = read ? read.digits.length : 3
+    const given = read ? Number(read.digits) : ms % 1000
+    unix.seconds = read ? read.seconds : Math.floor(ms / 1000)
+    unix.nanos = given * UNITS[digits]! + (eventNumber(batch, i) % PRIMES[NANO_DIGITS - digits]!)
+  }
+
+  /** The time that `readUnix` reads, in nanoseconds. */
+  nanosOf(batch: EventBatch, i: number): string {
+    this.readUnix(batch, i)
+    const { seconds, nanos } = this.unix
+    return seconds < 0
+      ? String(BigInt(seconds) * 10n ** 9n + BigInt(nanos))
+      : seconds + String(nanos).padStart(NANO_DIGITS, '0')
+  }
+
+  /** Whole seconds since the epoch, in the years up to 9999. Without a time, returns the time of receipt. */
+  secondsOf(batch: EventBatch, i: number): number {
+    const seconds = this.partsOf(batch, i)?.seconds
+    return isDate(seconds) ? seconds : Math.floor(batch.receivedAt / 1000)
   }
 
   /**
@@ -48,15 +67,19 @@ export class EventTime {
    */
   isoOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
-    if (!read || !(Math.abs(read.seconds) <= MOST_SECONDS)) return this.#iso(batch.receivedAt)
-    const { seconds, digits } = read
-    return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
+    if (!isDate(read?.seconds)) return this.#iso(batch.receivedAt)
+    if (read !== this.#lastRead) {
+      this.#lastRead = read
+      const { seconds, digits } = read!
+      this.#lastText = `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
+    }
+    return this.#lastText
   }
 
   /** Milliseconds since the epoch. The time of receipt if the event's time is missing or out of range. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
-    const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
+    const ms = read ? read.seconds * 1000 + Math.floor((Number(read.digits) * UNITS[read.digits.length]!) / 1e6) : -1
     return ms >= 0 && ms <= MOST_SECONDS * 1000 ? ms : Math.floor(batch.receivedAt)
   }
 
@@ -75,6 +98,9 @@ export class EventTime {
     return this.#text.partsOf(kind === STRING ? this.#field.text() : this.#field.json())
   }
 }
+
+const isDate = (seconds: number | undefined): seconds is number =>
+  seconds !== undefined && Math.abs(seconds) <= MOST_SECONDS
 
 export interface TimeParts {
   /** Whole seconds since the epoch. */

@@ -23,7 +23,7 @@ service: { store: { type: postgresql, url: 'postgresql://sluice@127.0.0.1/sluice
   const folder = testFolder(t, {
     'sluice.yaml': text,
     'hide.mjs': register('@platformatic/|pg$'),
-    'part.mjs': register('avsc'),
+    'part.mjs': register('ajv'),
   })
   const env = { NODE_OPTIONS: `--import=${join(folder, 'hide.mjs')}` }
   const problems = [
@@ -47,6 +47,6 @@ service: { store: { type: postgresql, url: 'postgresql://sluice@127.0.0.1/sluice
       env: { NODE_OPTIONS: `--import=${join(folder, 'part.mjs')}` },
     })
     t.equal(await part.exit, 78)
-    t.match(part.stderr, /type: cannot load @platformatic\/kafka: Cannot find package 'avsc'/)
+    t.match(part.stderr, /type: cannot load @platformatic\/kafka: Cannot find package 'ajv/)
   }
 })

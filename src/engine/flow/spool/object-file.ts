@@ -48,7 +48,6 @@ export interface Survey {
 
 const FORMAT = 1
 const TITLE = Buffer.from(`sluice object ${FORMAT}\n`)
-const NOTHING = Buffer.alloc(0)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
@@ -61,18 +60,26 @@ export const isObject = (name: string) => NAME.test(name)
 /** Whether it may have been sent, so that nothing may be appended. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
-/** A record to write, with free bytes for its header. */
-export function framed(ids: Buffer, content: Buffer): Buffer {
+/** A record to be written, with free bytes for its header. */
+export function framed(ids: Buffer, content: readonly Buffer[]): Buffer {
   const length = Buffer.alloc(HEAD_SIZE + LENGTH)
   length.writeUInt32LE(ids.length, HEAD_SIZE)
-  return Buffer.concat([length, ids, content])
+  return Buffer.concat([length, ids, ...content])
 }
 
-/** Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. */
+/**
+ * Reads a file up to `size`, and checks every byte. `onIds` gets the ids of each record, in memory that the next record
+ * overwrites.
+ */
 export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
   const read = async (at: number, length: number) => {
     const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
     return bytes.subarray(0, await file.read(bytes, at))
+  }
+  let memory = Buffer.alloc(0)
+  const readRecord = async (at: number, length: number) => {
+    if (memory.length < length) memory = Buffer.allocUnsafeSlow(length)
+    return memory.subarray(0, await file.read(memory.subarray(0, length), at))
   }
   const title = (await read(0, TITLE.length)).toString('latin1')
   const format = Number(/^sluice object (\d)\n$/.exec(title)?.[1] ?? FORMAT)
@@ -92,7 +99,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
       at = await nextMark(read, at + 1, size)
       continue
     }
-    const record = await read(content, head.size)
+    const record = await readRecord(content, head.size)
     const isFirst = at === TITLE.length
     at = content + head.size
     // A record that lies before `place` is a repetition.
@@ -131,10 +138,7 @@ export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
 
 /** Writes ids to a separate file. */
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
-  const record = Buffer.concat([
-    Buffer.alloc(HEAD_SIZE),
-    ...ids.flatMap(one => framed(one, NOTHING).subarray(HEAD_SIZE)),
-  ])
+  const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), ...ids.flatMap(one => framed(one, []).subarray(HEAD_SIZE))])
   seal(record, START, 0, 0)
   await folder.remove(name).catch(() => {})
   const file = await folder.create(name)
@@ -286,7 +290,7 @@ export class ObjectFile {
     const file = await this.#folder.open(this.name)
     try {
       const ids: Buffer[] = []
-      const { pieces, size, held } = await survey(file, this.end, one => ids.push(one))
+      const { pieces, size, held } = await survey(file, this.end, one => ids.push(Buffer.from(one)))
       const missing = { events: this.held.events - held.events, bytes: this.held.bytes - held.bytes }
       this.#pieces = pieces
       this.ids = ids

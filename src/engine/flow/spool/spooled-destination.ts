@@ -61,9 +61,8 @@ const typeOf = ({ encoding, compression }: ObjectFormat) =>
   ENDS[compression].type ??
   (encoding === 'raw' ? 'text/plain; charset=utf-8' : (encoding.definition.contentType ?? 'application/octet-stream'))
 
-/** Compresses the content of one write. Results can be concatenated. */
-export async function compress(content: Buffer, compression: Compression): Promise<Buffer> {
-  if (compression === 'none') return content
+/** Compresses one write. The concatenated results of several writes are valid, too. */
+export async function compress(content: Buffer, compression: Exclude<Compression, 'none'>): Promise<Buffer> {
   const { zstdCompress } = zlib as unknown as { readonly zstdCompress: typeof zlib.gzip }
   return await promisify(compression === 'gzip' ? zlib.gzip : zstdCompress)(content)
 }
@@ -134,10 +133,11 @@ export class SpooledDestination implements Destination {
     const last = encoded.parts.at(-1)
     // The next write must not continue the last line of this one.
     const isOpen = encoding === 'raw' && last !== undefined && last.at(-1) !== LF
-    const plain = Buffer.concat(isOpen ? [...encoded.parts, NEWLINE] : encoded.parts)
+    const parts = isOpen ? [...encoded.parts, NEWLINE] : encoded.parts
+    const content = compression === 'none' ? parts : [await compress(Buffer.concat(parts), compression)]
+    const record = framed(ids, content)
     encoded.release?.()
-    const content = await compress(plain, compression)
-    // Events written from here on count as delivered, even if it takes long.
+    // Everything written from here on counts as delivered, however long it takes.
     signal.throwIfAborted()
     const amount = { events: 0, bytes: 0 }
     for (const { length, bytes } of request) add(amount, length, bytes)
@@ -149,7 +149,7 @@ export class SpooledDestination implements Destination {
       contentType: typeOf(this.#format),
       openedAt,
     })
-    await this.#spool.append(partition, factsOf, framed(ids, content), amount)
+    await this.#spool.append(partition, factsOf, record, amount)
   }
 
   /** The events of a request that are not in an object yet. */

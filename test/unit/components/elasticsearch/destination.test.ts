@@ -1,23 +1,16 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { elasticsearch } from '../../../../src/components/elasticsearch/destination.js'
 import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { deliver, failure, json, make, never, receiver, started } from '../../../support/destination.js'
+import { type Document, Elasticsearch, pairsOf, STREAM } from '../../../support/elasticsearch.js'
 import { testFolder } from '../../../support/folder.js'
-import { parsedLines } from '../../../support/parsed-lines.js'
-import type { Received, Receiver } from '../../../support/receiver.js'
+import type { Receiver } from '../../../support/receiver.js'
 import { until } from '../../../support/until.js'
 import { valuesOf } from '../../../support/values-of.js'
-
-type Action = Record<string, { _index: string; _id: string; pipeline?: string }>
-type Document = Record<string, unknown>
-
-/** The actions of a bulk request, each with its document. */
-function pairsOf({ body }: Received): [Action, Document][] {
-  const lines = parsedLines<unknown>(body)
-  return Array.from({ length: lines.length / 2 }, (_, n) => [lines[2 * n] as Action, lines[2 * n + 1] as Document])
-}
 
 /** A batch as a source sends it. */
 function sent(lines: readonly string[], origin = json, onSettled?: (status: AckStatus) => void) {
@@ -269,6 +262,56 @@ t.test('what the server says about itself and the index', async t => {
   silent.script.push({ reset: 'before_body' })
   t.same((await started(t, { url: silent.url(''), index: 'logs' }, elasticsearch)).logs, [])
 })
+
+for (const version of ['8.19.8', '9.2.2'])
+  t.test(`Elasticsearch ${version}: an API key, a data stream and its failure store`, async t => {
+    const to = await receiver(t)
+    const server = new Elasticsearch(version)
+    to.otherwise = server.answer
+    const folder = testFolder(t, { key: 'aWQ6d3Jvbmc=' })
+    const options = {
+      url: to.url(''),
+      index: STREAM,
+      mode: 'data_stream',
+      pipeline: '${.pipe}',
+      auth: { type: 'api_key', key_file: join(folder, 'key') },
+    }
+    const made = await make(options, elasticsearch)
+    const { delivery, end } = deliver(folder, made, { batch: { max_wait: '5ms' } })
+    await delivery.start()
+    let done = 0
+    const put = (lines: readonly string[]) => delivery.write(sent(lines, json, () => done++))
+    const reasons = () =>
+      Object.fromEntries([...made.counters.discards].map(([reason, { events }]) => [reason, events]))
+
+    put(numbered(3))
+    await until('it is paused', () => delivery.state === 'holding')
+    t.match(delivery.reason, /401 .*unable to authenticate.*the access key was refused: put another in .*key/)
+    writeFileSync(options.auth.key_file, server.key)
+    await until('all are stored', () => done === 1)
+    const parsed = elasticsearch.options.parse(options)
+    const checked = await elasticsearch.check!(parsed, made.context, never)
+    t.equal(checked, `accepts requests; Elasticsearch ${version}`)
+
+    put(['{"n":3}', '{"n":4,"odd":"x"}'])
+    await until('one is in the failure store', () => done === 2)
+    t.match(server.failures, [{ n: 4 }])
+    t.equal(made.counters.counter('sluice_elasticsearch_failure_store_events_total', '').value, 1)
+    for (const state of ['not_enabled', 'failed'] as const) {
+      server.failureStore = state
+      put(['{"n":5,"odd":"x"}', '{"n":6}'])
+      await until('one is refused', () => reasons().mapping === (state === 'failed' ? 2 : 1))
+    }
+
+    server.failsWhole = true
+    put(['{"n":7,"pipe":"geo"}', '{"n":8,"pipe":"geo","odd":"x"}', '{"n":9}', '{"n":10}'])
+    await until('the others are stored', () => done === 5)
+    t.same(reasons(), { mapping: 2, status_400: 1 })
+    const numbers = [...server.stored.values()].map(({ n }) => n)
+    t.same(new Set(numbers), new Set([0, 1, 2, 3, 6, 7, 9, 10]))
+    await end()
+    t.notMatch(JSON.stringify(made.logs), new RegExp(server.key))
+  })
 
 t.test('options that cannot work are refused', async t => {
   const problem = (more: object) =>

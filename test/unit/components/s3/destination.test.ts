@@ -6,9 +6,11 @@ import { s3 } from '../../../../src/components/s3/destination.js'
 import { bucketUrl, regionOf } from '../../../../src/components/s3/store.js'
 import { newReading } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { sign } from '../../../../src/net/aws/sign.js'
 import { batchOf } from '../../../support/batches.js'
 import { deliver, json, type Made, make, never, receiver } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
+import type { Received } from '../../../support/receiver.js'
 import { refusal, S3 } from '../../../support/s3.js'
 import { until } from '../../../support/until.js'
 
@@ -206,7 +208,6 @@ const REFUSALS: readonly (readonly [status: number, code: string, advice: RegExp
   [503, 'SlowDown', /fewer or larger objects/, 'failing'],
   [400, 'EntityTooLarge', /object\.max_bytes/],
   [400, 'InvalidStorageClass', /storage_class/],
-  [400, 'KMS.NotFoundException', /kms:GenerateDataKey/],
   [400, 'SomethingNew', /SomethingNew: SomethingNew/],
 ]
 t.test('refusals: each says what to do, events go on into the spool, and all is sent when it is mended', async t => {
@@ -229,6 +230,55 @@ t.test('refusals: each says what to do, events go on into the spool, and all is 
   }
   await Promise.all(REFUSALS.map(refused))
 })
+
+t.test('encryption by KMS: signed, for whole objects and uploads of parts; a wrong key pauses', async t => {
+  const [right, wrong] = ['a', 'b'].map(id => `arn:aws:kms:eu-west-1:1:key/${id}`) as [string, string]
+  const { server, start, to } = await started(t, {
+    encoding: 'raw',
+    sse: { type: 'aws:kms', kms_key_id: right, bucket_key: true },
+  })
+  server.kmsKeys = new Set([wrong])
+  const run = await start()
+  await run.put([line(0)])
+  await run.put([JSON.stringify({ app: 'large', x: 'x'.repeat(9e6) })])
+  run.delivery.end()
+  await until(() => run.delivery.state === 'holding')
+  t.match(run.delivery.reason, /400 .*KMS.NotFoundException: Key '.*key\/a' does not exist; .*kms:GenerateDataKey/)
+  t.same([...run.counters.failures.keys()], ['kms'])
+  server.kmsKeys = new Set([right])
+  run.destination.changed = async () => true
+  await until(() => run.counters.passed.events === 2)
+  t.equal(server.objects.size, 2)
+  const begun = to.requests.filter(({ headers }) => headers['x-amz-server-side-encryption'])
+  t.same(new Set(begun.map(({ method }) => method)), new Set(['PUT', 'POST']))
+  for (const { method, path, headers, body } of begun) {
+    t.match(headers, {
+      'x-amz-server-side-encryption': 'aws:kms',
+      'x-amz-server-side-encryption-aws-kms-key-id': right,
+      'x-amz-server-side-encryption-bucket-key-enabled': 'true',
+    })
+    t.equal(headers.authorization, signatureOf(method, path, headers, body), 'what came is what was signed')
+  }
+})
+
+/** The signature of a request as it came. */
+function signatureOf(method: string, path: string, headers: Received['headers'], body: string): string {
+  const names = /SignedHeaders=([^,]*)/.exec(headers.authorization!)![1]!.split(';')
+  const added = new Set(['host', 'x-amz-date', 'x-amz-content-sha256'])
+  const signed = names.filter(name => !added.has(name)).map(name => [name, String(headers[name])])
+  const url = new URL(path, 'http://s3')
+  const time = String(headers['x-amz-date']).replace(/^(....)(..)(..T..)(..)/, '$1-$2-$3:$4:')
+  const request = {
+    method,
+    host: headers.host!,
+    path: url.pathname,
+    query: Object.fromEntries(url.searchParams),
+    headers: Object.fromEntries(signed) as Record<string, string>,
+    body: Buffer.from(body),
+  }
+  const keys = { accessKeyId: 'AKID', secretAccessKey: SECRET }
+  return sign(request, keys, { region: 'us-east-1', service: 's3' }, Date.parse(time)).authorization!
+}
 
 t.test('a code that only the receiver knows is in no label of a metric, and a text of it is short', async t => {
   const { start, to } = await started(t, { object: { max_bytes: 1 } })

@@ -1,12 +1,16 @@
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
+import { aggregate } from '../../../../src/components/processors/aggregate.js'
 import { explode } from '../../../../src/components/processors/explode.js'
 import { reduce } from '../../../../src/components/processors/reduce.js'
 import type { AnyDefinition } from '../../../../src/core/component.js'
+import { Ack } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { eventId } from '../../../../src/core/event/event-id.js'
+import { appendEventId, eventId } from '../../../../src/core/event/event-id.js'
 import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
+import { BatchDecoder, encodeBatch } from '../../../../src/engine/flow/disk-buffer/record.js'
+import { GrowingBytes } from '../../../../src/lib/formats/growing-bytes.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../../support/batches.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -33,7 +37,13 @@ async function idsOf(
   const end = new Writable({
     objectMode: true,
     write(batch: EventBatch, _encoding, done) {
+      const text = new GrowingBytes()
       for (let i = 0; i < batch.length; i++) ids.push(eventId(batch, i))
+      for (let i = 0; i < batch.length; i++) appendEventId(batch, i, text)
+      t.equal(text.bytes.toString('latin1', 0, text.length), ids.slice(-batch.length).join(''))
+      const kept = new BatchDecoder(wanted).decode(encodeBatch(batch, 0, undefined, true), new Ack(() => {}))
+      const inBuffer = Array.from({ length: batch.length }, (_, i) => eventId(kept, i))
+      t.same(inBuffer, ids.slice(-batch.length), 'a disk buffer keeps them')
       batch.ack.settle('delivered')
       done()
     },
@@ -62,4 +72,11 @@ t.test('so have merged events, by the first event of their group', async t => {
   const once = await idsOf(lines, 5, merges)
   t.equal(new Set(once).size, 3)
   t.same([...(await idsOf(lines, 2, merges))].sort(), [...once].sort())
+})
+
+t.test('events of aggregate have ids of their own', async t => {
+  const counts: [AnyDefinition<'processor'>, object] = [aggregate, { key_field: '.k', counters: { events: {} } }]
+  const lines = ['{"k":1}', '{"k":2}', '{"k":1}']
+  const ids = [...(await idsOf(lines, 2, counts)), ...(await idsOf(lines, 2, counts))]
+  t.equal(new Set(ids).size, 4, 'also where they count the same')
 })

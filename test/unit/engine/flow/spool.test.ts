@@ -70,7 +70,7 @@ function opened(disk: SimulatedDisk, uploaded: Uploaded, time = new ManualTime()
     })
     const ids = Buffer.alloc(8)
     ids.writeDoubleLE(time.wall())
-    const record = framed(given ?? ids, content)
+    const record = framed(given ?? ids, [content])
     return spool.append(partition, factsOf, record, { events: numbers.length, bytes: content.length })
   }
   /** Sends what is due; an attempt that fails is not made again. */

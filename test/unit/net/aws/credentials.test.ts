@@ -91,24 +91,43 @@ t.test('the environment, which the configuration of somebody else does not get',
 
 t.test('the metadata service of EC2, version 2: fetched again before they expire', async t => {
   const at = await receiver(t)
-  let now = keys('first', EARLY_MS + 60_000)
-  at.otherwise = ({ method, path, headers }: Received) => {
+  let ahead = 0
+  const clock = { ...systemClock, now: () => performance.now() + ahead, wall: () => Date.now() + ahead }
+  let [role, now] = ['my-role', keys('first', 3_600_000)]
+  const metadata = ({ method, path, headers }: Received) => {
     if (method === 'PUT' && path === '/latest/api/token')
       return headers['x-aws-ec2-metadata-token-ttl-seconds'] ? { body: 'session' } : 400
     if (headers['x-aws-ec2-metadata-token'] !== 'session') return 401
-    if (path.endsWith('/security-credentials/')) return { body: 'my-role' }
-    return path.endsWith('/my-role') ? { body: JSON.stringify({ Code: 'Success', ...now }, null, 2) } : 404
+    if (path.endsWith('/security-credentials/')) return { body: role }
+    return path.endsWith(`/${role}`) ? { body: JSON.stringify({ Code: 'Success', ...now }, null, 2) } : 404
   }
-  const { made, logs } = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
-  t.match(await made.current(signal), { accessKeyId: 'first', sessionToken: 'token-of-first' })
-  await made.current(signal)
+  at.otherwise = metadata
+  const env = { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' }
+  const { made, logs } = credentials(t, {}, env, { clock })
+  const first = { accessKeyId: 'first', sessionToken: 'token-of-first' }
+  t.match(await made.current(signal), first)
+  ahead = 3_600_000 - EARLY_MS - 5000
+  t.match(await made.current(signal), first)
   t.equal(at.requests.length, 3, 'they are kept')
-  now = keys('second', EARLY_MS - 1000)
-  const again = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' }).made
-  t.match(await again.current(signal), { accessKeyId: 'second' })
+
+  at.otherwise = 500
+  ahead += 10_000
+  t.match(await made.current(signal), first, 'they are valid for some minutes')
+  t.match(logs(), /500 from PUT .*token.*cannot read the credentials again; keeping the current ones/)
   const asked = at.requests.length
-  await again.current(signal)
+  await made.current(signal)
   t.equal(at.requests.length, asked, 'not within ten seconds, as long as they are valid')
+  ahead += EARLY_MS
+  await t.rejects(made.current(signal), {
+    failure: 'hold',
+    reason: 'no_key',
+    message: /^no credentials from the metadata service of EC2: 500 from PUT/,
+  })
+
+  at.otherwise = metadata
+  ;[role, now] = ['another-role', keys('second', ahead + 3_600_000)]
+  t.match(await made.current(signal), { accessKeyId: 'second', sessionToken: 'token-of-second' })
+  t.same(made.secrets, ['secret-of-second', 'token-of-second'])
   t.notMatch(logs(), /secret-of|token-of/)
   for (const body of [
     '{"AccessKeyId":"secret-of-third"',
@@ -118,7 +137,7 @@ t.test('the metadata service of EC2, version 2: fetched again before they expire
     '{"AccessKeyId":"A","SecretAccessKey":["secret-of-third"]}',
   ]) {
     at.otherwise = { body }
-    const broken = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
+    const broken = credentials(t, {}, env)
     await t.rejects(
       broken.made.current(signal),
       {
@@ -129,7 +148,7 @@ t.test('the metadata service of EC2, version 2: fetched again before they expire
     )
   }
   at.otherwise = { body: JSON.stringify({ ...keys('fourth'), Token: 'line\n end' }) }
-  const split = credentials(t, {}, { AWS_EC2_METADATA_SERVICE_ENDPOINT: at.url('/'), HOME: '/nowhere' })
+  const split = credentials(t, {}, env)
   await t.rejects(split.made.current(signal), { failure: 'hold', message: /session token has more than one line/ })
 })
 

@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import { Socket } from 'node:net'
 import t from 'tap'
 import { kafkaClient } from '../../../../src/net/kafka/client.js'
@@ -15,4 +16,10 @@ t.test('an answer that comes byte by byte takes no more memory than its bytes', 
   for (let n = 0; n < 1_000_000; n++) socket.emit('data', Buffer.from([n]))
   t.ok(heldBytes() + process.memoryUsage().arrayBuffers - before < 20_000_000)
   connection.destroy(new Error('closing'))
+})
+
+t.test('only those modules of the client are loaded that are used', async t => {
+  await kafkaClient.load('type')
+  const { cache } = createRequire(import.meta.url)
+  t.notMatch(Object.keys(cache).join('\n'), /node_modules\/avsc\//, 'the rest takes most of a start')
 })
