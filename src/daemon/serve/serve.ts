@@ -19,6 +19,7 @@ import type { TlsFileOptions } from '../../net/listen-options.js'
 import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
+import { ALONE } from '../../service/api/nodes.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
 import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
@@ -31,12 +32,14 @@ import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/
 import { onSignals } from '../process/signals.js'
 import { Systemd } from '../systemd/systemd.js'
 import { ServedIngest } from './ingest.js'
-import { serviceMetrics, storeMetrics } from './metrics.js'
+import { nodeMetrics, serviceMetrics, storeMetrics } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 /** Beside the daemon's own, where nothing is said. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
+
+type Readiness = { readonly state: 'ready' | 'ending' } | { readonly state: 'failing'; readonly reason: string }
 
 type ServiceConfig = NonNullable<Config['service']>
 
@@ -91,7 +94,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
 async function serveOpened(
   config: Config,
   options: ServiceConfig,
-  { service, state }: OpenService,
+  { service, state, nodes }: OpenService,
   systemd: Systemd,
   log: Logger,
 ): Promise<number> {
@@ -107,7 +110,9 @@ async function serveOpened(
     keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, isAlone: true }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
+    shared: nodes && state.store,
   })
+  if (nodes) nodes.events = () => ingest.buffered
   const app = await buildApp({
     service,
     ingest,
@@ -145,8 +150,16 @@ async function serveOpened(
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
     storeMetrics(metrics, state.store)
+    nodeMetrics(metrics, nodes ?? ALONE)
     if (tls) ends.push(tls.attach(app.server))
-    const admin = await listenForMetrics(config, metrics, () => !ending, log)
+    // A load balancer then sends requests to other nodes.
+    const readiness = (): Readiness =>
+      ending
+        ? { state: 'ending' }
+        : nodes?.isConnected === false
+          ? { state: 'failing', reason: 'the database does not answer' }
+          : { state: 'ready' }
+    const admin = await listenForMetrics(config, metrics, readiness, log)
     if (admin) {
       servers.push(admin)
       ends.push(() => closeServer(admin))
@@ -208,7 +221,7 @@ function portsOf(servers: readonly Server[]): number[] {
 async function listenForMetrics(
   config: Config,
   metrics: Metrics,
-  ready: () => boolean,
+  readiness: () => Readiness,
   log: Logger,
 ): Promise<Server | undefined> {
   if (!config.metrics) return undefined
@@ -216,7 +229,7 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
+    destinations: () => [{ id: 'service', reason: undefined, ...readiness() }],
   }
   try {
     const server = await listening(address, () => serveAdmin(address, reports, log))
