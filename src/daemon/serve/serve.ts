@@ -107,7 +107,7 @@ async function serveOpened(
   const ingest = new ServedIngest(service, options, {
     log,
     metrics,
-    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, isAlone: true }),
+    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, nodes, isAlone: !nodes }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
     shared: nodes && state.store,

@@ -20,7 +20,7 @@ import { type Sql, type Store, StoreError } from './store.js'
 
 export interface ServiceState {
   readonly store: Store
-  /** Has the idempotency keys. */
+  /** Has the idempotency keys: a file of its own, or `store` where nodes share that. */
   readonly keys: Store
   readonly secret: Buffer
   /** Copies all to a new folder while the service runs; `more` can add to that folder. */
@@ -52,8 +52,11 @@ export async function openState(
     const store =
       given?.type === 'postgresql' ? await openPostgres(given, log) : await openSqlite(join(dataDir, 'store'), log)
     ends.push(() => store.close())
-    const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
-    ends.push(() => keys.close())
+    let keys: Store = store
+    if (given?.type !== 'postgresql') {
+      keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
+      ends.push(() => keys.close())
+    }
     const secret = await openSecret(dataDir, store, random)
     const backup: ServiceState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)
