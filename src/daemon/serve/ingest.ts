@@ -140,16 +140,19 @@ export class ServedIngest implements Ingest {
   /** Applies what other nodes change, within a second of when this one sees it. */
   #followOthers(store: Pick<Store, 'watch'>): () => void {
     let isDue = false
+    let hasFailed = false
     store.watch(['pipeline', 'secret'], () => (isDue = true))
     return every(INSPECT_MS, () => {
       if (!isDue || this.#inspecting) return
       isDue = false
       this.#inspecting = this.#inspect()
+        .then(() => (hasFailed = false))
         .catch(error => {
-          isDue = true
-          this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
+          if (!hasFailed)
+            this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
+          hasFailed = isDue = true
         })
-        .finally(() => (this.#inspecting = undefined))
+        .then(() => (this.#inspecting = undefined))
     })
   }
 

@@ -191,7 +191,7 @@ export class IngestHost {
     const account = await this.#disks.forget(id)
     const folder = join(this.#options.folder, id)
     if (existsSync(folder)) {
-      await rm(folder, { recursive: true })
+      await rm(folder, { recursive: true, force: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
     // Not before: the process could write into the room of files that are still there.
