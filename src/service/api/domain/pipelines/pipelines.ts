@@ -46,6 +46,8 @@ const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at 
 
 /** Pipelines per read when all of them are processed. */
 const PORTION = 20
+/** The same of their states alone. */
+const STATES = 500
 const LATER_SECONDS = '10'
 /** How long nodes that do not run have to remove the files of a removed pipeline afterwards. */
 const FORGOTTEN_MS = 30 * 86_400_000
@@ -276,11 +278,12 @@ export class Pipelines {
   /** Which revision is published of each one of `ids`; null: none. Those that were removed have no number. */
   async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
     const states = new Map<string, number | null | undefined>()
-    for (let from = 0; from < ids.length; from += PORTION) {
-      const some = ids.slice(from, from + PORTION)
+    for (let from = 0; from < ids.length; from += STATES) {
+      const some = ids.slice(from, from + STATES)
+      const values = some.map((_, i) => `$${i + 1}`).join()
       const rows = await this.#context.store.all<Pick<PipelineRow, 'id' | 'published_revision'> & { removed: number }>(
         `SELECT id, published_revision, CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END AS removed
-         FROM pipeline WHERE id IN (${some.map((_, i) => `$${i + 1}`).join()})`,
+         FROM pipeline WHERE id IN (${values})`,
         ...some,
       )
       for (const { id, published_revision, removed } of rows) states.set(id, removed ? undefined : published_revision)
