@@ -116,7 +116,7 @@ export const commands: readonly Command[] = [
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
       takes: 'file',
-      text: 'Files of recorded lines. Default: standard input, as for -. ID=FILE assigns a file to a source, if that makes a difference.',
+      text: 'Files of recorded lines. Default: standard input, as for -. ID=FILE names the source of a file, if events of several sources reach the throttle in different ways.',
     },
     examples: [
       {

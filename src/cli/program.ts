@@ -89,7 +89,7 @@ export async function endProcess(
   const mount = await systems.stuck()
   if (mount === undefined) return exit()
   stderr.write(
-    `sluice: a call to the file system at ${mount} does not return; all else is done, the process kills itself\n`,
+    `sluice: a call to the file system at ${mount} does not return; everything else is done, so the process kills itself\n`,
   )
   process.kill(process.pid, 'SIGKILL')
 }

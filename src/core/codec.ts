@@ -22,7 +22,7 @@ import type { Reach } from './options/reach.js'
  */
 export type Form = 'object' | 'message' | 'fields'
 
-/** A line and the event it becomes. Run by the tests. */
+/** A line and the event it becomes. The tests check each. */
 export interface CodecExample {
   readonly title: string
   /** The options as YAML, without `codec`. May be empty. */
@@ -57,9 +57,8 @@ export interface CodecDefinition {
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
   /**
-   * Joins the lines that are parts of one event, where a source reads lines. `read` then gets all parts with the line
-   * ends in between, or as many as arrived together. Each piece of an over-long event is decoded if it begins with a
-   * line.
+   * Joins lines that are parts of one event, in sources that read lines. `read` then gets the parts with their line
+   * ends in between. An over-long event arrives in pieces; a piece that begins with a line is decoded.
    */
   readonly joiner?: Joiner
   /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
@@ -136,12 +135,11 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Returns the number of lines without SCANNED and slots, which `scan` must scan; undefined if
-   * it scanned no lines.
+   * lines are valid UTF-8. Returns how many lines it left to `scan`, without SCANNED; undefined if it scanned none.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
-  /** Reads the files that the options name, within `reach`. Throws if a file is missing or invalid. */
+  /** Reads the files that the options name, if `reach` allows them. Throws if a file is missing or invalid. */
   load?(reach?: Reach): void
 
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
@@ -149,8 +147,7 @@ export abstract class Codec {
 
   /**
    * Writes the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if the line cannot be
-   * decoded; the fields written by then do not count. The default implementation builds an object, which takes several
-   * times as long.
+   * decoded; ignore the fields written until then. This default builds an object, which is several times slower.
    */
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!this.scan(b, start, end, NO_NAMES, NO_SLOTS, 0)) return false
@@ -199,7 +196,7 @@ export abstract class Codec {
     for (let i = 0; i < batch.length; i++) writeText(`${this.encode!(batch.fields(i))}\n`, to)
   }
 
-  /** The form used in a configuration. Codecs with equal JSON are the same. */
+  /** The form used in a configuration. Two codecs are the same if their JSON is equal. */
   toJSON(): { readonly codec: string } {
     return { codec: this.name, ...this.options }
   }
@@ -233,8 +230,8 @@ export const NEWLINE = Buffer.from('\n')
 export const MARK = 0xef
 
 /**
- * The start of a line's text after a byte order mark. Editors put one at the beginning of a file; since files are
- * joined and rotated, any line can begin with one.
+ * The start of a line's text, after a byte order mark. Editors write one at the start of a file; after files are
+ * joined, it can stand before any line.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start

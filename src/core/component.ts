@@ -19,21 +19,21 @@ import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
 
 /**
- * Version of the contract between the program and plugins. It changes when plugins for the previous version might not
- * work.
+ * Version of the contract between the program and plugins. It changes when plugins for the previous version may stop
+ * working.
  */
 export const CONTRACT = 1
 
-/** Only the engine calls start and stop. It may call stop twice, and without a start. */
+/** Only the engine calls these. It may call stop twice, or without a start. */
 export interface Lifecycle {
-  /** Connects or validates. Throws a DeliveryError (the engine retries) or any other error (the start fails). */
+  /** Connects or validates. After a DeliveryError the engine retries; any other error fails the start. */
   start?(signal: AbortSignal): Promise<void>
   /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * On reload, returns state for a successor with the same options, which receives it as `inherited`. Called before
-   * `stop`, when no more events arrive. The component must keep no reference to that state. Processors and destinations
-   * only.
+   * On reload, returns state for a successor with the same options, which receives it as `inherited`. The engine calls
+   * it before `stop`, when no more events arrive. The component must not keep a reference to the state. Only for
+   * processors and destinations.
    */
   handOver?(): HandoverState | undefined
 }
@@ -55,19 +55,19 @@ export interface Output {
 
 export interface Source extends Lifecycle {
   /**
-   * The source cannot read its input twice. On reload, the engine itself resends undelivered events. Sources without
-   * `once` and `redelivers` resume from a saved position.
+   * The source cannot read its input twice. On reload, the engine resends undelivered events itself. A source with
+   * neither `once` nor `redelivers` resumes from a saved position.
    */
   readonly once?: true
   /**
-   * The source acknowledges each delivered event to its server. The server sends the others again in any order, so
-   * there is no position. The source reads undelivered events again by itself, or ends its run with a GivenBackError.
+   * The source acknowledges each delivered event to its server, and has no position. The server sends the other events
+   * again, in any order. The source reads undelivered events again itself, or ends its run with a GivenBackError.
    */
   readonly redelivers?: true
   /** The source answers its senders, and they resend the events that could not be delivered. */
   readonly answers?: true
   /**
-   * Reads until the input ends or the signal aborts. When it rejects, the engine logs and counts the error and runs it
+   * Reads until the input ends or the signal aborts. After an error, the engine logs and counts it, and runs the source
    * again from its checkpoint after a backoff.
    */
   run(out: Output, signal: AbortSignal): Promise<void>
@@ -75,30 +75,30 @@ export interface Source extends Lifecycle {
 
 /** Decides about events; engine/flow/stage.ts carries out the decisions. */
 export interface Processor extends Decides, Lifecycle {
-  /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
+  /** Starts counting decisions by key. Only for processors that decide by key. */
   watchKeys?(): KeyWatch
   /**
    * Shows each batch with its decisions until the returned function is called. Only for processors that decide by key.
-   * A function that was passed several times is called once.
+   * A function that is registered several times is called once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
   /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**
    * The state of a bucket. Only for processors that decide by key. `rule`: the rule of the bucket, as in BucketState;
-   * null: no rule; undefined: the rule that applies to its events, as far as is known.
+   * null: no rule; undefined: the rule that applied to its events, if known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
-  /** Why these LATER events wait. Only for processors whose plan `waits`. */
+  /** Why these events, for which it decided LATER, wait. Only for processors whose plan `waits`. */
   waitsFor?(events: Iterable<EventBatch>): WaitState
-  /** Whether it delays events on purpose, for example because its options make it wait for a server. */
+  /** Whether it delays events on purpose, for example because its options let it wait for a server. */
   readonly isWaiting?: boolean
-  /** The outage of a server that it needs. */
+  /** Set while a server that it needs does not reply. */
   readonly outage?: ProcessorOutage | undefined
 }
 
 /**
- * Receives the decisions about a batch, as numbered by the processor, before its events leave. Must not keep either.
+ * Receives the processor's numbered decisions about a batch before its events leave. Keeps no reference to either.
  * `key`: the fields of the key; empty: all events share one bucket. `buckets`: the bucket of each event, if known.
  */
 export type SeeDecisions = (
@@ -124,13 +124,13 @@ export interface EventBucket {
   readonly rule?: string
 }
 
-/** A server that a processor needs does not reply. `isStuck`: the outage does not end by itself. Times are ISO 8601. */
+/** A server that a processor needs does not reply. `isStuck`: this will not change by itself. Times are ISO 8601. */
 export interface ProcessorOutage {
   readonly isStuck?: true
   /** The last error. */
   readonly reason: string
   readonly since: string
-  /** Failures since then. */
+  /** Failed attempts since then. */
   readonly attempts: number
   /** Missing during an attempt. */
   readonly next_attempt?: string
@@ -142,9 +142,7 @@ export interface ProcessorOutage {
 export interface BucketState {
   /** The rule of the bucket, as written in the configuration. */
   readonly rule?: string
-  /**
-   * The limit closest to being reached: the amount per window, in `unit`. Missing if the limit is shared or unknown.
-   */
+  /** The limit that is nearest to being reached: the amount per window, in `unit`. Missing if shared or unknown. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
@@ -179,7 +177,7 @@ export interface BucketWait {
 /** A daemon's answer about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** Its waiting events and the reason. Missing if no events wait, or if many other buckets have more. */
+  /** The bucket's waiting events, and why they wait. Missing if none wait, or if many other buckets have more. */
   readonly waiting?: BucketWait & Pick<WaitState, 'options'>
   /** The components that read discarded events; null: a throttle in shadow discards none. */
   readonly discarded_to: readonly string[] | null
@@ -212,45 +210,45 @@ export interface KeyWatch {
 /** Makes single attempts. The engine (engine/flow/delivery) handles retries, batching, pauses and rejected events. */
 export interface Destination extends Lifecycle {
   /**
-   * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`. A retry
-   * gets the same array, so data derived from it can be cached in a WeakMap, unless the request was divided. The bytes
+   * Resolves when the receiver has accepted all events. Otherwise throws a DeliveryError; any other error counts as
+   * `retry`. A retry gets the same array unless the request was divided, so a WeakMap can cache derived data. The bytes
    * of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the promise
    * settles: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
   /**
-   * Returns the name of the event's partition, such as a tenant. All events of a request have the same partition, whose
-   * name `write` receives. A partition has at most one request in flight. Throws a DeliveryError for an event that fits
-   * no partition: the event is rejected.
+   * The name of the event's partition, such as a tenant. All events of a request share a partition, whose name `write`
+   * receives. A partition has at most one request in flight. Throws a DeliveryError if an event fits no partition; the
+   * engine rejects the event.
    */
   partitionOf?(batch: EventBatch, i: number): string
   /** Maximum number of partitions that wait for more events at the same time. Default 100. */
   readonly mostPartitions?: number | undefined
   /**
    * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
-   * next, so its encoding may be cached. If missing, the size as read is used.
+   * next, so its encoding may be cached. If the method is missing, the size as read counts.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
-  /**
-   * Whether it prefers requests of whole batches over full requests. If missing, batches are divided to fill requests.
-   */
+  /** Whether it prefers requests of whole batches. If not, batches are divided to fill requests. */
   readonly keepsBatches?: boolean
-  /** While paused: whether a change (such as a replaced key) makes an immediate attempt worthwhile. */
+  /** While paused: whether a change, such as a replaced key, justifies an immediate attempt. */
   changed?(): Promise<boolean>
-  /** Set if `write` only stores events on disk, and they are delivered later as objects. It is usable after `start`. */
+  /**
+   * Set if `write` only stores events on disk, from where they are delivered later as objects. Usable after `start`.
+   */
   readonly spool?: Spool
 }
 
 /** Events that a destination has stored, and the objects that they become. */
 export interface Spool {
-  /** The stored events. The metrics count them by `sent` when their object is delivered. */
+  /** The stored events. Metrics count them as sent when their object is delivered. */
   readonly held: { readonly events: number; readonly bytes: number }
-  /** Number of objects that still grow, and of those that are being sent or wait to be sent. */
+  /** Number of open objects, which still grow, and of closed ones, which are being sent or wait. */
   readonly objects: { readonly open: number; readonly closed: number }
   /** When its oldest object was opened, wall clock in milliseconds, or undefined. */
   readonly oldestAt: number | undefined
-  /** Takes an object that is due. `all`: no more events follow, so all objects are due. */
+  /** Takes an object that is due. `all`: no more events follow, so every object is due. */
   next(all: boolean): SpooledObject | undefined
   /** Called when an object may be due; set by the engine. */
   changed: () => void
@@ -262,7 +260,7 @@ export interface SpooledObject {
   send(signal: AbortSignal): Promise<boolean>
   /** Called when the whole object is delivered. */
   delivered(): Promise<void>
-  /** Called if the object is no longer sent in this run. */
+  /** Called if the object will not be sent in this run. */
   release(): void
 }
 
@@ -277,7 +275,7 @@ export interface Exemplar {
 export interface Receipt {
   /** The receiver's identifier of the request. */
   readonly requestId?: string | undefined
-  /** With a spool: events of the request that an object already contained. They count as sent once more. */
+  /** With a spool: events of the request that were already in an object. They count as sent once more. */
   readonly repeated?: { readonly events: number; readonly bytes: number } | undefined
 }
 
@@ -299,11 +297,11 @@ export interface ComponentMetrics {
   counter(name: string, help: string, labels?: Record<string, string>): { value: number; exemplar?: Exemplar }
   /** Registers a gauge, read at each scrape. */
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
-  /** Registers a gauge whose series appear and disappear, read at each scrape. */
+  /** Registers a gauge whose series come and go, read at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
   /**
-   * Registers counters that appear and disappear, read at each scrape. They replace those registered by a predecessor.
-   * When a counter disappears, the counter with the labels `rest` must include its value.
+   * Registers counters that come and go, read at each scrape. They replace the predecessor's counters. When a counter
+   * is removed, the counter with the labels `rest` must include its value.
    */
   counters(
     name: string,
@@ -313,7 +311,7 @@ export interface ComponentMetrics {
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
   /**
-   * Reserves series by key, if their number is limited. Returns false if too few are left. All are freed when the
+   * Reserves series by key, if their number is limited. Returns false if too few are left. All are released when the
    * component ends.
    */
   takeSeries?(count: number): boolean
@@ -330,11 +328,11 @@ export const REPLACED = Symbol('replaced')
 
 /** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
-  /** Returns the last document; undefined: missing, null: damaged. Throws StateUnreadable if it cannot be read now. */
+  /** Returns the last document; undefined: missing; null: damaged. Throws StateUnreadable if it cannot be read now. */
   read(): unknown
-  /** Sets the function that returns the committed state, called at each write. */
+  /** Sets the function that returns the state to save, called at each write. */
   provide(snapshot: () => unknown): void
-  /** Reports that the committed state has changed. */
+  /** Requests a write, since the state has changed. */
   changed(): void
   /** Resolves when the current state is on disk. */
   flush(): Promise<void>
@@ -409,7 +407,7 @@ export type Kind = keyof Kinds
 export interface FilesThere {
   readonly files: number
   readonly bytes: number
-  /** Whether there may be more. */
+  /** Whether there may be more files. */
   readonly mayBeMore: boolean
 }
 
@@ -424,13 +422,13 @@ export interface Upstream {
 export interface OptionProblem {
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** Only a warning, since the missing item may exist where the configuration will be used. */
+  /** Makes it a warning: the missing item may exist where the configuration will be used. */
   readonly isWarning?: true
 }
 
 /**
- * The declaration of a component type: its schema, texts and examples, and its constructor. Functions import larger
- * code when they need it, so a start loads only the code that runs.
+ * The declaration of a component type: schema, texts, examples and constructor. Its functions import large code only
+ * when called, so a start loads only the code that runs.
  */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
@@ -443,12 +441,12 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** The options that most configurations need. The reference shows them first. Undefined: all. */
   readonly usualOptions?: readonly string[]
 
-  // Running the component, and facts that the daemon needs before.
-  /** Makes a component that runs with these options. */
+  // Running the component, and facts that the daemon needs first.
+  /** Creates a component with these options. */
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan
-  /** Destinations only: its defaults of the delivery options, if they differ from REMOTE. */
+  /** Destinations only: its defaults of the delivery options; without them, REMOTE applies. */
   readonly delivery?: DeliveryDefaults
   /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
   readonly single?: string
@@ -456,11 +454,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly writes?: string
   /** Destinations only: whether it has a `spool` below `data_dir`. */
   readonly spools?: true
-  /** Processors and destinations: whether it uses the ids or places of events (core/event/event-id.ts). */
+  /** Processors and destinations: whether it uses the ids or positions of events (core/event/event-id.ts). */
   usesIds?(options: z.output<S>): boolean
-  /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
+  /** Sources only: returns a function that says whether it reads a path. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
-  /** The file used if the options do not name one, and the option that can name another. */
+  /** The file used if the options name none, and the option that can name another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
   /**
    * Processors only: the option that names a user's module, relative to the configuration file. `reload: watch` watches
@@ -469,15 +467,15 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly module?: string
   /** Sources only: the inputs that it would read again, given the saved positions of another source. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Sources only: whether it reads input that existed before it started (EventBatch.isBacklog). */
+  /** Sources only: whether it reads input that is older than its start (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Sources only: the files that a first start would read now; undefined if there are none, or unknown. */
+  /** Sources only: the files that a first start would read now; undefined: none, or unknown. */
   filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
   /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
-  /** Processors only: how it detects the time of events; undefined if it does not. */
+  /** Processors only: how it finds the time of events; undefined: it does not. */
   findsTime?(options: z.output<S>): TimeSearch | undefined
   /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
@@ -486,22 +484,22 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
 
   // Checks of a configuration that the schema does not make.
   /**
-   * Warnings about options that are valid but rarely intended, given the components whose events reach this one. May
-   * stat files but not open them.
+   * Warnings about options that are valid but rarely intended. `upstream`: the components whose events reach this one.
+   * May stat files but not open them.
    */
   warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
-  /** Problems in the files and modules that the options name, found only by reading these. For `sluice validate`. */
+  /** Problems found only by reading the files and modules that the options name. For `sluice validate`. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 
   /**
-   * For `sluice validate --online`: connects as it would when running, and checks keys and permissions as far as
-   * possible without sending an event. Resolves with a description of the checks; undefined if there is nothing to
-   * check. Throws the problem.
+   * For `sluice validate --online`: connects as when running, and checks keys and permissions as far as possible
+   * without sending an event. Resolves with a description of the checks; undefined: nothing to check. Throws the
+   * problem.
    */
   check?(options: z.output<S>, context: ComponentContext, signal: AbortSignal): Promise<string | undefined>
 
   // For the reference.
-  /** Text beyond the summary, about rules across options, which the schema checks but cannot express. */
+  /** Text after the summary, about rules across options that the schema checks but cannot express. */
   readonly notes?: string
   /** Processors only: the meaning of every discard reason. */
   readonly reasons?: Readonly<Record<string, string>>
@@ -514,9 +512,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Processors only: the reasons for its decision about an event. */
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
-  /**
-   * Sources only, if they derive lines from their input: returns these lines. Undefined: the input consists of events.
-   */
+  /** Sources only: returns the lines that it derives from its input. Undefined: the input consists of events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }
 
@@ -532,7 +528,7 @@ export interface Promises {
   readonly tested: string
 }
 
-/** A definition without its option type. Its own schema parses the options before `create`. */
+/** A definition without its option type. Its schema parses the options before `create`. */
 // biome-ignore lint/suspicious/noExplicitAny: the one place where option types are erased
 export type AnyDefinition<K extends Kind = Kind> = K extends Kind ? Definition<K, any> : never
 

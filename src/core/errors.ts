@@ -1,5 +1,3 @@
-/** Errors with stable codes. */
-
 /** A problem with an option. */
 export interface Fault {
   /** Path of the option, such as `processors.limit.window`; empty for the document. */
@@ -20,18 +18,17 @@ export function formatProblem(problem: Problem): string {
   return problem.path ? `${place}: ${problem.path}: ${problem.message}` : `${place}: ${problem.message}`
 }
 
-/** A problem in a file that an option names. */
+/** A problem in a file that an option names. `line` is 1-based. */
 export interface FileProblem {
   readonly option: string
   readonly file: string
-  /** From 1. */
   readonly line: number
   /** The place in the file, if the format has named places. */
   readonly path: readonly (string | number)[]
   readonly message: string
-  /** The file could not be read. It may exist where the configuration will be used. */
+  /** The file could not be read, but may exist where the configuration will be used. */
   readonly isMissing?: boolean
-  /** It can be used, but is rarely intended. */
+  /** The file can be used, but is rarely intended. */
   readonly isWarning?: boolean
 }
 
@@ -49,8 +46,7 @@ export class ConfigError extends Error {
 }
 
 /**
- * An option of a component names something unusable. The engine converts this to a ConfigError with the option's
- * position.
+ * A component's option names something unusable. The engine converts this to a ConfigError with the option's position.
  */
 export class OptionError extends Error {
   readonly option: string
@@ -61,8 +57,8 @@ export class OptionError extends Error {
 }
 
 /**
- * The consequence of a failed attempt for its events. `retry`: try again later. `hold`: pause until an operator
- * intervenes (401, 403). `too_large`: split the request. `reject`: never acceptable.
+ * What a failed attempt means for its events. `retry`: try again later. `hold`: pause until an operator intervenes
+ * (401, 403). `too_large`: split the request. `reject`: the receiver will never accept them.
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
@@ -74,26 +70,26 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
-  /** The messages of each rejected event, if they differ. */
+  /** The message of each event in `rejected`, if they differ. */
   readonly messages: readonly string[] | undefined
   /** The reasons of the events in `rejected`, if they differ. */
   readonly reasons: readonly string[] | undefined
   /** The statuses of the events in `rejected`, if they differ. */
   readonly statuses: readonly number[] | undefined
   /**
-   * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
-   * `again` were not accepted, and `failure` states how to treat them. All others are delivered.
+   * If the response distinguished events: the indices in the request of those that will never be accepted. For the
+   * indices in `again`, `failure` states what to do. All other events are delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
   /**
    * If the response does not say which events it rejects: the group number of each event, from 0. Each group is sent
-   * again in its own request, unless there is only one.
+   * again as its own request, unless there is only one.
    */
   readonly groups: readonly number[] | undefined
-  /** Number of rejected events, if the response does not identify them and has accepted the others. */
+  /** Number of rejected events, if the response accepted the others without saying which. */
   readonly refused: number | undefined
-  /** Whether the error concerns only the partition of these events, such as a limit of a stream. */
+  /** Whether the error concerns only these events' partition, such as a limit of a stream. */
   readonly ofPartition: boolean
   constructor(
     message: string,
@@ -149,7 +145,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source ends its run because events came back undelivered. It restarts and reads them again. */
+/** A source ends its run since events came back undelivered. It restarts and reads them again. */
 export class GivenBackError extends Error {}
 
 export function errorCode(error: unknown): string | undefined {
@@ -171,7 +167,7 @@ export function errorText(error: unknown): string {
   }
 }
 
-/** Message and stack of an unexpected error, for the log. Never throws, even if building the stack does. */
+/** The message and stack of an unexpected error, for the log. Never throws, even if the stack's getter does. */
 export function errorFields(error: unknown): { error: string; stack: string | undefined } {
   let stack: string | undefined
   try {

@@ -1,14 +1,14 @@
 import type { EventBatch } from './event/batch.js'
 import { type FieldReader, MISSING } from './event/field-reader.js'
 
-/** An example of a component, in the reference and run by the tests. */
+/** An example of a component for the reference. The tests run it. */
 export interface Example {
   readonly title: string
   /** The component's options as YAML, without `type` and `inputs`. */
   readonly yaml: string
-  /** Files that the options name as `./NAME`, by that name. */
+  /** The content of files that the options name as `./NAME`, by name. */
   readonly files?: Readonly<Record<string, string>>
-  /** NDJSON lines in and out, run by the tests. Processors only. */
+  /** NDJSON lines in and out. Processors only. */
   readonly input?: readonly string[]
   readonly output?: readonly string[]
   /** NDJSON lines of the side outputs, by name. */
@@ -23,7 +23,7 @@ export interface MadeLines {
   readonly of: string
 }
 
-/** A condition tested on an event, or a statement about it. */
+/** A condition and whether it holds for an event, or a statement about the event. */
 export interface Finding {
   readonly text: string
   /** Whether the condition holds; undefined for a statement. */
@@ -37,7 +37,7 @@ export interface Finding {
   readonly rule?: string | null
 }
 
-/** What a component does with an event, as the first event it sees, and why. */
+/** What a component does with an event if it is the first one, and why. */
 export interface Explanation {
   readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** The discard reason, as in the metric label. */

@@ -43,17 +43,14 @@ const converters: Readonly<Record<FieldType, (text: string, wall: number) => unk
 }
 
 /**
- * Converts `text` to this type; undefined if impossible. An integer is a bigint, which keeps all its digits. `wall`:
- * when the event was received, in milliseconds, or NaN if unknown; it determines the year of a time without one.
+ * Converts `text` to this type; undefined if impossible. An integer becomes a bigint, which keeps all its digits.
+ * `wall`: when the event was received, in milliseconds (NaN: unknown). It determines the year of a time without one.
  */
 export function convertText(type: FieldType, text: string, wall = Number.NaN): unknown {
   return converters[type](text, wall)
 }
 
-/**
- * The message that `value` does not have this type. It does not quote the value, which may be a secret, since the log
- * contains the message.
- */
+/** The message for a `value` of another type. It is logged, so it does not quote the value, which may be a secret. */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
   return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`
 }

@@ -6,7 +6,7 @@ export class OptionalPackage<T> {
   readonly #version: string
   readonly #import: () => Promise<unknown>
 
-  /** `version`: the version to install. `load`: imports the package. */
+  /** `version`: the version to install. `load` imports the package. */
   constructor(name: string, version: string, load: () => Promise<unknown>) {
     this.#name = name
     this.#version = version
@@ -35,7 +35,7 @@ export class OptionalPackage<T> {
 
   #missing(error: unknown): string {
     const { code, message } = error as NodeJS.ErrnoException
-    // A dependency of the package may be missing instead.
+    // If the error names another package, that is a missing dependency of this one.
     const isMissing = code === 'ERR_MODULE_NOT_FOUND' && message.includes(`'${this.#name}'`)
     if (!isMissing) return `cannot load ${this.#name}: ${message}`
     return `needs the package ${this.#name}, which is not installed: run "npm install ${this.#name}@${this.#version}" where sluice is installed (with -g if sluice is)`

@@ -9,12 +9,12 @@ import { compileTemplate, TEMPLATE, type Template } from './template.js'
 /** Maximum size of a field value in a partition name. Longer values are rarely names. */
 export const LONGEST_VALUE_BYTES = 256
 
-/** A text of a destination that is the same for all events of a request, such as its URL or a header. */
+/** A text of a destination that all events of a request share, such as its URL or a header. */
 export interface RequestText {
   /** The name of the option, for messages. */
   readonly option: string
   readonly template: Template
-  /** Encodes the value of a field for its place in the text. */
+  /** Encodes a field's value for its place in the text. */
   encode?(value: string): string
   /** Why a text cannot be used; undefined if it can. */
   problem?(text: string): string | undefined
@@ -26,7 +26,7 @@ type PartReader = string | ((batch: EventBatch, i: number) => string)
 interface PreparedText {
   readonly text: RequestText
   readonly parts: readonly PartReader[]
-  /** The last text that was checked. An equal text is not checked again. */
+  /** The last text that was checked, so that an equal text is not checked again. */
   usable?: string
 }
 
@@ -47,14 +47,14 @@ export class RequestTexts {
     return this.#texts.every(({ parts }) => parts.every(part => typeof part === 'string'))
   }
 
-  /** The name of the partition of an event. Throws a DeliveryError if a value is empty or too long. */
+  /** The name of an event's partition. Throws a DeliveryError if a value is empty or too long. */
   partitionOf(batch: EventBatch, i: number): string {
     const [first] = this.#texts
     if (first && this.#texts.length === 1) return this.#textOf(first, batch, i)
     return nameOf(this.#texts.map(text => this.#textOf(text, batch, i)))
   }
 
-  /** The name of the partition of an event without fields. Throws a DeliveryError if one has no default. */
+  /** The partition of an event without fields. Throws a DeliveryError if a field has no default. */
   partitionOfDefaults(): string {
     return nameOf(
       this.#texts.map(({ text: { template, encode = (value: string) => value } }) =>
@@ -69,7 +69,7 @@ export class RequestTexts {
     )
   }
 
-  /** The texts in constructor order. `name`: the name of the partition; undefined if the texts are constant. */
+  /** The texts in constructor order. `name`: the partition; undefined if the texts are constant. */
   of(name: string | undefined): string[] {
     if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))
     return this.#texts.length === 1 ? [name] : (JSON.parse(name) as string[])

@@ -3,21 +3,21 @@ import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 
 /**
- * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts,
- * moves events, keeps their order, waits, settles acknowledgements and handles failures.
+ * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts
+ * and moves events, keeps their order, waits, settles acknowledgements and handles failures.
  */
 
-/** Values of the column that `process` fills, one per event. The column is initialized with MAIN. */
+/** Values of the column that `process` fills, one per event. Initially each is MAIN. */
 export const MAIN = 0
 /** The event goes to output `n` of the plan. */
 export const output = (n: number): number => 1 + n
 /** The event is discarded for reason `n` of the plan. It is available at the output `discarded`. */
 export const discard = (n: number): number => FIRST_REASON + n
-/** The event stays in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
+/** The event waits in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
 export const LATER = 253
-/** The processor has merged the event into an event that `emit` will return. */
+/** The processor has merged the event into one that `emit` will return. */
 export const CONSUMED = 254
-/** The event could not be processed; `on_error` decides what happens to it. */
+/** The processor could not process the event. `on_error` decides what happens to it. */
 export const FAILED = 255
 
 /** Values of outputs are below this one. */
@@ -39,17 +39,17 @@ export interface Plan {
   readonly copies?: boolean
   /** Reasons for discarding events: values of the label `reason`. */
   readonly reasons?: readonly string[]
-  /** The option that defines outputs or reasons. `validate` reports problems with them there. */
+  /** The option that defines outputs or reasons. `validate` reports problems with them at that option. */
   readonly option?: string
-  /** It only observes events, so it is useful even if no component reads its output. */
+  /** It only observes events, so its output needs no reader. */
   readonly observes?: boolean
-  /** Options without effect unless a component reads an output. `what`: the events of that output. */
+  /** Options that have no effect unless a component reads an output. `what`: the events of that output. */
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /**
-   * On reload, `handOver` passes the events it keeps between batches, with their shares, to a successor with the same
-   * options. It then emits nothing. Without a successor it must emit all of them, as when no more events arrive.
+   * Keeps events between batches. On reload, `handOver` passes these with their shares to a successor with the same
+   * options, and nothing is emitted. Without a successor it must emit all of them, as when no more events arrive.
    */
   readonly keeps?: boolean
   /** Whether it may decide LATER. */
@@ -62,7 +62,7 @@ export interface Plan {
 const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
-/** Describes the problem with a plan and how to fix it; undefined if the plan is valid. */
+/** The problem with a plan and how to fix it; undefined if the plan is valid. */
 export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
   const outputs = main === undefined ? sides : [...sides, main]
   for (const [what, names, count, most] of [
@@ -85,34 +85,34 @@ export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): 
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
-  /** Milliseconds since the events of the batch became LATER; 0 when the processor is first asked about them. */
+  /** Milliseconds since the batch's events became LATER; 0 when the processor is first asked about them. */
   readonly keptMs: number
-  /** Whether the events became LATER before a reload, and this processor has not been asked about them yet. */
+  /** Whether the events became LATER before a reload, and this is the first time this processor is asked about them. */
   readonly isInherited: boolean
-  /** False while the stage ends. An event that is LATER then could not be read again, so it should be decided now. */
+  /** False while the stage ends. LATER events could then not be read again, so decide now if possible. */
   readonly mayWait: boolean
   /**
-   * Asks again about the LATER events in `ms` milliseconds or slightly later. The smallest value of all calls counts.
-   * The stage asks about events of one source in their order of arrival. The batch then contains only these events.
+   * Asks again about the LATER events in `ms` milliseconds or slightly later; the smallest value of all calls counts.
+   * The batch then contains only these events. The stage asks about events of one source in their order of arrival.
    */
   later(ms: number): void
-  /** Replaces event `i` by any number of events. They are acknowledged together with it. */
+  /** Replaces event `i` by any number of events, which are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
-  /** Like `replace`, by the JSON objects in [start, end) of `lines`, each with its line end. Copies them. */
+  /** Like `replace`, with copies of the JSON objects in [start, end) of `lines`, each with its line end. */
   replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void
   /**
-   * For a plan with `copies`: also sends a copy of event `i` to output `n` of the plan. The event itself goes where the
-   * column says. Copies count as emitted. Events that fail, wait or are replaced are not copied.
+   * Also sends a copy of event `i` to output `n` of the plan, which must have `copies`. The event itself goes where the
+   * column says. Copies count as emitted. An event that fails, waits or is replaced is not copied.
    */
   copy(i: number, n: number): void
   /**
-   * Whether the source of the batch cannot read it again. A share would hold its memory without protecting it from a
-   * kill.
+   * Whether the batch's source cannot read it again. A share would then hold memory, but not save the events if the
+   * process is killed.
    */
   readonly isOnce: boolean
   /**
-   * A share in the acknowledgement of the batch, for events kept until `emit`. The source's position advances past them
-   * only when all shares are settled. Return it with the emitted event.
+   * A share in the batch's acknowledgement, for events kept until `emit`. The source's position advances past them only
+   * when all shares are settled. Return it with the emitted event.
    */
   share(): Share
   /** Records why event `i` is FAILED, for the log and the dead-letter queue. */
@@ -122,20 +122,16 @@ export interface BatchScope {
 /** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
-  /**
-   * The side output for it; the event is discarded as UNROUTED if the output has no reader. Default: the main output.
-   */
+  /** The side output for it; default: the main output. If the output has no reader, it is discarded as UNROUTED. */
   readonly to?: string
-  /**
-   * The shares of the events that it was made from, settled together with it. Events with shares all go to one output.
-   */
+  /** The shares of the events that it was made from, settled with it. Events with shares must go to one output. */
   readonly shares?: readonly Share[]
-  /** A unique name for its id, which stays the same when the event is made again from the same events. */
+  /** A unique name, for its id. It must be the same when the event is made again from the same events. */
   readonly name?: string
 }
 
 /**
- * time: `every` has passed. drain: no more events arrive. reload: a successor may take over; only a processor whose
+ * time: `every` has passed. drain: no more events arrive. reload: a successor may take over, but only a processor whose
  * plan `keeps` can pass shares to it.
  */
 export type EmitReason = 'time' | 'drain' | 'reload'
@@ -150,9 +146,9 @@ export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError:
 
 export interface Decides {
   /**
-   * Decides on every event of a non-empty batch by filling `to`, synchronously or not. It may change events with an
-   * EventEditor or `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one.
-   * An event with a value outside the plan is FAILED.
+   * Decides about every event of a non-empty batch by filling `to`, synchronously or not. It may change events only
+   * with an EventEditor or `batch.modify`. If it throws or rejects, it is asked about each event alone, and those that
+   * cause it fail. An event with a value outside the plan is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

@@ -1,10 +1,10 @@
 /** The pending sends of a source that continues reading before they complete. */
 export class Sends {
-  /** Resolves when all sends so far have found room; undefined if they have. */
+  /** Resolves when there was room for all sends so far; undefined: there was. */
   room: Promise<void> | undefined
   readonly #failed: (error: unknown) => void
 
-  /** `failed` is called with the error of a send. */
+  /** `failed` receives the error of a send. */
   constructor(failed: (error: unknown) => void) {
     this.#failed = failed
   }

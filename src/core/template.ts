@@ -6,7 +6,7 @@ import { type FieldReader, MISSING, NULL, NUMBER, STRING } from './event/field-r
 import { once } from './options/options.js'
 
 /**
- * Texts with field values: `${.host}-${.app}`. A missing field is the empty string. A value that is not a string is
+ * Texts with field values: `${.host}-${.app}`. A missing field gives the empty string. A value that is not a string is
  * formatted as JSON. `${.app:-none}` has a fallback for a field that is missing, null or an empty string. `$${` stands
  * for `${`.
  */
@@ -128,9 +128,7 @@ export function templatePaths({ parts }: Template): FieldPath[] {
 
 /** Writes the text of a template for events. */
 export interface CompiledTemplate {
-  /**
-   * Appends the UTF-8 text for event `i` of a batch. Stops after the first part that makes it longer than `most` bytes.
-   */
+  /** Appends the UTF-8 text for event `i` of a batch. Stops after the part that makes it longer than `most` bytes. */
   append(batch: EventBatch, i: number, sink: GrowingBytes, most?: number): void
 }
 
@@ -176,7 +174,7 @@ function appendValue(reader: FieldReader, sink: GrowingBytes): void {
 /** Separates values; UTF-8 text never contains it. */
 const SEPARATOR = Buffer.from([0xff])
 
-/** Members of a JSON object whose values are texts of templates. Empty values are left out. */
+/** Members of a JSON object whose values are template texts. Empty values are left out. */
 export class TemplateMembers {
   /** The constant members as JSON. */
   readonly #constant: string
@@ -203,7 +201,7 @@ export class TemplateMembers {
     return json
   }
 
-  /** A key that differs for events with different texts. */
+  /** A key that is equal only for events with equal texts. */
   key(batch: EventBatch, i: number): string {
     this.#text.clear()
     for (const { compiled } of this.#variable) {

@@ -15,8 +15,8 @@ export function refuseNewer(format: unknown, known: number): void {
 }
 
 /**
- * A state file exists but cannot be read now, or by this version. It must not be treated as missing or damaged: its
- * content may be needed and may become readable again.
+ * A state file exists but cannot be read now, or not by this version. Do not treat it as missing or damaged: its
+ * content may be needed and become readable again.
  */
 export class StateUnreadable extends Error {
   readonly code = 'SLUICE_STATE_UNREADABLE'

@@ -6,20 +6,20 @@ import { errorCode } from './errors.js'
 const LOOK_EVERY_MS = 1000
 
 /**
- * A file of a component that is read again when it changes. The change is applied once two observations in a row see
- * the same file, which avoids reading a file that is still being written.
+ * A component's file that is read again when it changes. A change is applied when two observations in a row see the
+ * same file, since it may still be being written before.
  */
 export class WatchedFile<T> {
   readonly path: string
   readonly #clock: TimerClock
   readonly #read: () => Promise<T>
-  /** The version that was read last, and the version observed last. */
+  /** The version that was read last, and the version that was observed last. */
   #version = ''
   #seen = ''
   #isStopped = false
   #cancel: (() => void) | undefined
 
-  /** `read` reads the file. On failure it returns a value that describes the error. */
+  /** `read` reads the file. If it fails, it returns a value that describes the error. */
   constructor(path: string, clock: TimerClock, read: () => Promise<T>) {
     this.path = path
     this.#clock = clock

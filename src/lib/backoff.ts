@@ -1,9 +1,9 @@
-/** Source of random numbers in [0, 1). Tests pass their own. */
+/** A source of random numbers in [0, 1). Tests pass their own. */
 export type Random = () => number
 
 export const systemRandom: Random = () => Math.random()
 
-/** Waits between attempts with full jitter: each wait is a random fraction of a ceiling that doubles up to a limit. */
+/** Waits between attempts, with full jitter: a random part of a ceiling that doubles up to a limit. */
 export class Backoff {
   readonly #initialMs: number
   readonly #maxMs: number
@@ -24,7 +24,7 @@ export class Backoff {
     return waitMs
   }
 
-  /** Call it after a success: the next wait starts from the initial ceiling. */
+  /** Starts again from the initial ceiling. Call it after a success. */
   reset(): void {
     this.#ceilingMs = this.#initialMs
   }

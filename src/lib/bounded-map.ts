@@ -1,11 +1,11 @@
 /**
- * A Map from which the oldest entry can be taken. It keeps one iterator, since each new one would step over all entries
- * that were deleted since the Map last grew.
+ * A Map from which the oldest entry can be taken. Keeps one iterator, since a new one would step over all entries
+ * deleted since the Map last grew.
  */
 export class QueueMap<K, V> extends Map<K, V> {
   #entries = this.entries()
 
-  /** Removes the oldest entry; undefined if there is none. */
+  /** Removes and returns the oldest entry; undefined if there is none. */
   shift(): [K, V] | undefined {
     let next = this.#entries.next()
     if (next.done) {

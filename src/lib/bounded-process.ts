@@ -8,15 +8,15 @@ import { settledWithin } from './time.js'
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** Memory of Node.js itself: its code, the stacks of its threads, and the young generation of its heap. */
+/** Memory of Node.js itself: code, thread stacks, and the young generation of the heap. */
 const OWN_BYTES = 192 * MIB
 
-/** Characters kept of the end of standard error, which says how the process crashed. */
+/** Characters kept from the end of standard error, which says how the process crashed. */
 const LONGEST_TEXT = 1000
-/** How long to wait for standard error after the process has ended. */
+/** How long to wait for standard error after the process ended. */
 const LAST_WORDS_MS = 200
 
-/** Writable bytes that V8 reserves for code: 512 MiB in newer releases of Node.js. They count as data. */
+/** Writable bytes that V8 reserves for code, 512 MiB in newer releases of Node.js. They count as data. */
 function codeBytes(): number {
   try {
     const ranges = readFileSync('/proc/self/maps', 'latin1').matchAll(/^(\w+)-(\w+) rwxp /gm)
@@ -27,9 +27,9 @@ function codeBytes(): number {
 }
 
 /**
- * Sets the limits of this process, then executes the program. The kernel denies memory beyond RLIMIT_DATA immediately,
- * even to a busy process. If the machine runs out of memory, the kernel kills this process rather than its parent.
- * Thread stacks count as data and have the usual size. With `setpriv`, a looping process does not outlive its parent.
+ * Sets the limits of this process, then executes the program. At RLIMIT_DATA, the kernel refuses memory at once, even
+ * to a busy process. If the machine runs out of memory, it kills this process and not the parent. Thread stacks count
+ * as data and have the usual size. `setpriv` ends the process with its parent, even if it loops.
  */
 const LAUNCH = `{ echo 500 >/proc/self/oom_score_adj; ulimit -c 0; ulimit -s 8192; ulimit -d "$1"; } 2>/dev/null
 shift
@@ -37,9 +37,9 @@ setpriv --pdeathsig KILL true 2>/dev/null && exec setpriv --pdeathsig KILL "$@"
 exec "$@"`
 
 export interface ProcessEnd {
-  /** Why it could not start, or which unexpected output it was killed for. */
+  /** Why it could not start, or the unexpected output for which it was killed. */
   readonly wrong: string | undefined
-  /** As far as it can be detected. */
+  /** Whether it ran out of memory, if that can be detected. */
   readonly outOfMemory: boolean
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -50,11 +50,11 @@ export interface ProcessEnd {
 export interface BoundedOptions extends Pick<SpawnOptions, 'env'> {
   /** Bytes for the heap of V8. */
   readonly maxHeap: number
-  /** Bytes for everything that the program keeps, besides Node.js itself. */
+  /** Bytes for all else that the program keeps, without Node.js itself. */
   readonly maxMemory: number
   /** Maximum bytes of the head of a frame. */
   readonly mostHead: number
-  /** Parses the head of a frame from the process; see FrameReader. */
+  /** Parses the head of a frame from the process (see FrameReader). */
   readonly begin: (head: Buffer) => Begun
   readonly ended: (end: ProcessEnd) => void
 }
@@ -84,7 +84,7 @@ export class BoundedProcess {
     })
     this.#child.on('error', error => {
       this.#wrong = error.message
-      // If too many files are open, the process does not even have pipes.
+      // With too many open files, the process does not even have pipes.
       if (this.pid === undefined) this.#end(null, null)
     })
     if (this.pid !== undefined) this.#calls = this.#follow()
@@ -99,7 +99,7 @@ export class BoundedProcess {
     return this.#received
   }
 
-  /** Sends a frame. `sent` is called when its bytes were written, with an error if they were not. */
+  /** Sends a frame. `sent` is called when its bytes were written, or with an error if they were not. */
   send(head: Buffer, bytes?: Uint8Array, sent?: (error?: Error | null) => void): void {
     this.#calls?.write(head)
     if (bytes && bytes.length > 0) this.#calls?.write(bytes, sent)
@@ -114,7 +114,7 @@ export class BoundedProcess {
     this.#child.kill('SIGKILL')
   }
 
-  /** From now on, it does not keep this process alive. */
+  /** Lets this process end before it. */
   unref(): void {
     this.#child.unref()
     for (const stream of this.#child.stdio) (stream as Socket | null)?.unref()
@@ -139,11 +139,11 @@ export class BoundedProcess {
     })
     // The end of the process reports failures.
     for (const stream of [stderr, calls, answers]) stream.on('error', () => {})
-    const [told, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
+    const [logged, answered] = [stderr, answers].map(stream => new Promise(resolve => stream.once('close', resolve)))
     this.#child.once('exit', async (code, signal) => {
       await answered
-      // A program that it started may keep standard error open.
-      await settledWithin(LAST_WORDS_MS, [told!])
+      // A program that the process started may keep standard error open.
+      await settledWithin(LAST_WORDS_MS, [logged!])
       this.#end(code, signal)
     })
     return calls
@@ -156,16 +156,16 @@ export class BoundedProcess {
   }
 }
 
-/** Messages of V8 and the C++ library when they end a process that got no memory. */
+/** What V8 and the C++ library write when they end a process that got no memory. */
 const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
-/** Signals that can end a process that got no memory. */
+/** A process that gets no memory may end with one of these signals. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
 
-/** Bytes of resident memory of a process; undefined if it is gone or the system does not report them. */
+/** Bytes of resident memory of a process; undefined if it has ended or the system does not report them. */
 export function residentMemory(pid: number): number | undefined {
   try {
-    // Unlike statm, it does not count in pages.
+    // `statm` counts in pages, of unknown size.
     const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
     return kib === undefined ? undefined : Number(kib) * KIB
   } catch {

@@ -1,15 +1,15 @@
 /**
- * Frames for a pipe between two processes: the sizes of head and bytes, the head, the bytes. The reader limits both
- * sizes; its errors are the writer's fault.
+ * Frames for a pipe between two processes: the sizes of head and bytes, the head, then the bytes. The reader limits
+ * both sizes, so its errors are the fault of the writer.
  */
 
-/** The descriptors at which a BoundedProcess reads and writes frames. */
+/** The descriptors from which a BoundedProcess reads frames, and to which it writes them. */
 export const TO_CHILD = 3
 export const FROM_CHILD = 4
 
 const SIZES = 8
 
-/** The sizes and the head of a frame; its bytes follow. */
+/** The sizes and the head of a frame. Send its bytes after it. */
 export function frameHead(head: Buffer, bytes: number): Buffer {
   const sizes = Buffer.allocUnsafe(SIZES)
   sizes.writeUInt32LE(head.length, 0)
@@ -17,12 +17,12 @@ export function frameHead(head: Buffer, bytes: number): Buffer {
   return Buffer.concat([sizes, head])
 }
 
-/** A head in JSON; its bytes follow. */
+/** A head in JSON. Send its bytes after it. */
 export function jsonHead(head: object, bytes: number): Buffer {
   return frameHead(Buffer.from(JSON.stringify(head)), bytes)
 }
 
-/** Reads a head in JSON. Throws if it has more than `most` values: a value of one byte takes 56 bytes of memory. */
+/** Parses a head in JSON. Throws if it has more than `most` values: a value of one byte takes 56 bytes of memory. */
 export function readHead(head: Buffer, most: number): unknown {
   let values = 1
   let isText = false
@@ -40,15 +40,15 @@ const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 
 /** A parsed head. */
 export interface Begun {
-  /** Maximum number of bytes after it. */
+  /** Maximum number of bytes after the head. */
   readonly most: number
-  /** Receives the bytes, at the beginning of the buffer from `room`. */
+  /** Receives the bytes, at the start of the buffer from `room`. */
   readonly take: (bytes: Buffer) => void
   /** Returns a buffer of at least `size` bytes. */
   readonly room?: (size: number) => Buffer
 }
 
-/** Reads frames from the portions in which they arrive. */
+/** Reads frames from portions of any size. */
 export class FrameReader {
   readonly #mostHead: number
   readonly #begin: (head: Buffer) => Begun
@@ -59,13 +59,13 @@ export class FrameReader {
   #size = SIZES
   #got = 0
 
-  /** `begin` throws if a head is unexpected. */
+  /** `begin` throws if it does not expect a head. */
   constructor(mostHead: number, begin: (head: Buffer) => Begun) {
     this.#mostHead = mostHead
     this.#begin = begin
   }
 
-  /** Throws at the first frame that is too large, or wrong. */
+  /** Throws at the first frame that is too large or unexpected. */
   push(portion: Buffer): void {
     for (let at = 0; at < portion.length; ) {
       const end = Math.min(portion.length, at + this.#size - this.#got)
@@ -99,5 +99,5 @@ export class FrameReader {
   }
 }
 
-/** The buffer may be kept, so it does not come from the pool of Node.js. */
+/** Not from the pool of Node.js, since the buffer may be kept. */
 const allocate = (size: number) => Buffer.allocUnsafeSlow(size)

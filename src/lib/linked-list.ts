@@ -6,11 +6,11 @@ export interface Linked<T> {
 }
 
 /**
- * Items in the order of addition, or added before another item. Adding and deleting take constant time.
+ * Items in the order in which they were added, or before another item. Adding and deleting take constant time.
  *
- * A Set or Map would do, except for the memory: V8 replaces their table every few changes, and the old table points to
- * the new one. Once such a table is in the old generation, everything that was ever in later tables looks reachable
- * until the next full collection. Therefore a deleted item keeps no links here.
+ * A Set or Map would do, but for memory: V8 replaces their table every few changes, and the old table refers to the new
+ * one. Once such a table is in the old generation, everything that later tables ever contained looks reachable until
+ * the next full collection. So a deleted item keeps no links here.
  */
 export class LinkedList<T extends Linked<T>> {
   #first: T | undefined
@@ -29,7 +29,7 @@ export class LinkedList<T extends Linked<T>> {
     return item.list === this
   }
 
-  /** Adds an item, which must be in no list, before `next`, or at the end. */
+  /** Adds an item before `next`, or at the end. The item must not be in a list. */
   add(item: T, next?: T): void {
     const previous = next ? next.previous : this.#last
     item.list = this

@@ -11,15 +11,15 @@ import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-p
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** Imported URLs and how often their import failed. For the same URL, Node.js would only repeat the error. */
+/** URLs that were imported, and how often that failed. For the same URL, Node.js would only repeat the error. */
 const failures = new Map<string, number>()
 
 /**
- * Imports a module of users: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
+ * Imports a user's module: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
  * `@sluice-logs/sluice` and its exports, which are those of the running program.
  *
- * With `fresh`, the module is loaded again if its file, or one that it imports by a relative path, has changed. The
- * code of earlier versions stays in memory until the process ends.
+ * With `fresh`, loads the module again if its file, or one that it imports by a relative path, has changed. The code of
+ * earlier versions stays in memory until the process ends.
  *
  * Throws the error of the module or of Node.js; `loadErrorText` describes it.
  */
@@ -41,7 +41,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
   }
 }
 
-/** Imports a package once, as a file in `folder` would: later changes have no effect. */
+/** Imports a package once, as a file in `folder` would. Later changes have no effect. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
   importedPackages.push(join('node_modules', name, '/'))
@@ -49,7 +49,7 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
   return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
 
-/** Describes an error of `loadModule` for this path on one line, with its place if known. */
+/** Describes an error of `loadModule` for this path on one line, with its place if that is known. */
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
   const { code } = error as NodeJS.ErrnoException
@@ -70,8 +70,8 @@ function prepare(): void {
 }
 
 /**
- * The place of a syntax error in a module or in its relative imports, as `/etc/sluice/mine.js:3:9`. Node.js does not
- * report it on import. Undefined if the JavaScript has none.
+ * The place of a syntax error in a module or its relative imports, such as `/etc/sluice/mine.js:3:9`, which an import
+ * does not report. Undefined if the JavaScript has none.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {

@@ -3,7 +3,7 @@ import type { Clock } from './time.js'
 /** Minimum time between messages of the same kind. */
 const EVERY_MS = 60_000
 
-/** Limits the rate of repeated log messages by kind, and counts those that were suppressed. */
+/** Limits the rate of repeated log messages of each kind, and counts suppressed ones. */
 export class LogLimit {
   readonly #clock: Clock
   readonly #kinds = new Map<string, { at: number; suppressed: number }>()
@@ -13,8 +13,8 @@ export class LogLimit {
   }
 
   /**
-   * Returns undefined if the message should not be logged now; otherwise a field with the number of messages of this
-   * kind that were suppressed since the last one.
+   * Undefined if the message should not be logged now; otherwise a field with the number of messages of this kind that
+   * were suppressed since the last one.
    */
   next(kind: string): { suppressed?: number } | undefined {
     const now = this.#clock.now()
@@ -27,13 +27,13 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /** 0 if the message should not be logged now; otherwise the number of messages since the last one, including this. */
+  /** 0 if the message should not be logged now; otherwise the number of messages since the last one, with this one. */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0
   }
 
-  /** The number of suppressed messages that have not been reported yet, by kind. */
+  /** The number of suppressed messages that were not reported so far, by kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

@@ -1,13 +1,13 @@
 /** Finds the name nearest to an unknown one, for "did you mean" in messages. */
 
-/** Longer names are ignored: comparing them is expensive, and a typing error is unlikely to explain them. */
+/** Longer names are ignored: comparing them is expensive, and a typing error hardly explains them. */
 const MAX_LENGTH = 64
 
 const row = () => new Int32Array(MAX_LENGTH + 1)
 
-/** Finds near names within a limited amount of work, which protects against hostile input. */
+/** Finds near names. Limits its work, since names may be hostile. */
 export class NearestName {
-  /** Cells of the distance table that may still be computed. */
+  /** Cells of the distance table that it may still compute. */
   #budget: number
   readonly #rows: readonly [Int32Array, Int32Array, Int32Array] = [row(), row(), row()]
 
@@ -15,11 +15,11 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** The candidate with the fewest typing errors compared to `name`; the first of equals. Undefined if none is near. */
+  /** The candidate with the fewest typing errors compared to `name`, the first of equals; undefined if none is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()
-    // A third of the letters may be wrong; one letter of very short names.
+    // A third of the letters may be wrong; in very short names, one.
     let best = Math.max(1, Math.floor(wanted.length / 3)) + 1
     let nearest: string | undefined
     for (const candidate of candidates) {
@@ -35,7 +35,7 @@ export class NearestName {
     return nearest
   }
 
-  /** Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
+  /** Number of insertions, deletions, replacements and swaps of neighbours between `a` and `b`. */
   #distance(a: string, b: string): number {
     this.#budget -= a.length * b.length
     let [before, last, row] = this.#rows

@@ -8,26 +8,26 @@ import { cpuTime } from './time.js'
 export type { PatternMatch }
 
 /**
- * Regular expressions from users, with the syntax and semantics of JavaScript, matched in a time that is bounded by the
- * length of the text. V8 backtracks: `(a+)+$` on 40 characters takes minutes and blocks everything else. V8 is used
- * only for patterns and texts that need at most a few hundred steps per character. The rest is matched by an automaton,
- * which takes about the same time for every pattern.
+ * Users' regular expressions, with the syntax and semantics of JavaScript, matched in a time bounded by the text's
+ * length. V8 backtracks: `(a+)+$` on 40 characters takes minutes and blocks everything else. So V8 matches only
+ * patterns and texts that need at most a few hundred steps per character. An automaton matches the rest, in about the
+ * same time for every pattern.
  */
 
-/** Longer patterns are rejected. */
+/** Maximum length of a pattern. */
 const LONGEST = 64 * 1024
 
-/** The pattern cannot be used; the message says why. */
+/** The pattern cannot be used. The message says why. */
 export class PatternError extends Error {}
 
-/** The part of a Pattern that decides whether a text matches. */
+/** The part of a Pattern that tests whether a text matches. */
 export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
 
 export class Pattern {
   readonly source: string
   readonly flags: string
   readonly test: (text: string) => boolean
-  /** Names of the groups by number; the first stands for the whole match. */
+  /** Names of the groups by number. The first stands for the whole match. */
   readonly groupNames: readonly (string | undefined)[]
   readonly #search: Search
 
@@ -42,9 +42,9 @@ export class Pattern {
   }
 
   /**
-   * The first match that begins at `from` or later, with the groups that V8 would give it. All matches of a text, each
-   * searched from the end of the last one, together take a time proportional to its length. Throws PatternError if the
-   * text is so long that the search would take too much memory: several megabytes, or less for a large pattern.
+   * The first match that begins at `from` or later, with the groups that V8 would find. Finding all matches of a text,
+   * each from the end of the last one, takes a time proportional to its length. Throws PatternError if the search would
+   * take too much memory: for a text of several megabytes, or less with a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {
@@ -65,12 +65,12 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** Patterns that `compilingWithin` has compiled, and the CPU time left for more, in milliseconds. */
+/** Patterns that `compilingWithin` has compiled, and the CPU time left for others, in milliseconds. */
 let within: { readonly known: Map<string, Compiled>; left: number } | undefined
 
 /**
- * Runs work that compiles patterns, each only once. After `ms` of CPU time in total, further patterns throw
- * PatternError. For patterns of others, which block this process meanwhile.
+ * Runs work that compiles patterns, each only once. After `ms` milliseconds of CPU time in total, further patterns
+ * throw PatternError. For other people's patterns, since compiling blocks this process.
  */
 export function compilingWithin<T>(ms: number, work: () => T): T {
   const outer = within
@@ -122,7 +122,7 @@ function compileNow(source: string, flags: string): Compiled {
   }
 }
 
-/** V8 takes twice as long for groups with names. */
+/** Removes group names, with which V8 takes twice as long. */
 function withoutNames(source: string): string {
   return source.replace(/\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?<(?![=!])[^>]*>/g, part =>
     part.startsWith('(?<') ? '(' : part,

@@ -3,15 +3,15 @@ import { after } from './time.js'
 import { formatDuration } from './units.js'
 
 /**
- * Runs a program without a shell, and resolves with its standard output. Errors do not contain its arguments or its
- * standard error, which may be secret. After the time limit, it is killed with all processes that it has started.
+ * Runs a program without a shell. Resolves with its standard output. Errors do not contain its arguments or its
+ * standard error, which may be secret. After the time limit, kills it with all processes that it started.
  */
 export function printedBy(
   [program = '', ...args]: readonly string[],
   { maxBytes, timeoutMs }: { readonly maxBytes: number; readonly timeoutMs: number },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    // Detached, it leads a process group of its own.
+    // Detached, so that it leads its own process group.
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], detached: true })
     const parts: Buffer[] = []
     let bytes = 0
@@ -19,7 +19,7 @@ export function printedBy(
       try {
         if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
       } catch {
-        // All of the group has ended.
+        // The whole group has ended.
       }
     }
     const end = (why?: string) => {
@@ -35,7 +35,7 @@ export function printedBy(
     }
     const cancel = after(timeoutMs, () => giveUp(`it did not end within ${formatDuration(timeoutMs)}`))
     process.once('exit', kill)
-    // If too many files are open, it does not have an output.
+    // With too many open files, it has no output.
     child.stdout?.on('data', (part: Buffer) => {
       parts.push(part)
       bytes += part.length

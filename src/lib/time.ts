@@ -1,8 +1,8 @@
-/** The clock that the rest of the code uses. Tests pass their own. */
+/** The clock that all other code uses. Tests pass their own. */
 export interface Clock {
-  /** Monotonic milliseconds; never decreases. */
+  /** Monotonic milliseconds. They never decrease. */
   now(): number
-  /** Milliseconds since the epoch; may jump. */
+  /** Milliseconds since the epoch. They may jump. */
   wall(): number
 }
 
@@ -17,11 +17,11 @@ export const systemClock: TimerClock = {
   after,
 }
 
-/** The longest possible timer (24 days). Node.js fires longer ones immediately. */
+/** The longest possible timer, 24 days. Node.js fires longer ones at once. */
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/** Resolves after `ms`, or at once and without an error when `signal` aborts. `timer` may belong to another clock. */
+/** Resolves after `ms` milliseconds, or when `signal` aborts, without an error. `timer` may belong to another clock. */
 export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()
@@ -35,10 +35,10 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
   })
 }
 
-/** Resolves in the next turn of the event loop, after everything that is already due. */
+/** Resolves in the next turn of the event loop, after all that is already due. */
 export { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Runs `fn` once after `ms`. The returned function cancels it. */
+/** Runs `fn` once after `ms` milliseconds. The returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
   const timer = setTimeout(fn, possible(ms))
   return () => clearTimeout(timer)
@@ -52,7 +52,7 @@ export async function settledWithin(ms: number, promises: readonly Promise<unkno
   done.abort()
 }
 
-/** The result of the promise, or undefined if it takes longer. `timer` may belong to another clock. */
+/** The result of the promise; undefined if it takes longer. `timer` may belong to another clock. */
 export async function within<T>(ms: number, promise: Promise<T>, timer = after): Promise<T | undefined> {
   const done = new AbortController()
   return Promise.race([promise, sleep(ms, done.signal, timer).then(() => undefined)]).finally(() => done.abort())
@@ -65,7 +65,7 @@ export function every(ms: number, fn: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** Runs `fn` every `ms` by the timers of a clock. The returned function stops it. */
+/** Runs `fn` every `ms` milliseconds, by a clock's timers. The returned function stops it. */
 export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => void {
   const next = () =>
     clock.after(ms, () => {
@@ -77,8 +77,8 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
- * Runs `fn` once after `ms`, unless the returned function is called when the awaited answer arrives. Answers that have
- * arrived by then are read first: a process that was stopped or busy runs its timers before it reads.
+ * Runs `fn` once after `ms` milliseconds, unless the returned function is called because an awaited answer arrived.
+ * Reads answers that have arrived first: a process that was stopped or busy runs its timers before it reads.
  */
 export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
   let isAnswered = false
@@ -93,8 +93,8 @@ export function unlessAnswered(ms: number, fn: () => void, timer = after): () =>
 }
 
 /**
- * A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. `timer` may belong to
- * another clock.
+ * A signal that aborts when `parent` does, or after `ms` milliseconds. Call `clear` when the work is done. `timer` may
+ * belong to another clock.
  */
 export function deadline(ms: number, parent?: AbortSignal, timer = after): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
@@ -118,8 +118,8 @@ export function cpuTime(): number {
 }
 
 /**
- * Measures computing work, for pauses in proportion to it. The returned function gives the milliseconds since the call,
- * without the time of other processes. Otherwise a busy machine, a CPU quota or a stop of the process would lengthen
+ * Measures computing work, for pauses in proportion to it. The returned function returns milliseconds since the call,
+ * without the time of other processes: a busy machine, a CPU quota or a stop of the process would otherwise lengthen
  * the pause many times.
  */
 export function measureWork(clock: Clock): () => number {
@@ -127,7 +127,7 @@ export function measureWork(clock: Clock): () => number {
   return () => Math.min(clock.now() - began, cpuTime() - usedBefore)
 }
 
-/** Microseconds of CLOCK_MONOTONIC, the clock of systemd, as text. */
+/** CLOCK_MONOTONIC, the clock of systemd, in microseconds, as text. */
 export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)
 }
@@ -154,7 +154,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Settles as `work` does, or resolves as soon as the signal aborts. Then it removes its listener from the signal. */
+/** Settles as `work` does, or resolves as soon as the signal aborts. Then removes its listener from the signal. */
 export function orAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = () => {

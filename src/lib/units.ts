@@ -1,4 +1,4 @@
-/** Durations and sizes in human notation. The parsers return undefined if they do not understand the text. */
+/** Durations and sizes as people write them. The parsers return undefined for a text that they do not understand. */
 
 const DURATION_MS: Record<string, number> = {
   millisecond: 1,
@@ -61,7 +61,7 @@ export function formatSize(bytes: number): string {
   return `${unit === 0 ? bytes : bytes.toFixed(1)} ${units[unit]}`
 }
 
-/** Formats 90500 as `1m 30s`; below one second in milliseconds. */
+/** Formats 90500 as `1m 30s`. Below one second, uses milliseconds. */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)}ms`
   if (ms < 60_000) return `${+(ms / 1000).toFixed(1)}s`
@@ -89,7 +89,7 @@ export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }
 
-/** Local time of day, with the date if that is not today. */
+/** The local time of day, with the date if that is not today. */
 export function clockTime(time: string, wall: number): string {
   const at = new Date(time)
   const clock = at.toTimeString().slice(0, 8)

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** The folder of the installed package or of the checkout: the nearest parent with a package.json. */
+/** The folder of the installed package or checkout: the nearest parent with a package.json. */
 export const packageFolder: string = above(dirname(fileURLToPath(import.meta.url)))
 
 function above(folder: string): string {
@@ -15,7 +15,7 @@ interface Manifest {
   readonly engines: { readonly node: string }
 }
 
-/** Read once: later there may be no free descriptor. */
+/** Read once, since later there may be no free descriptor. */
 let known: Manifest | undefined
 
 function manifest(): Manifest {
@@ -28,7 +28,7 @@ export function packageVersion(): string {
   return manifest().version
 }
 
-/** Explains if this version of Node.js is too old; undefined if it is new enough for the package. */
+/** What is wrong if this version of Node.js is too old for the package; undefined if it is not. */
 export function nodeProblem(version: string = process.versions.node): string | undefined {
   const oldest = manifest().engines.node.replace(/^>=/, '')
   const [major = 0, minor = 0] = version.split('.').map(Number)

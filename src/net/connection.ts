@@ -7,19 +7,19 @@ import type { DialOptions } from './dial-options.js'
 import { closeAll, Dialer } from './dialer.js'
 
 /**
- * The connection of a destination whose protocol has no requests, such as syslog. It is made on first use, and again
- * after it has ended or the certificates were replaced. The caller defines its content and acknowledgements.
+ * The connection of a destination whose protocol has no requests, such as syslog. It is made on first use, and made
+ * again after it ended or certificates were replaced. The caller decides what to send and what counts as acknowledged.
  */
 export class Connection {
   readonly #url: string
   readonly #dialer: Dialer
   readonly #made: (socket: Socket) => unknown
-  /** Sockets that are not closed yet. `#socket` is the one to use. */
+  /** Sockets that are not closed yet. New work uses `#socket`. */
   readonly #sockets = new Set<Socket>()
   #socket: Socket | undefined
   #dialing: Promise<Socket> | undefined
 
-  /** `made` gets each new connection and may read from it. By default, bytes from the receiver are skipped. */
+  /** `made` receives each new connection and may read from it. By default, bytes from the receiver are ignored. */
   constructor(
     url: string,
     options: DialOptions,
@@ -31,19 +31,19 @@ export class Connection {
     this.#dialer = new Dialer(options, context)
   }
 
-  /** Reads the certificates and connects, when the destination starts. Throws a DeliveryError. */
+  /** Reads the certificates and connects. Throws a DeliveryError. */
   async open(signal: AbortSignal): Promise<void> {
     await this.#dialer.open(new URL(this.#url), () => this.#retire())
     await this.use(signal, async () => {})
   }
 
   /**
-   * Runs `work` with the connection. An error of `work` closes it, unless it is a DeliveryError, which concerns the
-   * events. An abort closes it, too, and throws the reason. If the connection ends, `use` does not wait for `work`.
+   * Runs `work` with the connection. An abort closes the connection, and so does an error of `work`, unless it is a
+   * DeliveryError, which concerns only the events. If the connection ends, `use` does not wait for `work`.
    */
   async use<T>(signal: AbortSignal, work: (socket: Socket) => Promise<T>): Promise<T> {
     await this.#dialer.renew(true)
-    // If the idle connection has ended, the event arrives here and a new connection is made.
+    // If an idle connection has ended, this turn notices it, and a new one is made.
     await nextTurn()
     signal.throwIfAborted()
     let socket = this.#socket
@@ -99,14 +99,14 @@ export class Connection {
     return socket
   }
 
-  /** Stops new work on the connection; pending work may finish. */
+  /** Stops new work on the connection. Pending work may finish. */
   #retire(): void {
     this.#socket?.end()
     this.#socket = undefined
   }
 }
 
-/** Writes parts in one go. Resolves when the operating system has taken all of them. */
+/** Writes all parts at once. Resolves when the operating system has taken them. */
 export function writeAll(socket: Socket, parts: readonly Uint8Array[]): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.cork()
@@ -116,7 +116,7 @@ export function writeAll(socket: Socket, parts: readonly Uint8Array[]): Promise<
   })
 }
 
-/** Settles as `work` does, and rejects when the connection closes or the signal aborts. */
+/** Settles like `work`, but rejects when the connection closes or the signal aborts. */
 function whileOpen<T>(socket: Socket, signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const closed = () => reject(coded('ECONNRESET', 'the connection was closed'))

@@ -20,7 +20,7 @@ export const tlsOptions = z
     }
   })
 
-/** Options of every destination that connects to a receiver; they can also be used one by one. */
+/** Options of every destination that connects to a receiver. Other components use some of them. */
 export const dialOptions = {
   connect_timeout: duration()
     .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })

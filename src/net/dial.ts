@@ -8,7 +8,7 @@ import { after } from '../lib/time.js'
 import type { Via } from './proxy.js'
 import { type Place, placeOf } from './urls.js'
 
-/** TCP keep-alive probes start when a connection has been idle for this time. */
+/** TCP keep-alive probes start after a connection was idle for this time. */
 const PROBE_MS = 60_000
 const MOST_SESSIONS = 64
 
@@ -23,14 +23,14 @@ export interface ConnectorOptions {
   readonly reach: Reach | undefined
 }
 
-/** Makes connections. Certificates are verified, whatever the environment says. */
+/** Makes connections. Verifies certificates, even if environment variables say not to. */
 export class Connector {
   readonly #options: ConnectorOptions
   readonly #connecting: Set<Socket>
-  /** The last TLS session with each receiver, which makes the next handshake shorter. */
+  /** The last TLS session with each receiver. It shortens the next handshake. */
   readonly #sessions = new BoundedMap<string, Buffer>(MOST_SESSIONS)
 
-  /** Sockets are in `connecting` while they connect. */
+  /** `connecting` contains sockets while they connect. */
   constructor(options: ConnectorOptions, connecting: Set<Socket>) {
     this.#options = options
     this.#connecting = connecting
@@ -56,7 +56,7 @@ export class Connector {
     return this.#connected(socket, 'secureConnect', timeoutMs)
   }
 
-  /** The error if the host is an address that must not be connected to. Names are checked when they are looked up. */
+  /** The error if the host is an address that must not be connected to. A name is checked when it is looked up. */
   denied(target: URL): DeniedAddress | undefined {
     return deniedPlace(placeOf(target), this.#options.reach)
   }
@@ -111,8 +111,8 @@ export function coded(code: string, message: string): Error {
 }
 
 /**
- * Looks up only addresses that `reach` allows. The lookup of the connection itself checks a resolved name, so the name
- * server cannot give another answer between check and connection.
+ * Looks up only addresses that `reach` allows. The connection itself uses this lookup, so a name server cannot give
+ * another answer between the check and the connection.
  */
 function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {
@@ -155,7 +155,7 @@ export async function connectProxy({ url }: Via, connector: Connector): Promise<
   }
 }
 
-/** Turns a connection to a proxy into one to the host and port of a URL with CONNECT. Throws ProxyError. */
+/** Turns a connection to a proxy into one to a URL's host and port, with CONNECT. Throws ProxyError. */
 export function openTunnel(socket: Socket, { authorization }: Via, url: URL, timeoutMs: number): Promise<Socket> {
   const target = `${url.hostname}:${placeOf(url).port}`
   return new Promise((resolve, reject) => {

@@ -9,7 +9,7 @@ import { ProxySettings, type Via, variableFor } from './proxy.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
 import type { TlsContent } from './tls-check.js'
 
-/** Polling interval for replaced files while there are requests. */
+/** Polling interval for replaced files while requests are sent. */
 const POLL_MS = 1000
 /** Polling interval for replaced files while idle. */
 const IDLE_POLL_MS = 60_000
@@ -25,7 +25,7 @@ export class Dialer {
   #connectors: { readonly receiver: Connector; readonly proxy: Connector } | undefined
   #polledAt = Number.NEGATIVE_INFINITY
   #stopPolling: (() => void) | undefined
-  /** Called with the certificates to use, at the start and when they were replaced. */
+  /** Called with the certificates to use, at the start and after they were replaced. */
   #renewed: (content: TlsContent) => void = () => {}
 
   constructor(options: DialOptions, context: ComponentContext) {
@@ -41,7 +41,7 @@ export class Dialer {
 
   /**
    * Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced.
-   * `renewed` gets the certificates to use, now and after each replacement. Do not reuse older connections then.
+   * `renewed` receives the certificates, now and after each replacement, and must stop using older connections.
    */
   async open(target: URL, renewed: (content: TlsContent) => void): Promise<void> {
     this.#openProxy(target)
@@ -54,7 +54,7 @@ export class Dialer {
     if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
   }
 
-  /** Applies replaced certificates. Before a request, checks at most once a second; returns undefined in between. */
+  /** Applies replaced certificates. For a request, checks at most once a second, and otherwise returns undefined. */
   renew(isRequest = false): Promise<void> | undefined {
     const now = this.#context.clock.now()
     if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return undefined
@@ -64,40 +64,40 @@ export class Dialer {
     })
   }
 
-  /** Connects to the host and port of a URL. The certificate of the receiver is verified. Call `open` first. */
+  /** Connects to a URL's host and port, and verifies the receiver's certificate. Call `open` first. */
   async dial(target: URL): Promise<Socket> {
     const { receiver, proxy } = this.#connectors!
     const via = await this.#proxy?.viaFor(target)
     const isProxy = via && target.origin === via.url.origin
-    // Requests for http URLs go to the proxy itself.
+    // A request for an http URL is sent to the proxy itself.
     if (!via || isProxy || target.protocol === 'http:') return await (isProxy ? proxy : receiver).connect(target)
     const denied = receiver.denied(target)
     if (denied) throw denied
     return await receiver.connect(target, await this.#tunnel(via, target, proxy))
   }
 
-  /** The proxy that a request for an http URL is sent to. */
+  /** The proxy to which a request for an http URL is sent. */
   viaFor(target: URL): Promise<Via | undefined> | undefined {
     return target.protocol === 'http:' ? this.#proxy?.viaFor(target) : undefined
   }
 
-  /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */
+  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
   answeringProxy(target: URL): string | undefined {
     return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
   }
 
-  /** The DeliveryError for an error of a connection to `url`. `unanswered`: the receiver has never responded. */
+  /** Converts a connection error to a DeliveryError. `unanswered`: the receiver has never responded. */
   explain(error: unknown, place: string, url: string, unanswered = false): DeliveryError {
     const proxy = this.#proxy?.urlFor(new URL(url))?.origin
     return networkError(error, place, { url, tls: this.#options.tls, unanswered, proxy })
   }
 
-  /** Texts that must not be shown. */
+  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#proxy?.secrets ?? []
   }
 
-  /** Resolves with true if certificates or the password were replaced since they were read. */
+  /** Resolves with true if certificates or the proxy's password were replaced since they were read. */
   async changed(): Promise<boolean> {
     const files = this.#hasTlsFiles && this.#tls.replaced()
     const [replaced, password] = await Promise.all([files, this.#proxy?.changed() ?? false])

@@ -34,7 +34,7 @@ export class UnexpectedUpgrade extends Error {
   }
 }
 
-/** State of the connection, for explaining an error. */
+/** What is known about a connection, for explaining its error. */
 export interface Way {
   readonly url: string
   readonly tls: DialOptions['tls']
@@ -54,7 +54,7 @@ export function networkError(error: unknown, place: string, way: Way): DeliveryE
   const reason = tls === undefined ? reasonOf(error, code) : 'tls'
   const why = tls ?? WORDS[reason] ?? errorText(error)
   const advice = tls === undefined ? adviceOn(error, reason, way) : ''
-  // Requests for http URLs go to the proxy itself.
+  // A request for an http URL is sent to the proxy itself.
   const who = way.proxy !== undefined && way.url.startsWith('http:') ? `the proxy ${way.proxy}: ` : ''
   const message = `${place}: ${who}${why}${code ? ` (${code})` : ''}${advice}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })
@@ -80,7 +80,7 @@ function proxyError({ status, message, cause }: ProxyError, place: string, { pro
   return new DeliveryError(text, { failure: 'retry', reason: `proxy_${reason ?? 'network'}`, cause })
 }
 
-/** Statuses of a proxy that only an operator can correct. */
+/** Statuses with which a proxy waits for an operator. */
 const HELD_BY_PROXY = new Set([401, 403, 405, 407])
 
 export function proxyWords(status: number): string {
@@ -98,7 +98,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   if (reason === 'protocol') {
     const { rawPacket } = error as { readonly rawPacket?: unknown }
     if (!Buffer.isBuffer(rawPacket)) return ''
-    // TLS alerts, and the first and last frames of HTTP/2, begin with these bytes.
+    // A TLS alert, and the first and last frames of HTTP/2, begin with these bytes.
     if (rawPacket[0] === 0x15 && rawPacket[1] === 0x03) return '; it speaks TLS there: use https://'
     const isHttp2 = rawPacket[0] === 0 && (rawPacket[3] === SETTINGS || rawPacket[3] === GOAWAY)
     return isHttp2 ? '; it speaks HTTP/2 there, as gRPC does: use its port for HTTP' : ''
@@ -109,7 +109,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   return `; it may refuse the client certificate in tls.cert_file (${tls.cert_file})`
 }
 
-/** Undefined if the error has nothing to do with TLS. */
+/** Undefined if the error does not concern TLS. */
 function tlsWords(error: unknown, code: string, { tls, url }: Way): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)

@@ -20,7 +20,7 @@ const KEYS = ['key', 'key_file', 'credential', 'exec'] as const
 const PASSWORDS = ['password', 'password_file', 'credential', 'exec'] as const
 const ALL = [...KEYS, 'username', 'password', 'password_file', 'scheme'] as const
 
-/** By type: the word before the key, the options that can hold the key, and other options of the type. */
+/** For each type: the word before the key, the options that can hold the key, and its other options. */
 const TYPES = {
   token: { word: 'Token', places: KEYS, others: ['scheme'] },
   bearer: { word: 'Bearer', places: KEYS, others: [] },
@@ -29,7 +29,7 @@ const TYPES = {
   none: { word: '', places: [], others: ['scheme'] },
 } as const
 
-/** Where the key or the password comes from, and how requests carry it. */
+/** Options for the key or password, and for how requests carry it. */
 export const auth = z
   .strictObject({
     type: z
@@ -72,14 +72,14 @@ export const auth = z
 
 type AuthName = (typeof ALL)[number]
 
-/** For one type of authentication: the options that can hold the key or the password, and other options. */
+/** For each type of authentication: the options that can hold the key or password, and its other options. */
 export const USES = {
   key: { places: KEYS, others: [] },
   password: { places: PASSWORDS, others: ['username'] },
   none: { places: [], others: [] },
 } as const
 
-/** Rejects options that do not go together. `withUser`: the types with a user, to suggest. */
+/** Rejects options that cannot be combined. `withUser`: the types with a user, to suggest. */
 export function checkAuth(
   auth: { readonly type: string } & { readonly [name in AuthName]?: unknown },
   context: z.RefinementCtx,
@@ -112,10 +112,10 @@ const PLAIN_KEY = 'the key is ID:KEY; api_key expects both in base64, as in "enc
 
 export type AuthOptions = z.output<typeof auth>
 
-/** The word before the credentials; empty without one. */
+/** The word before the credentials; may be empty. */
 export const schemeOf = ({ type, scheme }: AuthOptions): string => scheme ?? TYPES[type].word
 
-/** The text after that word. */
+/** The text after `schemeOf`. */
 export const credentialsOf = ({ username }: AuthOptions, key: string): string =>
   username === undefined ? key : basicCredentials(username, key)
 
@@ -127,7 +127,7 @@ export function headerValue(auth: AuthOptions, key: string): string {
 export const basicCredentials = (user: string, password: string): string =>
   Buffer.from(`${user}:${password}`).toString('base64')
 
-/** Warnings of `sluice validate`: a file that an option in `path` names does not exist, or this user cannot read it. */
+/** Warnings of `sluice validate` about a file that an option in `path` names: it does not exist or is not readable. */
 export function keyFileWarnings(
   { key_file, password_file }: Pick<AuthOptions, 'key_file' | 'password_file'>,
   path: readonly string[] = ['auth'],
@@ -153,14 +153,14 @@ export function fileWarning(file: string, what: string): string | undefined {
   }
 }
 
-/** Removes the line end that editors and `echo` append. A regular expression would take hours for many line ends. */
+/** Removes the line end that editors and `echo` append. With many line ends, a regular expression would take hours. */
 export function trimKey(text: string): string {
   let end = text.length
   while (end > 0 && (text[end - 1] === '\n' || text[end - 1] === '\r')) end--
   return text.slice(0, end)
 }
 
-/** Why a key, or a password, is unusable, in words that do not reveal it; undefined if it can be sent. */
+/** Why a key or password is unusable, without revealing it; undefined if it can be sent. */
 export function keyProblem(key: string, what = 'key'): string | undefined {
   if (/^•+$/.test(key))
     return `the ${what} is hidden here: write \${secret:NAME}, and save it as a secret of the account`
@@ -174,7 +174,7 @@ export function keyProblem(key: string, what = 'key'): string | undefined {
 
 const LONGEST_KEY = 16 * 1024
 const EXPOSED = 'everyone can read it'
-/** Time limit of a program, and minimum time before it runs again. */
+/** Time limit of a program, and minimum time between its runs. */
 const RUN_MS = 10_000
 const RUN_AGAIN_MS = 10_000
 
@@ -187,8 +187,8 @@ interface Version {
 }
 
 /**
- * A password may have any character, since it is encoded. A token alone grants access, so its file must not be readable
- * by everyone.
+ * A password may contain any character, since it is encoded. A token grants access by itself, so its file must not be
+ * readable by everyone.
  */
 type What = 'access key' | 'password' | 'token'
 
@@ -196,8 +196,8 @@ type What = 'access key' | 'password' | 'token'
 type KeySource = Pick<AuthOptions, (typeof KEYS)[number]>
 
 /**
- * The key that requests carry. A changed file is read again, and `changed` runs a program again. While they are
- * unusable, the last key stays in use; without one, delivery pauses. Messages and log lines do not contain keys.
+ * The key that requests carry. A changed file is read again, and `changed` runs the program again. If that fails, the
+ * last key stays in use; without one, delivery pauses. Messages and log lines do not contain keys.
  */
 export class AccessKey {
   readonly #source: KeySource
@@ -221,7 +221,7 @@ export class AccessKey {
     if (source.key) this.#key = trimKey(source.key.reveal())
   }
 
-  /** The key, or the password, of these options; undefined if they have none. */
+  /** The key or password of these options; undefined if they have none. */
   static of(auth: AuthOptions, log: Logger, reach?: Reach): AccessKey | undefined {
     const { type, key, key_file, credential, exec, password, password_file } = auth
     if (type === 'none') return undefined
@@ -229,12 +229,12 @@ export class AccessKey {
     return new AccessKey({ key: password, key_file: password_file, credential, exec }, log, reach, 'password')
   }
 
-  /** The key that was last returned, for redacting it from texts. */
+  /** The last key that was returned, for redacting it from texts. */
   get last(): string | undefined {
     return this.#key
   }
 
-  /** Where an operator has to put a new key. */
+  /** Where an operator must put a new key. */
   get place(): string {
     const { key_file: file, credential, exec } = this.#source
     if (exec) return `where ${exec[0]} gets it, which is run again by itself`
@@ -270,8 +270,8 @@ export class AccessKey {
   }
 
   /**
-   * Reads the file again even if it looks unchanged, or runs the program again if the last run was long enough ago.
-   * Resolves with true if the key has changed.
+   * Reads the file again even if it looks unchanged, or runs the program again if it has not just run. Resolves with
+   * true if the key has changed.
    */
   async changed(): Promise<boolean> {
     const before = this.#key
@@ -290,7 +290,7 @@ export class AccessKey {
     return this.#key !== before
   }
 
-  /** The term used in the log. */
+  /** The key's name in the log. */
   get #name(): string {
     return this.#what === 'token' ? 'token' : 'access key'
   }
@@ -328,7 +328,7 @@ export class AccessKey {
     this.#take(await printedBy(exec, { maxBytes: LONGEST_KEY, timeoutMs: RUN_MS }), { program: exec[0] })
   }
 
-  /** Checks and applies the key that was read. */
+  /** Checks the key that was read, and uses it. */
   #take(bytes: Buffer, from: object): void {
     const isPassword = this.#what === 'password'
     const key = trimKey(bytes.toString(isPassword ? 'utf8' : 'latin1'))
@@ -353,7 +353,7 @@ export class AccessKey {
   }
 }
 
-/** Returns a check: why a file cannot be a key of at most `longest` bytes. */
+/** Returns a function that says why a file cannot contain a key of at most `longest` bytes. */
 export const noKeyFile = (longest: number) => (stats: Stats) => {
   if (!stats.isFile()) return new Error('it is not a file')
   return stats.size > longest ? new Error('it is too long for a key') : undefined

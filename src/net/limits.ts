@@ -6,31 +6,31 @@ import { networkOf, plainAddress } from '../lib/network/network-address.js'
 import { every, systemClock } from '../lib/time.js'
 
 /**
- * Limits the connections of a server in number and time. A server of Node.js closes neither a connection that its
- * client leaves open after the last response, nor one whose client does not read, and at `maxConnections` it refuses
- * new connections even if open ones are idle.
+ * Limits the number and duration of a server's connections. Node.js does not close a connection that its client leaves
+ * open after the last response, nor one whose client does not read. At `maxConnections` it refuses new connections,
+ * even if open ones are idle.
  */
 
 export interface ConnectionBounds {
   /** Limit of concurrent connections. */
   readonly max: number
-  /** Limit of concurrent connections of all servers in this process. Default: a share of its descriptors. */
+  /** Limit of concurrent connections of all servers in this process. Default: a share of its file descriptors. */
   readonly maxInProcess?: number
-  /** Limit of concurrent connections of one address (IPv6: one /64 network). */
+  /** Limit of concurrent connections per address (IPv6: per /64 network). */
   readonly maxPerAddress?: number | undefined
-  /** Addresses exempt from `maxPerAddress`, since many clients share them. */
+  /** Addresses without `maxPerAddress`, since many clients share them. */
   readonly isShared?: ((address: string) => boolean) | undefined
   /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
-  /** Time limit for a client to read a response, or to make progress. */
+  /** Time limit for a client to read a response, or PROGRESS_BYTES of it. */
   readonly sendMs?: number | undefined
-  /** Time between the end of the last response and the end of the connection. */
+  /** Time limit from the end of the last response to the end of the connection. */
   readonly closeMs?: number | undefined
-  /** Whether used connections that are idle make room for new ones; if not, only unused ones do. */
+  /** Whether idle connections that were used make room for new ones. If not, only unused ones do. */
   readonly closesUsed: boolean
 }
 
-/** Why this side closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
+/** Why the server closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
@@ -39,25 +39,25 @@ export interface ConnectionEvents {
   refused(reason: RefuseReason, peer: string | undefined): void
 }
 
-/** A client that reads this much of a response counts as making progress. */
+/** A client makes progress if it reads this much of a response. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** From this age on, a connection without any request is closed before used ones. */
+/** From this age on, a connection without a request is closed before used ones. */
 const FIRST_REQUEST_MS = 1000
 
 /** A request slower than this, in bytes per second, may be closed to make room. */
 const SLOW_RATE = 4096
 
-/** The share of the process's descriptors that connections may use: files and buffers need the rest. */
+/** The share of the process's file descriptors that connections may use. Files and buffers need the rest. */
 const DESCRIPTORS_SHARE = 1 / 3
 
 /** Number of connections of all servers in this process. */
 let inProcess = 0
 
-/** Connections by state. Sets keep insertion order, so the first has been in its state for the longest time. */
+/** Connections by state. Sets keep insertion order, so the first one has been in its state longest. */
 class Pool {
   size = 0
-  /** Without any complete request or message so far, oldest first. */
+  /** Without a complete request or message so far, oldest first. */
   readonly unused = new Set<Connection>()
   /** Between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
@@ -77,10 +77,10 @@ interface Connection {
   used: boolean
   /** The last request and its response. */
   last: Exchange | undefined
-  /** When its headers were complete, and how many bytes had been received by then. */
+  /** When the headers of the last request were complete, and how many bytes had been received until then. */
   lastAt: number
   lastFrom: number
-  /** When the client stopped reading, and the number of bytes sent by then. */
+  /** When the client stopped reading, and how many bytes had been sent until then. */
   blocked: { at: number; sent: number } | undefined
   endedAt: number | undefined
 }
@@ -96,7 +96,7 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections in the TLS handshake by both endpoints: their two socket objects do not refer to each other. */
+  /** Connections in the TLS handshake, by endpoints: its two socket objects do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
@@ -113,7 +113,7 @@ export class ConnectionLimits {
     return this.#all.size
   }
 
-  /** Manages the connections of `server` until it is closed. Must be called before it listens. */
+  /** Manages the connections of `server` until it closes. Call it before the server listens. */
   attach(server: Server, isTls: boolean): void {
     this.#isTls = isTls
     server.on('connection', (socket: Socket) => this.#opened(socket))
@@ -141,7 +141,7 @@ export class ConnectionLimits {
     })
   }
 
-  /** Reports that too many requests of a connection wait for earlier ones. */
+  /** Reports that too many requests of a connection wait. */
   pipelined(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (connection) this.#end(connection, 'pipelined')
@@ -161,8 +161,8 @@ export class ConnectionLimits {
   }
 
   /**
-   * Closes connections without a pending request, and the others after the response. Node.js stops its own timeouts for
-   * incomplete requests when a server closes.
+   * Closes connections without a pending request now, and others after the response. When a server closes, Node.js
+   * stops its own timeouts for incomplete requests.
    */
   drain(): void {
     this.#isDraining = true
@@ -231,7 +231,7 @@ export class ConnectionLimits {
     if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
   }
 
-  /** The address or network that limits this connection; undefined if it is exempt. */
+  /** The address or network whose limit applies to this connection; undefined if it is exempt. */
   #boundedNetwork(peer: string | undefined): string | undefined {
     const { maxPerAddress, isShared } = this.#limits
     if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
@@ -244,11 +244,11 @@ export class ConnectionLimits {
     this.#events.refused(reason, peer)
   }
 
-  /** Closes the least valuable connection; returns false if all are in use. */
+  /** Closes the connection that is least worth keeping. Returns false if all are in use. */
   #makeRoom({ unused, idle, busy }: Pool): boolean {
     const [oldest] = unused
     const [longestIdle] = this.#limits.closesUsed ? idle : []
-    // The first request of a new connection may be on its way.
+    // A new connection may be about to send its first request.
     const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
     if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
     if (longestIdle) return this.#end(longestIdle, 'idle')
@@ -325,22 +325,22 @@ export class ConnectionLimits {
   }
 }
 
-/** Closes a connection whose requests are answered. */
+/** Closes a connection if all its requests are answered. */
 function leave({ busy, stream, socket }: Connection): void {
   if (busy > 0) return
   if (stream) stream.destroySoon()
   else socket.destroy()
 }
 
-/** Whether the client, and not the reader of the request, causes the delay. */
+/** Whether the client causes the delay, and not the code that reads the request. */
 function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
-  // If there are several, the earlier ones are complete.
+  // Of several requests, the earlier ones are complete.
   if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
   const ms = now - lastAt
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
 }
 
-/** Undefined for Unix sockets and closed ones. */
+/** Undefined for a Unix socket or a closed one. */
 function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
   if (remoteAddress === undefined || remotePort === undefined) return undefined
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
@@ -373,10 +373,10 @@ interface Log {
 interface Count {
   value: number
 }
-/** Creates one counter, either of a component or a plain one. */
+/** Creates a counter of a component, or a plain one. */
 type MakeCount = (name: string, help: string, labels: { reason: string }) => Count
 
-/** Counts connections that were refused or closed, by reason, and logs them at a limited rate. */
+/** Counts refused and closed connections by reason, and logs them at a limited rate. */
 export class ConnectionReport implements ConnectionEvents {
   readonly #log: Log
   readonly #counts = new Map<string, Count>()
@@ -402,7 +402,6 @@ export class ConnectionReport implements ConnectionEvents {
 
   #happened(text: string, peer: string | undefined): void {
     this.#counts.get(text)!.value++
-    // Number of connections since the last message.
     const connections = this.#limit.count(text)
     if (connections > 0) this.#log.warn({ peer, connections }, text)
   }

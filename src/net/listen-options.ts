@@ -5,7 +5,7 @@ import { isAddressOrRange } from '../lib/network/address-list.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 import { isLoopback } from './urls.js'
 
-/** The options of servers, in a module of their own: reading a configuration does not load the servers. */
+/** The options of servers. A separate module, so that reading a configuration does not load the servers. */
 
 export function addressRange() {
   return reaches(
@@ -59,7 +59,7 @@ export const tlsOptions = z.strictObject({
 })
 export type TlsFileOptions = z.output<typeof tlsOptions>
 
-/** Options of every source that clients connect to. */
+/** Options of every source to which clients connect. */
 export const listenOptions = {
   listen: listenAddress().describe(
     'HOST:PORT to listen on; 127.0.0.1 can only be reached from this machine, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: connections wait while the daemon restarts, and ports below 1024 need no privilege.',
@@ -69,7 +69,7 @@ export const listenOptions = {
   ...connectionOptions(1000, 100_000),
 }
 
-/** Whether the address is certainly reachable from this machine only. */
+/** Whether the address is certainly reachable only from this machine. */
 export function isLocal(address: ListenAddress): boolean {
   return 'host' in address && isLoopback(address.host)
 }

@@ -18,7 +18,7 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly tls?: TlsFileOptions | undefined
 }
 
-/** Detects peers that vanished silently. */
+/** TCP keep-alive, which detects peers that disappeared silently. */
 const KEEP_ALIVE_MS = 60_000
 
 /** A listening server with its limits and metrics. */
@@ -43,7 +43,7 @@ export class Listener {
     metrics.gauge('sluice_source_connections', 'Open connections.', () => this.connections.size)
   }
 
-  /** Listens with the server that `make` creates. Rejects with a message for people on failure. */
+  /** Listens with the server that `make` creates. If that fails, rejects with a message for people. */
   async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs?: number): Promise<void> {
     const { listen } = this.#options
     const server = make(await this.#tls?.load())
@@ -59,12 +59,12 @@ export class Listener {
     this.#context.log.info({ address: this.address, tls: this.#tls !== undefined }, 'listening')
   }
 
-  /** The actual HOST:PORT, including a port chosen by the system. */
+  /** HOST:PORT with the actual port, which the system may have chosen. */
   get address(): string {
     return this.#address
   }
 
-  /** Counts errors of a connection, and of a TLS connection on top of it. */
+  /** Counts errors of a connection, or of a TLS connection on it. */
   watch(socket: Socket): void {
     if (this.#watched.has(socket)) return
     this.#watched.add(socket)
@@ -107,7 +107,7 @@ export class Listener {
   }
 }
 
-/** Runs `listen`, which makes a server listen. Rejects with a message for people on failure. */
+/** Calls `listen`, which makes a server listen. If that fails, rejects with a message for people. */
 export async function listening<T>(address: ListenAddress, listen: () => Promise<T>): Promise<T> {
   try {
     return await listen()
@@ -125,13 +125,13 @@ const WHY_NOT: Readonly<Record<string, string>> = {
   ENOTFOUND: 'that name cannot be resolved',
 }
 
-/** The address of the peer in its usual notation. */
+/** The peer's address in its usual notation. */
 export function peerOf(socket: Socket): string | undefined {
   const { remoteAddress } = socket
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Returns a test for whether an address is in one of the ranges. */
+/** Returns a test whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)
@@ -140,7 +140,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for protocols without requests, which may need idle connections. */
+/** Limits the connections of a server. Omit `http` for a protocol without requests, which may need idle connections. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -159,11 +159,11 @@ export function boundConnections(
 /** The default of `max_connections_per_address`. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))
 
-/** The longest timer of Node.js. `ConnectionLimits` ends handshakes that take longer than `handshake_timeout`. */
+/** The longest timer of Node.js: `ConnectionLimits` applies `handshake_timeout` instead. */
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** The certificate of a server, read again when it is replaced, and a report of failed handshakes. */
+/** The certificate of a server, which is read again when it is replaced, and a report of failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals
@@ -173,20 +173,20 @@ export class ServerTls {
     this.refusals = new TlsRefusals(context.log, context.clock)
   }
 
-  /** The TLS options to create the server with. Throws TlsFilesError if a file is unusable. */
+  /** The TLS options for creating the server. Throws TlsFilesError if a file is unusable. */
   async load(): Promise<TlsOptions> {
     return serverOptions(await this.files.load())
   }
 
-  /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying them. */
+  /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying files. */
   attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
-    // Reading the address caches it, which keeps it for the log after the connection is closed.
+    // The getter caches the address, so the log can still show it after the connection closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
-    // One check at a time: an older check must not overwrite files that a newer one applied.
+    // Runs one check at a time, since an older one could overwrite the files of a newer one.
     let renewing = false
     return every(renewEveryMs, () => {
       if (renewing) return
@@ -235,13 +235,13 @@ export class TlsRefusals {
     this.#limit = new LogLimit(clock)
   }
 
-  /** Must be called with the arguments of `tlsClientError`. Returns the reason. */
+  /** Call it with the arguments of `tlsClientError`. Returns the reason. */
   add(error: Error, socket: Socket): string {
     const reason = reasonOf(error, socket)
     const { value } = this.#refused.get(reason) ?? { value: 0 }
     this.#refused.set(reason, { value: value + 1, at: this.#clock.now() })
     const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: opensslText(error) }
-    // Port scans and health checks do this all the time.
+    // Port scans and health checks cause this all the time.
     if (reason === 'closed') this.#log.debug(fields, 'a connection was closed during the TLS handshake')
     else {
       const connections = this.#limit.count(reason)
@@ -291,7 +291,7 @@ const CODES: Record<string, string> = {
 }
 
 function reasonOf(error: Error, socket: Socket): string {
-  // Node.js verifies the certificate after the handshake and reports the reason only here.
+  // Node.js verifies the certificate after the handshake, and reports the reason only here.
   const { authorizationError } = socket as { readonly authorizationError?: unknown }
   if (authorizationError) return ofVerification(String(authorizationError))
   const code = errorCode(error) ?? ''
@@ -308,7 +308,7 @@ function ofVerification(code: string): string {
   return 'bad_certificate'
 }
 
-/** The peer of a TLS connection that Node.js has closed: the underlying socket has the address if it was read once. */
+/** The peer of a TLS connection that Node.js closed. The underlying socket has the address if it was read before. */
 function peerBefore(socket: Socket): string | undefined {
   const { _parent: beneath } = socket as { readonly _parent?: Socket }
   return beneath && peerOf(beneath)

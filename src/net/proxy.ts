@@ -8,7 +8,7 @@ import { AddressList, isAddressOrRange } from '../lib/network/address-list.js'
 import { AccessKey, basicCredentials } from './key.js'
 import { placeOf } from './urls.js'
 
-/** An http or https URL without possible secrets in it. */
+/** An http or https URL that cannot contain secrets. */
 export const httpUrl = once(() => {
   const schema = z.string().superRefine((text, context) => {
     const url = URL.canParse(text) ? new URL(text) : undefined
@@ -56,7 +56,7 @@ const withoutProxy = reaches('nothing', z.string().min(1)).superRefine((text, co
     )
 })
 
-/** How requests reach the receiver if not directly. */
+/** How requests reach the receiver through a proxy. */
 export const proxy = z.union([
   z.literal('environment'),
   z.strictObject({
@@ -80,7 +80,7 @@ export interface Via {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Selects the proxy and its password for a URL. */
+/** Selects the proxy, and its password, for a URL. */
 export class ProxySettings {
   readonly #options: ProxyOptions
   readonly #env: Environment
@@ -89,7 +89,7 @@ export class ProxySettings {
   #secrets: readonly string[] = []
 
   constructor(options: ProxyOptions, { log, reach }: ComponentContext, env: Environment = process.env) {
-    // The proxy of the operator could open connections that this pipeline must not open.
+    // The operator's proxy could open connections that this pipeline must not open.
     if (options === 'environment' && reach)
       throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {
         failure: 'hold',
@@ -104,12 +104,12 @@ export class ProxySettings {
     this.#password = new AccessKey(source, log.child({ option: 'proxy.auth' }), reach)
   }
 
-  /** Texts that must not be shown. */
+  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#secrets
   }
 
-  /** The URL of the proxy for `target` without its password; undefined if there is none. */
+  /** The URL of the proxy for `target`, without its password; undefined if `target` is reached directly. */
   urlFor(target: URL): URL | undefined {
     if (this.#direct.has(target)) return undefined
     return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)

@@ -6,8 +6,6 @@ import { readFileSync, statSync } from '../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../lib/files/disk/file-systems.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 
-/** Reads files of certificates and keys and checks that they fit together. */
-
 export interface TlsPaths {
   /** Authorities to trust. */
   readonly ca_file?: string | undefined
@@ -26,8 +24,8 @@ export interface TlsProblem {
   /** What is wrong and what to do, without the option and the file. */
   readonly message: string
   /**
-   * `absent`: the file does not exist or is not readable, which may differ for another machine or user, or its file
-   * system does not respond. `denied`: the component must not read it.
+   * `absent`: the file does not exist or is not readable, or its file system does not respond. On another machine or
+   * for another user, it may be usable. `denied`: the component must not read it.
    */
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
@@ -37,7 +35,7 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** When the first certificate of a chain, or the last of several authorities, expires; wall clock in milliseconds. */
+  /** When the first certificate of a chain expires, or the last of several authorities; wall clock in milliseconds. */
   readonly expiresAt: number
   /** When the validity begins; wall clock in milliseconds. */
   readonly validFrom: number
@@ -56,7 +54,7 @@ export interface TlsInspection {
   readonly problems: readonly TlsProblem[]
 }
 
-/** Twenty times the size of a bundle of all public authorities. */
+/** Maximum bytes of a file: twenty times a bundle of all public authorities. */
 const LONGEST_FILE = 10 * 1024 * 1024
 const CERTIFICATE = /-----BEGIN (?:X509 )?CERTIFICATE-----[^-]*-----END (?:X509 )?CERTIFICATE-----/g
 const CERTIFICATE_BEGIN = /-----BEGIN (?:X509 )?CERTIFICATE-----/g
@@ -66,7 +64,7 @@ const DER_SEQUENCE = 0x30
 /** The bytes of each file, or why it could not be read. */
 type Found = Partial<Record<TlsOption, Buffer | Error>>
 
-/** Reads the files synchronously, for commands. `wall` is the time at which validity is checked. */
+/** Reads the files synchronously, for commands. `wall`: the time for which validity is checked. */
 export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
@@ -82,7 +80,7 @@ export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   return judge(paths, found, wall)
 }
 
-/** Like `inspectTls`, within the limits of a component and without blocking the event loop. */
+/** Like `inspectTls`, but asynchronous and within the limits of a component. */
 export async function readTls(paths: TlsPaths, wall: number, reach: Reach | undefined): Promise<TlsInspection> {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
@@ -95,7 +93,7 @@ export async function readTls(paths: TlsPaths, wall: number, reach: Reach | unde
   return judge(paths, found, wall)
 }
 
-/** The file is not a regular one, or is too large. */
+/** The file is not a regular file, or is too large. */
 class NotReadable extends Error {}
 
 function notReadable(stats: Stats): NotReadable | undefined {
@@ -113,7 +111,7 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   const chain = cert && inspection.chain(cert)
   const privateKey = key && inspection.privateKey(key)
   if (chain?.[0] && privateKey) inspection.match(chain, privateKey)
-  // Without files, this would only load the default authorities of Node.js.
+  // Without files, this would only load Node.js's default authorities.
   if (inspection.usable && Object.keys(found).length > 0) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
   const { problems, expiries } = inspection
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
@@ -193,7 +191,7 @@ class Inspection {
   authorities(option: 'ca_file' | 'client_ca_file', bytes: Buffer): void {
     const certificates = this.#certificates(option, bytes)
     if (!certificates) return
-    // A self-signed certificate may stand for itself; any other must be an authority.
+    // A self-signed certificate may be trusted itself; any other must be an authority.
     const trusted = certificates.filter(one => one.ca || one.subject === one.issuer)
     if (trusted.length === 0) {
       const [first] = certificates
@@ -265,7 +263,7 @@ class Inspection {
       )
   }
 
-  /** Lets OpenSSL check the rest, such as a key that is too short for its security level. */
+  /** Lets OpenSSL check the rest, for example whether a key is too short for its security level. */
   asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
     try {
       nodeTls().createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })
@@ -309,15 +307,15 @@ function dateOf(wall: number): string {
 }
 
 /**
- * Extracts `UNKNOWN_CA` from `ERR_SSL_TLSV1_ALERT_UNKNOWN_CA`: the reason that the peer of a TLS connection gave for
- * closing it. Undefined if the error is not from the peer. Newer versions of OpenSSL write `SSL/TLS_ALERT`.
+ * The reason that a peer gave for closing a TLS connection: `UNKNOWN_CA` in `ERR_SSL_TLSV1_ALERT_UNKNOWN_CA`. Undefined
+ * if the error does not come from the peer. Newer versions of OpenSSL write `SSL/TLS_ALERT`.
  */
 export function tlsAlertOf(code: string): string | undefined {
   if (code === 'ERR_SSL_TLSV1_UNRECOGNIZED_NAME') return 'UNRECOGNIZED_NAME'
   return /^ERR_SSL_.*ALERT_([A-Z_]+)$/.exec(code)?.[1]
 }
 
-/** The reason from OpenSSL without its source location. */
+/** OpenSSL's reason, without the place in its source. */
 export function opensslText(error: unknown): string {
   const { reason } = error as { readonly reason?: unknown }
   return typeof reason === 'string' && reason !== '' ? reason : errorText(error)

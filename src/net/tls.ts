@@ -16,12 +16,12 @@ import {
 } from './tls-check.js'
 
 const DAY_MS = 86_400_000
-/** Automatic renewal happens well before this, so a warning leaves time for a person to act. */
+/** Automatic renewal happens well before this, so the warning leaves a person time to act. */
 const WARN_BEFORE_MS = 14 * DAY_MS
 /** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
-/** The problems of the files of TLS options, each with its file name. */
+/** The problems in files of TLS options, each with its file name. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
   /** Whether a file is outside the limits of its component. */
@@ -43,7 +43,7 @@ export interface TlsFilesContext {
   readonly failed: () => void
 }
 
-/** The files of TLS options, read again when they are replaced. An unusable replacement changes nothing. */
+/** The files of TLS options, which are read again when they are replaced. An unusable replacement has no effect. */
 export class TlsFiles {
   readonly #paths: TlsPaths
   readonly #context: TlsFilesContext
@@ -73,7 +73,7 @@ export class TlsFiles {
     return content
   }
 
-  /** The new content if the files were replaced by usable ones; undefined otherwise. */
+  /** The new content, if the files were replaced and are usable; otherwise undefined. */
   async renewed(): Promise<TlsContent | undefined> {
     this.#warnOfExpiry()
     if (!(await this.replaced())) return undefined
@@ -88,7 +88,7 @@ export class TlsFiles {
       )
       return content
     } catch (error) {
-      // A certificate and its key are often replaced one after the other, so the next check may find both.
+      // A certificate and its key are often replaced one after the other. The next check may find both.
       this.#version = ''
       const text = errorText(error)
       if (text !== this.#loggedProblem) {

@@ -1,4 +1,4 @@
-/** The URL without parts that may be secret. */
+/** The URL without the parts that may be secret: user, password, path parameters, query and fragment. */
 export function withoutQuery(url: string): string {
   return url
     .replace(/[?#].*$/s, '')
@@ -12,16 +12,16 @@ export interface Span {
   readonly to: number
 }
 
-/** A parameter of a URL, and where its value is. */
+/** A parameter of a URL, and the place of its value. */
 export interface Parameter extends Span {
-  /** Empty for a value without a name. */
+  /** Empty if only a value is given. */
   readonly name: string
 }
 
-/** Like URL parsers, ignores line breaks, tabs and repeated slashes. */
+/** The start of a URL up to its host. Like URL parsers, ignores line breaks, tabs and repeated slashes. */
 const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
 
-/** The parameters that have a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
+/** The parameters with a value: in the query, after a #, and in the path, as in `/logs;token=VALUE`. */
 export function parametersOf(url: string): Parameter[] {
   const pathAt = AUTHORITY.exec(url)?.[0].length ?? 0
   const found: Parameter[] = []
@@ -63,7 +63,7 @@ const SECRET_PARAMETER =
 export const isSecretParameter = (name: string): boolean =>
   SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
 
-/** Decodes text of a query. URL parsers ignore line breaks and tabs. */
+/** Decodes text of a query. Ignores line breaks and tabs, as URL parsers do. */
 export function decoded(text: string): string {
   if (!/[%+\t\n\r]/.test(text)) return text
   const [value = ''] = new URLSearchParams(`=${text.replace(/[\t\n\r]/g, '')}`).values()
@@ -96,5 +96,5 @@ export function placeOf({ protocol, hostname, port }: URL): Place {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
 }
 
-/** Whether a host is certainly this machine. 127.0.0.1.example.com is another one. */
+/** Whether a host is certainly this machine. Counterexample: 127.0.0.1.example.com. */
 export const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){1,3}|::1|\[::1\])$/.test(host)

@@ -59,36 +59,64 @@ type Outcome = { readonly killed: boolean; readonly hung: boolean; readonly ms: 
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const read = (path: string) => readFileSync(join(checkout, path), 'utf8')
-const compiled = (path: string) => path.replace(/ts$/, 'js')
+const isWeb = (path: string) => path.startsWith('src/web/')
+const compiled = (path: string) => (isWeb(path) ? 'src/web/bundle/page.js' : path.replace(/ts$/, 'js'))
 const { transformSync } = createRequire(import.meta.url)('@swc/wasm-typescript')
 
-function mutated({ file, text, by = '' }: Mutant): string {
+/** The code with the change, as it is built. */
+async function mutated({ file, text, by = '' }: Mutant): Promise<string> {
   const source = read(file)
   const occurs = source.split(text).length - 1
   if (occurs !== 1) throw new Error(`the text occurs ${occurs} times in ${file}, not once`)
   // Not a pattern: a `$` has no meaning.
-  return transformSync(
-    source.replace(text, () => by),
-    { mode: 'strip-only', module: true, filename: file },
-  ).code
+  const changed = source.replace(text, () => by)
+  if (isWeb(file)) return bundled(file, changed)
+  return transformSync(changed, { mode: 'strip-only', module: true, filename: file }).code
+}
+
+/** The script of the page with another source in the place of one. */
+async function bundled(file: string, source: string): Promise<string> {
+  const { build } = await import('esbuild')
+  const { outputFiles } = await build({
+    entryPoints: { page: join(checkout, 'src/web/page/main.tsx') },
+    outdir: 'bundle',
+    bundle: true,
+    write: false,
+    format: 'esm',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    logLevel: 'silent',
+    plugins: [
+      {
+        name: 'mutant',
+        setup: ({ onLoad }) =>
+          onLoad({ filter: /\.tsx?$/ }, ({ path }) =>
+            path === join(checkout, file) ? { contents: source, loader: 'tsx' } : undefined,
+          ),
+      },
+    ],
+  })
+  return outputFiles.find(({ path }) => path.endsWith('.js'))!.text
 }
 
 /** What is wrong with the list. */
-function problems(list: readonly Listed[]): string[] {
+async function problems(list: readonly Listed[]): Promise<string[]> {
   const ids = new Set<string>()
-  return list.flatMap(mutant => {
+  const all: string[] = []
+  for (const mutant of list) {
     const found: string[] = []
     if (ids.has(mutant.id)) found.push('another mutant has this id')
     ids.add(mutant.id)
     if (!existsSync(join(checkout, mutant.test))) found.push(`there is no ${mutant.test}`)
     if (mutant.text === mutant.by) found.push('it changes nothing')
     try {
-      mutated(mutant)
+      await mutated(mutant)
     } catch (error) {
       found.push((error as Error).message ?? String(error))
     }
-    return found.map(problem => `${mutant.id}: ${problem}`)
-  })
+    all.push(...found.map(problem => `${mutant.id}: ${problem}`))
+  }
+  return all
 }
 
 /** A copy of the checkout in which one built file can differ. Tests may write there. */
@@ -184,7 +212,7 @@ async function run(list: readonly Listed[]): Promise<number> {
       sums.wrong++
       return say(`RED       ${id}: ${test} fails without a mutant`)
     }
-    const outcome = await copy.run(test, Math.max(LEAST_LIMIT_MS, SLOWER * ms), file, mutated(mutant))
+    const outcome = await copy.run(test, Math.max(LEAST_LIMIT_MS, SLOWER * ms), file, await mutated(mutant))
     const seconds = `${(outcome.ms / 1000).toFixed(1)} s`
     if (outcome.killed) {
       sums.killed++
@@ -250,7 +278,7 @@ async function main(): Promise<number> {
   )
   const isWanted = ({ id, group }: Listed) => only.length === 0 || only.includes(id) || only.includes(group)
   let list: readonly Listed[] = all.filter(isWanted)
-  const wrong = problems(list)
+  const wrong = await problems(list)
   for (const problem of wrong) say(problem)
   if (wrong.length > 0 || list.length === 0) return 1
   if (some !== undefined) {

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
@@ -5,6 +7,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { HOST, listening, ownPort } from '../support/address.js'
+import { bound } from '../support/bound.js'
 import { Browser, type Page } from '../support/browser.js'
 import { checkout } from '../support/checkout.js'
 import { startDaemon } from '../support/daemon.js'
@@ -400,10 +403,11 @@ t.test('100,000 keys: those with most pressure, and how many there are', async t
   if (!one) return
   const { page } = one
   await sees(page, '100,000 buckets in use of at most 200,000 (50 %)', 'main')
-  await sees(page, 'the list shows the 100 with the most pressure', 'main')
+  await sees(page, 'the filter searches the 1,000 busiest; the list shows the 100 with the most pressure', 'main')
   t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 100)
-  await page.value(`location.hash = '#/throttle/limit_app?key=key-7'`)
-  await sees(page, '11 of 100', 'main')
+  await page.value(`location.hash = '#/throttle/limit_app?key=key-77'`)
+  await sees(page, '11 of 1,000', 'main')
+  t.equal((await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')).length, 11)
 })
 
 const HOSTILE = `</script><img src=x onerror="document.title='hit'"><script>document.title='hit'</script>{{1+1}}\u202e'"&lt;`
@@ -534,6 +538,69 @@ t.test('the page of another origin cannot read it', async t => {
   t.equal(framed, false, 'and it is in no frame')
 })
 
+/** Runs nginx in the foreground, with the location of docs/page.md. Returns its address. */
+async function nginxBefore(t: Test, url: string, more = ''): Promise<string | undefined> {
+  const program = needs(t, 'nginx')
+  if (!program) return undefined
+  const folder = testFolder(t, { users: 'anna:{PLAIN}secret\n' })
+  const [, location] = /```nginx\n([\s\S]*?)```/.exec(readFileSync(join(checkout, 'docs/page.md'), 'utf8'))!
+  const own = location!
+    .replace('http://127.0.0.1:9599/', url)
+    .replace('/etc/nginx/sluice-users', `${folder}/users`)
+    .replace('{', `{ ${more}`)
+  const port = await ownPort()
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    one => `${one}_temp_path ${folder}/${one};`,
+  )
+  writeFileSync(
+    join(folder, 'nginx.conf'),
+    `${process.getuid?.() === 0 ? 'user root;' : ''} daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {}
+http { access_log off; ${temporary.join(' ')} server { listen ${HOST}:${port}; ${own} } }\n`,
+  )
+  const nginx = spawn(...bound(program, ['-e', `${folder}/error.log`, '-c', `${folder}/nginx.conf`]), {
+    stdio: 'ignore',
+  })
+  const closed = once(nginx, 'close')
+  t.teardown(() => {
+    nginx.kill()
+    return closed
+  })
+  const answers = () =>
+    fetch(`http://${HOST}:${port}/`).then(
+      () => true,
+      () => false,
+    )
+  await until('nginx', answers, { show: () => readFileSync(join(folder, 'error.log'), 'utf8') })
+  return `${HOST}:${port}/sluice/`
+}
+
+t.test('behind nginx, below a path', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write } = await daemonOf(t)
+  const at = await nginxBefore(t, url)
+  if (at === undefined) return
+  t.equal((await fetch(`http://${at}`)).status, 401, 'nginx asks for a password')
+  await page.go(`http://anna:secret@${at}`)
+  await goTo(page, `http://${at}#token=${TOKEN}`)
+  await sees(page, 'live', 'header')
+  await goTo(page, `http://${at}#/tail/app`)
+  await sees(page, 'where', '.tools')
+  const some = setInterval(() => write(7), 200)
+  t.teardown(() => clearInterval(some))
+  await sees(page, /"app":"app-3"/, '.tail')
+  t.same(
+    page.requests.filter(one => !one.includes(`${at}`) && one !== 'about:blank' && one !== 'data:,'),
+    [],
+    'everything is below the path',
+  )
+  const other = await nginxBefore(t, url, 'proxy_set_header Host logs.example.com;')
+  const authorization = `Basic ${Buffer.from('anna:secret').toString('base64')}`
+  const refused = await fetch(`http://${other}`, { headers: { authorization } })
+  t.equal(refused.status, 403)
+  t.match(await refused.text(), 'the page is not served under this name')
+})
+
 t.test('event texts ask for the token, which leaves the address at once', async t => {
   const world: World = { components: USUAL, token: TOKEN }
   const one = await shown(t, world, '#/tail/limit_app')
@@ -631,6 +698,51 @@ t.test('the tail of what a throttle discards, and a limit at its place in the co
   await sees(page, /^processors:\n {2}limit_app:\n {4}limit: 40\n$/, '.what-if pre')
 })
 
+t.test('a limit that was tried stays in the address, and after a look at another view', async t => {
+  const one = await shown(t, { components: USUAL }, '#/throttle/limit_app?limit=40')
+  if (!one) return
+  const { page } = one
+  const limit = `document.querySelector('[aria-label="limit as a number"]')`
+  await sees(page, /would have passed/, '.verdict')
+  t.equal(await page.value(`${limit}.value`), '40')
+  await page.value(`${limit}.value = '250', ${limit}.dispatchEvent(new Event('input', { bubbles: true }))`)
+  const hash = () => page.value<string>('location.hash')
+  await until('the address', async () => (await hash()) === '#/throttle/limit_app?limit=250')
+  await page.press('Escape')
+  await page.press('3')
+  await sees(page, 'Delivery', 'main h1')
+  await page.press('2')
+  await until('the limit is back', () => page.value(`${limit}?.value === '250'`))
+  await until('its address, too', async () => (await hash()) === '#/throttle?limit=250')
+  await page.value(`location.hash = '#/throttle/limit_app?limit=7&window=2s&mode=sliding'`)
+  await until('another address', () => page.value(`${limit}?.value === '7'`))
+  await sees(page, /limit: 7\s+window: 2s/, '.what-if pre')
+  t.same(page.messages, [])
+})
+
+t.test('a throttle that holds keys to its limit has no problem, as in status', async t => {
+  const one = await shown(t, { components: USUAL })
+  if (!one) return
+  const { page } = one
+  await sees(page, 'keys at the limit', 'main')
+  t.equal(await page.value(`document.querySelectorAll('.mark.warning, .mark.error').length`), 0)
+})
+
+t.test('the numbers of one key', async t => {
+  const page = await opened(t)
+  if (!page) return
+  const { url, write, daemon } = await daemonOf(t)
+  write(700)
+  await daemon.scrapedUntil(scrape => scrape.events('limit_app').received === 700)
+  await goTo(page, `${url}#token=${TOKEN}`)
+  await goTo(page, `${url}#/component/limit_app?bucket=app-3`)
+  await sees(page, 'Last minute: 5 passed, 95 discarded. Last ten minutes: 5 passed, 95 discarded.', 'main')
+  await goTo(page, `${url}#/throttle/limit_app?key=app-3`)
+  await sees(page, '1 of 7', '.filter')
+  const [row] = await cells(page, 'table[aria-label^=Buckets] tbody tr:not(.under)')
+  t.same([row![0], row![2], row![3]], ['app-3', '5', '95'])
+})
+
 t.test('what it says of an event, a component and a destination is said once, and is so', async t => {
   const at = new Date().toISOString()
   const steps = [
@@ -660,8 +772,11 @@ t.test('what it says of an event, a component and a destination is said once, an
       id: 'limit_app',
       key_field: ['.app'],
       limits: [{ limit: 100, unit: 'events', window_ms: 1000, mode: 'fixed' }],
+      rules: 0,
       buckets: 0,
       keys: [],
+      searched: 0,
+      found: 0,
       counted: { from, step_ms: 1, exact: false, keys: 0, most_keys: 1000, of: 'one event in 4, in steps of 1 ms' },
     },
     find: { looked_at, found: [{ event: { n: 1 }, steps }], more: false },

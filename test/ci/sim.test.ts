@@ -26,6 +26,11 @@ t.test('no world of files breaks a promise', async t => {
   t.match(stdout, /^\d+ seeds, 0 failed/m)
 })
 
+t.test('worlds of files behind those that broke a promise once', async t => {
+  for (const seed of [22852, 23292, 27060])
+    t.match((await simulate('--files', '--seed', String(seed))).stdout, new RegExp(`^seed ${seed} .*: ok;`, 'm'))
+})
+
 t.test('a seed replays exactly', async t => {
   const fingerprint = async (args: string[]) => (await simulate(...args)).stdout.trim().split('\n').at(-1)
   const alone = await fingerprint(['--seed', '7'])

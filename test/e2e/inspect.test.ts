@@ -255,6 +255,7 @@ destinations:
   t.match(status.stdout.replaceAll(/\s+/g, ' '), gone)
   t.match(status.stdout, /^ {2}Since \S+ \(\S+\), \d+ failed attempts?, /m)
   t.match(status.stdout, /No events are lost/)
+  t.match(status.stdout, /^Oldest event to deliver: gone \d+\S/m)
   t.match(status.stdout, /^disk buffers +events +used +room left\ngone +6 +\d+B +10\.0MB$/m)
   const { ready, problems, components } = JSON.parse((await look('status', '--json')).stdout)
   t.match({ ready, problems }, { ready: false, problems: [{ what: /^gone is failing/ }] })

@@ -1,8 +1,9 @@
-import { writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { HOST, ownPort } from '../support/address.js'
 import { asked } from '../support/asked.js'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
@@ -137,4 +138,94 @@ t.test('live: the status, then numbers that add up, and what is news', async t =
   daemon.child.kill('SIGTERM')
   await daemon.exit
   await read
+})
+
+t.test('explain reports what happened to an event, beside what would happen now', async t => {
+  const folder = testFolder(t, { 'app.log': '', 'text.log': '' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `status_page: { listen: '${HOST}:0' }
+sources:
+  app: { type: file, include: [./app.log], decode: json }
+  text: { type: file, include: [./text.log] }
+processors:
+  limit: { type: throttle, inputs: [app, text], limit: 1, window: 1 Seconds, key_field: .app }
+destinations: { out: { type: blackhole, inputs: [limit] } }
+`,
+  )
+  await daemon.until(() => daemon.logs().some(({ msg }) => msg === 'started'))
+  appendFileSync(join(folder, 'app.log'), '{"app":"cart","n":1}\n{"app":"cart","n":2}\n')
+  appendFileSync(join(folder, 'text.log'), 'first\nsecond\n')
+  await daemon.scrapedUntil(scrape => scrape.events('limit').received === 4)
+  const explained = async (...args: string[]) =>
+    (await command(['explain', '--config', daemon.configPath, '--live', ...args], { cwd: folder })).stdout
+  // Its window is over by then.
+  const now = await until('what would happen now', async () => {
+    const text = await explained('{"n": 2, "app": "cart"}')
+    return text.includes('→ limit (throttle): passed') && text
+  })
+  const at = String.raw`at \d\d:\d\d:\d\d`
+  const steps = String.raw`${at} app read it; (${at} )?limit discarded it \(throttled\w*: Beyond [^;]*[^.;]; bucket cart\)`
+  t.match(now, new RegExp(`^  then: ${steps}$`, 'm'))
+  const delivered = `(${at} )?out received it; (${at} )?out delivered it`
+  t.match(await explained('{"app":"cart","n":1}'), new RegExp(`^  then: ${at} app read it; ${delivered}$`, 'm'))
+  t.match(
+    await explained('--source', 'text', 'second'),
+    new RegExp(String.raw`^  then: ${at} text read it; .*bucket \(default\)\)$`, 'm'),
+    'without the time at which it is read now',
+  )
+  t.match(
+    await explained('{"app":"cart","n":3}'),
+    new RegExp(
+      `^  then: the daemon has not kept an event like this one; it keeps discarded events since ${at.slice(3)};`,
+      'm',
+    ),
+  )
+  const offline = await command(['explain', '--config', daemon.configPath, '{"app":"cart"}'], { cwd: folder })
+  t.equal(offline.stderr, 'sluice explain: with --live, the daemon reports past events like it\n')
+  t.notMatch(offline.stdout, 'then:')
+  const { past } = JSON.parse(await explained('--json', '{"app":"cart"}'))
+  t.match(past.events.map(({ steps }: { steps: { component: string }[] }) => steps.at(-1)!.component).sort(), [
+    'limit',
+    'out',
+  ])
+  await daemon.stop(t)
+})
+
+t.test('the exact numbers of one key, the rules of a file, and what top shows of them', async t => {
+  const folder = testFolder(t, { 'app.log': '', 'limits.csv': 'key,limit\ncart,1\nmail,2\n' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `status_page: { listen: '${HOST}:0' }
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors:
+  limit: { type: throttle, inputs: [app], limit: 9, window: 1h, key_field: .app, limits_file: ./limits.csv }
+destinations: { out: { type: blackhole, inputs: [limit] } }
+`,
+  )
+  await daemon.until(() => daemon.logs().some(({ msg }) => msg === 'started'))
+  const path = (query: string) => ({
+    socketPath: join(folder, 'state/sluice.sock'),
+    path: `/api/v1/throttles/limit?${query}`,
+  })
+  const write = (events: number) => appendFileSync(join(folder, 'app.log'), '{"app":"cart"}\n'.repeat(events))
+  write(4)
+  await daemon.scrapedUntil(scrape => scrape.events('limit').received === 4)
+  const counts = { passed: 1, discarded: 3 }
+  t.match(JSON.parse((await asked(path('key=cart'))).text), {
+    rules: 2,
+    found: 1,
+    counted: { exact: true },
+    keys: [{ key: 'cart', last_minute: counts, ten_minutes: counts }],
+  })
+  t.match(JSON.parse((await asked(path('q=nothing'))).text), { searched: 1, found: 0, keys: [] })
+  const some = setInterval(() => write(1), 50)
+  t.teardown(() => clearInterval(some))
+  const { stdout } = await command(['top', '--config', daemon.configPath, '--interval', '500ms', '--count', '1'], {
+    cwd: folder,
+  })
+  t.match(stdout, /passed\/min +discard\/min .*\ncart +0 +\S+ +1 +([4-9]|\d\d+) +1\/1 /)
+  await daemon.stop(t)
 })

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { checkout } from './checkout.js'
+import { built } from './checkout.js'
 
 /** A component of the invented daemon. */
 export interface Invented {
@@ -267,7 +267,7 @@ export class FakePage {
     }
     const [, kind, id = ''] = /^(components|throttles)\/(.*)$/.exec(path) ?? []
     if (kind === 'components') return this.#component(decodeURIComponent(id))
-    if (kind === 'throttles') return this.#throttle(decodeURIComponent(id))
+    if (kind === 'throttles') return this.#throttle(decodeURIComponent(id), params)
     if (path === 'what-if') return this.#whatIf(params)
     if (path === 'find') return found(params.get('q') ?? '', this.world)
     if (path === 'evidence') return evidence(params, this.world)
@@ -305,10 +305,15 @@ export class FakePage {
     return this.world.keys ?? ['search', 'checkout', 'cart', 'mail', 'web', null]
   }
 
-  #throttle(id: string) {
+  #throttle(id: string, params = new URLSearchParams()) {
     const total = this.#rateOf(id)
     const all = this.#keys()
-    const keys = all.slice(0, 100).map((key, i) => {
+    const searched = all.slice(0, 1000)
+    const found = searched.filter(
+      key => (!params.has('key') || key === params.get('key')) && `${key}`.includes(params.get('q') ?? ''),
+    )
+    const keys = found.slice(0, 100).map(key => {
+      const i = all.indexOf(key)
       const offered = (total / 2.2) * 0.35 ** Math.min(i, 8)
       const limit = 100
       const passed = Math.min(offered, limit)
@@ -316,6 +321,8 @@ export class FakePage {
         key,
         passed,
         discarded: offered - passed,
+        last_minute: { passed: Math.round(passed * 60), discarded: Math.round((offered - passed) * 60) },
+        ten_minutes: { passed: Math.round(passed * 600), discarded: Math.round((offered - passed) * 600) },
         used: Math.round(passed),
         limit,
         window_ms: 1000,
@@ -335,6 +342,8 @@ export class FakePage {
       buckets: all.length,
       max_keys: 200_000,
       keys,
+      searched: searched.length,
+      found: found.length,
       counted: {
         from: new Date(Date.now() - 600_000).toISOString(),
         step_ms: 100,
@@ -390,7 +399,7 @@ export class FakePage {
     const [, extension = ''] = /^page\.(js|css)$/.exec(path) ?? []
     if (path === '') response.setHeader('content-type', 'text/html').end(HTML)
     else if (extension !== '')
-      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(checkout, 'src/web/bundle', path)))
+      response.setHeader('content-type', TYPES[extension]!).end(readFileSync(join(built, 'src/web/bundle', path)))
     else this.#answerApi(path.replace(/^api\/v1\//, ''), searchParams, request, response)
   }
 

@@ -1,8 +1,12 @@
 import t, { type Test } from 'tap'
 
-const why = process.env.CI ? false : 'takes long: runs with CI=true'
+const { CI, SLUICE_SHORT } = process.env
+const why = CI ? false : 'takes long: runs with CI=true'
 
-/** As `t.test`, for a bound, many kills or many rounds: `npm test` leaves it out, and `.ci/run` runs it. */
+/**
+ * As `t.test`, for a bound, many kills or many rounds: `npm test` leaves it out, and `.ci/run` runs it with one release of
+ * Node.js; with the others (`SLUICE_SHORT`) it is not there.
+ */
 export function longTest(name: string, run: (t: Test) => unknown): void {
-  void t.test(name, { skip: why }, run)
+  if (!SLUICE_SHORT) void t.test(name, { skip: why }, run)
 }

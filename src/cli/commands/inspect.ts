@@ -44,7 +44,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows how one event passes through a configuration.',
     text: [
       'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
-      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. Of each destination it reports the problem, if there is one.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. For each destination, it reports the problem, if there is one. With a status page, the daemon also reports past events with the same fields: which component passed, discarded or rejected them, when and why.',
       'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
@@ -58,7 +58,7 @@ export const inspectCommands: readonly Command[] = [
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file with one; for a journald source also an entry as written by journalctl -o json. Default: standard input, as for -.',
+      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file that contains one of these. For a journald source, also an entry as journalctl -o json writes it. Default: standard input, as for -.',
     },
     examples: [
       {
@@ -121,7 +121,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows live rates of a daemon: events, discards, buffers.',
     text: [
       FOUND,
-      'It shows discards by reason and the busiest keys of throttles. In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled.',
+      'It shows discards by reason and the busiest keys of throttles. In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled. With a status page, it also shows how many events of each key passed and were discarded in the last minute.',
     ],
     options: {
       ...DAEMON_OPTIONS,

@@ -6,7 +6,7 @@ export const run = command({
   name: 'run',
   summary: 'Runs the daemon: reads sources, delivers events.',
   text: [
-    'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: the sources stop, events that were read are delivered or read again after the next start, and the checkpoints are written. A second signal exits immediately.',
+    'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: it stops reading, delivers the events that it has read, and saves its positions. The next start reads undelivered events again. A second signal exits immediately.',
     'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
     'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration then holds the local part: sources, data_dir, metrics, and the section `managed`, which sets what the pipeline may do on this machine.',
   ],

@@ -45,7 +45,7 @@ export const serviceCommands: readonly Command[] = [
     summary: 'Copies the data of the service to a new folder, also while it runs.',
     text: [
       'The data are its store, the secret of its keys, and the data of its pipelines: events in disk buffers and dead-letter queues, and idempotency keys. The configuration file and the files that it names are not copied.',
-      'Events in disk buffers that are delivered after the backup are delivered again after it is restored.',
+      'A restored backup delivers the events in its disk buffers again, also if they were delivered since.',
     ],
     options: {
       config: SERVICE,

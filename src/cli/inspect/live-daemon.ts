@@ -1,6 +1,7 @@
 import type { LiveBucket } from '../../core/component.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { socketPath } from '../../daemon/admin/socket.js'
+import type { Finding } from '../../daemon/page/watch/find.js'
 import type { AskDaemon } from '../check/explain/live.js'
 import { ask } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
@@ -24,5 +25,12 @@ export const liveDaemon: AskDaemon = {
       if (component !== undefined && destinations.some(({ id }) => id === component) && !found.has(component))
         found.set(component, what)
     return found
+  },
+
+  async past(dataDir, fields): Promise<Finding | undefined> {
+    const query = new URLSearchParams({ q: JSON.stringify(fields), limit: '20' })
+    const answer = await ask(socketPath(dataDir), `/api/v1/find?${query}`)
+    const text = await textOf(answer)
+    return answer.statusCode === 200 ? (JSON.parse(text) as Finding) : undefined
   },
 }

@@ -48,6 +48,20 @@ export function requestLines({ destinations }: Pick<Status, 'destinations'>, wid
   return ['', ...wrap(`Requests in flight: ${shown.join(', ')} (max_in_flight: auto)`, width, '  ')]
 }
 
+/** The age of the oldest event that waits in each destination, where that is a second at least. */
+export function oldestLines(
+  { destinations, series }: Pick<DaemonView, 'destinations' | 'series'>,
+  width: number,
+): string[] {
+  const shown = destinations
+    .map(({ id }) => ({ id, age: series.sum('sluice_delivery_oldest_event_age_seconds', { component_id: id }) }))
+    .filter(({ age }) => age >= 1)
+    .sort((a, b) => b.age - a.age)
+    .slice(0, SHOWN_DESTINATIONS)
+    .map(({ id, age }) => `${id} ${lasting(age)}`)
+  return shown.length === 0 ? [] : ['', ...wrap(`Oldest event to deliver: ${shown.join(', ')}`, width, '  ')]
+}
+
 const SHOWN_BUCKETS = 3
 
 /** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most); 800 of checkout, since 2m 5s ago */

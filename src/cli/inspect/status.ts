@@ -7,7 +7,15 @@ import { clockTime, short } from '../../lib/units.js'
 import type { DaemonOptions, OtherDaemons } from './daemon-socket.js'
 import { type DaemonView, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
 import { findDaemon, statusOf } from './find-daemon.js'
-import { backlogLines, bottleneckLines, managedLine, otherLines, requestLines, waitLines } from './screen-parts.js'
+import {
+  backlogLines,
+  bottleneckLines,
+  managedLine,
+  oldestLines,
+  otherLines,
+  requestLines,
+  waitLines,
+} from './screen-parts.js'
 
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
@@ -61,6 +69,7 @@ export function statusLines(
     '',
     ...tableWithStates([head, ...rows], view, width),
     ...requestLines(view, width),
+    ...oldestLines(view, width),
     ...bottleneckLines(view, width),
     ...waitLines(view, width),
   )

@@ -13,6 +13,7 @@ import {
   bottleneckLines,
   intervalOf,
   managedLine,
+  oldestLines,
   otherLines,
   requestLines,
   waitLines,
@@ -83,6 +84,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
     ...about,
     ...tableWithStates([head, ...rows], now, width),
     ...requestLines(now, width),
+    ...oldestLines(now, width),
     ...bottleneckLines(now, width),
     ...waitLines(now, width),
   ]

@@ -9,7 +9,7 @@ const names = z.array(z.object({ name: z.string() })).prefault([])
 const resolved = z.object({ indices: names, aliases: names, data_streams: names })
 
 const TEMPLATE =
-  'its first event creates it if an index template with "data_stream" matches its name, otherwise an index'
+  'the first event creates a data stream if an index template with "data_stream" matches the name, otherwise an index'
 
 /**
  * Asks for the version, and whether `index` is of the kind that `mode` names. A key for events may lack the rights for

@@ -7,16 +7,16 @@ export const journald = defineSource({
   type: 'journald',
   summary: 'Reads the systemd journal through journalctl.',
   notes:
-    'The position in the journal is saved under `data_dir` when everything before it is delivered, and found again after a restart, also in ' +
-    'journal files that were rotated. If its entry was removed in the meantime, this is logged and counted, and reading continues with the oldest ' +
+    'Sluice saves its position in the journal under `data_dir` when everything before it is delivered. After a restart, it continues there, ' +
+    'also in rotated journal files. If the entry at this position was removed, Sluice logs and counts this, and continues with the oldest ' +
     'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise it can only read its own ' +
-    'entries. If journalctl ends, this is logged and counted, and it is restarted at the same position.\n\n' +
+    'entries. If journalctl ends, Sluice logs and counts this, and starts it again at the same position.\n\n' +
     'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
-    '(the identifier), `.pid` and `.unit`, as far as the entry has them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
+    '(the identifier), `.pid` and `.unit`, if the entry has them, and all fields of the entry under their own names: `._SYSTEMD_UNIT`, ' +
     '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
     'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
-    'The metric `sluice_journal_lag_seconds` shows how far reading lags behind: the age of the last entry when it was read or, ' +
-    'while more entries wait or journalctl does not run, its current age. It exists from the first entry on, and stays small in a ' +
+    'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
+    'does not run, it is the current age of this entry. The metric exists from the first entry on, and stays small in a ' +
     'journal with little activity.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options,

@@ -134,7 +134,7 @@ export class PushRequest {
   }
 
   #countOther(): void {
-    const help = 'Events in streams beyond max_streams, which got the label "other".'
+    const help = 'Events beyond max_streams; the labels of their streams are "other".'
     this.#context.metrics.counter('sluice_loki_other_stream_events_total', help).value++
   }
 }

@@ -76,11 +76,26 @@ const options = z
 
 export type OtlpOptions = z.output<typeof options>
 
+const ADDRESSES = `Receivers and their options. The first three are tested; the others follow their documentation.
+
+| receiver | \`url\` | \`auth\` and \`headers\` |
+|---|---|---|
+| OpenTelemetry Collector | \`http://127.0.0.1:4318\` | |
+| Grafana Loki (better: destination \`loki\`) | \`http://127.0.0.1:3100/otlp\` | |
+| VictoriaLogs | \`http://127.0.0.1:9428/insert/opentelemetry\` | |
+| Grafana Cloud | \`https://otlp-gateway-ZONE.grafana.net/otlp\` | \`type: basic\`, with the instance and a token |
+| Honeycomb | \`https://api.honeycomb.io\` | \`{ type: token, scheme: "", header: x-honeycomb-team }\` |
+| New Relic | \`https://otlp.nr-data.net\` | \`{ type: token, scheme: "", header: api-key }\` |
+| SigNoz Cloud | \`https://ingest.REGION.signoz.cloud\` | \`{ type: token, scheme: "", header: signoz-ingestion-key }\` |
+| Dynatrace | \`https://ENVIRONMENT.live.dynatrace.com/api/v2/otlp\` | \`{ type: token, scheme: Api-Token }\` |
+| Amazon CloudWatch | \`https://logs.REGION.amazonaws.com\` | \`type: bearer\`; \`x-aws-log-group\` and \`x-aws-log-stream\` |`
+
 export const otlp = defineHttpDestination({
   type: 'otlp',
   summary: 'Sends events as logs of OpenTelemetry, over HTTP.',
   notes:
-    'Each event is a log record. The fields that `body`, `severity`, `trace_id`, `span_id` and `timestamp` name become the fields of the record with that meaning; all other fields become attributes with their names and types. A severity that cannot be read stays an attribute; a number also stays one. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 levels deep, and numbers beyond 64 bits, become JSON text.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: `on_reject` decides about the events, with the reason `status_NNN`.\n\nA receiver can accept a request but reject some of its records, without naming them. Sluice counts the rejected records as discarded with the reason `partial_success`, and the others as delivered. It writes all events of the request to the dead-letter queue, because the rejected ones are among them.\n\nSluice supports only OTLP over HTTP. Receivers of OTLP over gRPC (port 4317) usually also accept HTTP, mostly at port 4318.',
+    'Each event is a log record. The options `body`, `severity`, `trace_id`, `span_id` and `timestamp` name the fields that become these parts of the record. All other fields become attributes with their names and types. A severity that cannot be read stays an attribute; a number also stays one. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 levels deep, and numbers beyond 64 bits, become JSON text.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: `on_reject` decides about the events, with the reason `status_NNN`.\n\nA receiver can accept a request but reject some of its records, without naming them. Sluice counts the rejected records as discarded with the reason `partial_success`, and the others as delivered. It writes all events of the request to the dead-letter queue, because the rejected ones are among them.\n\nSluice supports only OTLP over HTTP. Receivers of OTLP over gRPC (port 4317) usually also accept HTTP, mostly at port 4318.\n\n' +
+    ADDRESSES,
   promises: {
     guarantee: 'An event is delivered when the response is 2xx and does not refuse it.',
     order: 'As read within a request; with `max_in_flight: 1`, as read.',

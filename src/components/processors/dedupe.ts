@@ -17,13 +17,13 @@ const options = z
       .max(10_000_000)
       .default(10_000)
       .describe(
-        'Maximum number of different events remembered. Beyond it, the one that passed longest ago is forgotten, and its next duplicate passes.',
+        'Maximum number of different events remembered. Beyond it, the processor forgets the event that passed longest ago, and the next duplicate of this event passes.',
       ),
     report: z
       .enum(['next', 'summary', 'none'])
       .default('next')
       .describe(
-        'Where to report the number of duplicates: in the `next` event with the same values that passes, or in a `summary` event at the end of the window.',
+        'Where to report the number of duplicates: in the `next` passing event with the same values, or in a `summary` event at the end of the window.',
       ),
     count_field: fieldPath()
       .optional()

@@ -81,7 +81,7 @@ export const enrich = defineProcessor({
   notes:
     'Tables are CSV, JSON or MaxMind databases; the key can be a text, an IP address in a range, or a number in a range. ' +
     'Values of CSV are strings, and empty ones are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
-    'An event that has no row stays as it is, or gets the `default`; both are counted in `sluice_enrich_events_total`.',
+    'An event without a row stays as it is, or gets the `default`. `sluice_enrich_events_total` counts both.',
   options,
   fields: ({ target }) => ({ names: [target.segments[0]] }),
   usesFields: ({ key_field: path }) =>

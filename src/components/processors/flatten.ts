@@ -38,8 +38,8 @@ export const flatten = defineProcessor({
   notes:
     'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
     'If two fields get the same name, the last one counts. ' +
-    'Since the names are repeated, an event may become longer by 1 MiB or twice as long; otherwise it is handled as set by `on_error`. So is an event that would grow to more than 16 times its size, if these events of one read would take more than 8 MiB.\n\n' +
-    'With `mode: nest`, the names of the top level are divided. An existing object gets the fields. A name stays as it is if another value than an object has its place: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
+    'An event may become 1 MiB longer or twice as long, because names are repeated. In one read, the events that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
+    'With `mode: nest`, the names of the top level are divided. An existing object gets the fields. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
   options,
   fields: () => undefined,
   examples: [

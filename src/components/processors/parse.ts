@@ -106,11 +106,11 @@ export const parse = defineProcessor({
   type: 'parse',
   summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
   notes:
-    'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set, or the result has a field of that name: for syslog, klog, cri, docker_json and the error logs of nginx and apache, `.message` is the part of the line that is the message. To keep the whole line too, set a `target`, or copy it with `edit` before. ' +
-    'An event whose text the codecs cannot read is handled as set by `on_error`; so is an event without the field. ' +
-    'The codec timestamp is for fields alone: it reads a time, and its result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; of an hour that clocks repeat it is the first one; ' +
-    'one without a year is in the year that brings it nearest to the present. ' +
-    'With `decode` of a source, the same codecs read lines without a processor; `parse` is for lines of several formats, for fields of other events, and where types and targets are needed.',
+    'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name. For example, syslog, klog, cri, docker_json and the error logs of nginx and apache give a `.message`. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
+    'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +
+    'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; if clocks repeat the hour, it is in the first one. ' +
+    'A time without a year is in the year that makes it nearest to the present. ' +
+    'In `decode` of a source, the same codecs read lines without a processor. Use `parse` for lines of several formats, for other fields, and for types and targets.',
   options,
   fields: addedFields,
   warnings: options => [...dividedTexts(options), ...unknownTypes(options)],

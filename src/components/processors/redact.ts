@@ -113,7 +113,7 @@ export const redact = defineProcessor({
   summary: 'Removes secrets and personal data from events.',
   notes:
     'All rules look at the values as they arrive, after JSON escapes are decoded; overlapping matches are replaced together. Names of fields are searched with `names: true`. With `fields: all`, names that a codec other than json found in a line are searched too, because any word of a line may be such a name. Two fields may then have the same name; most readers use the last one. An event without a match keeps its bytes. ' +
-    'A number with a match becomes a string; a number with an exponent is also searched without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
+    'A number with a match becomes a string; a number with an exponent is also searched without the exponent. With `encoding: raw`, a line of text is written as the redacted text, and a line of any other codec as the JSON of the redacted event. ' +
     'If several members have the same name, each is redacted. `.raw`, the bytes of a line that is not UTF-8, is redacted in the same way. Disk buffers, the dead-letter queue and later outputs do not contain the removed text. ' +
     'If a line was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
     'A value is also searched without its escapes, also where these are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; colors of a terminal; soft hyphens and other characters without a width; and the wide digits, letters, dots, dashes and @ of East Asian texts. The remaining text keeps its escapes. Base64 and compressed data are not searched: they would have to be decoded first, and any long word may be base64. Quoted-printable, as in `a=40example.com`, is not searched either: in logs, `=40` is mostly the value of a name.\n\n' +
@@ -124,7 +124,7 @@ export const redact = defineProcessor({
     '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`.\n' +
     '- `jwt`: JSON Web Tokens.\n' +
     '- `bearer`: the word after `Bearer` or `Basic`.\n' +
-    '- `private_key`: PEM blocks; without its last line to the end of the value. A block with one event for each line is not found: join the lines with `multiline`.\n' +
+    '- `private_key`: PEM blocks; if the last line is missing, up to the end of the value. A block whose lines are separate events is not found: join the lines with `multiline`.\n' +
     `- \`api_key\`: keys that begin as one of these services documents: ${listKeys()}. And the values of ${inCode(SECRET_NAMES)}.\n` +
     '- `iban`: account numbers with their check digits, also in groups, as for `card`.\n' +
     '- `phone`: numbers with a plus sign, and numbers of North America with dividers.\n\n' +
@@ -155,13 +155,13 @@ export const redact = defineProcessor({
       output: ['{"pay":[{"pan":"***1111"}],"4111111111111111":1}'],
     },
     {
-      title: 'Names too: in a text that logfmt has read, any word may have become one',
+      title: 'Field names, too: logfmt can make a name of any word',
       yaml: 'presets: [email]\nnames: true\n',
       input: ['{"message":"to a@example.com=sent id=1","a@example.com":"sent","id":"1"}'],
       output: ['{"message":"to ***=sent id=1","***":"sent","id":"1"}'],
     },
     {
-      title: 'Users can still be distinguished, by a hash with a key that nobody who reads the logs has',
+      title: 'A hash with a secret key: readers can distinguish users, and cannot find their addresses',
       yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
       input: ['{"user":"a@example.com"}'],
       output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],

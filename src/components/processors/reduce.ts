@@ -58,8 +58,8 @@ export const reduce = defineProcessor({
   notes:
     'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event is passed: the fields of all its events, each with its first value, or merged as set by `merge`. ' +
     'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
-    'All groups end at the end of the run, and where a reload changes the options. A reload that does not keeps them open. ' +
-    'A number of more than 15 digits may lose some in the merged event. After a kill, sources that can read again do so from the first event of an open group.',
+    'A reload keeps groups open if it does not change the options. Otherwise, and at the end of the run, all groups end. ' +
+    'Numbers of more than 15 digits may lose digits in the merged event. After a kill, sources that can do so read the events of open groups again.',
   options,
   plan: ({ timeout, max_duration = timeout }) => ({
     every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, Math.min(timeout, max_duration) / 4)),

@@ -53,7 +53,7 @@ export const route = defineProcessor({
   type: 'route',
   summary: 'Divides events among outputs by conditions.',
   notes:
-    'A route has no output of its own name. Others read `id.errors` for a route named `errors`, and `id.else` for the events for which no condition holds. The events of an output that nobody reads are discarded with the reason `unrouted`, and `sluice validate` warns of it; a `blackhole` that reads it says that this is intended. An output that is read slowly blocks the others.\n\nWith `match: all` the copies count as `sluice_component_emitted_events_total`.',
+    'Each route is a side output: other components read `id.errors` for a route named `errors`, and `id.else` for the events that match no route. They cannot read `id` itself. If no component reads an output, its events are discarded with the reason `unrouted`, and `sluice validate` warns of it. To discard them on purpose, let a `blackhole` read the output. An output that is read slowly blocks the others.\n\nWith `match: all` the copies count as `sluice_component_emitted_events_total`.',
   options,
   plan: ({ routes, match }) => ({
     outputs: Object.keys(routes),
@@ -63,7 +63,7 @@ export const route = defineProcessor({
   }),
   examples: [
     {
-      title: 'Errors and slow requests apart from all else',
+      title: 'Errors, slow requests, and all other events',
       yaml: "routes:\n  errors: if (.level equal 'error')\n  slow: if (.took_ms greater 1000)\n",
       input: ['{"level":"error","took_ms":2000}', '{"level":"info","took_ms":1001}', '{"level":"info","took_ms":12}'],
       outputs: {
@@ -73,7 +73,7 @@ export const route = defineProcessor({
       },
     },
     {
-      title: 'Each team gets what it asked for, also where two asked for the same',
+      title: 'Each team gets its events, and some events go to both teams',
       yaml: "match: all\nroutes:\n  payments: if (.app starts_with 'pay')\n  on_call: if (.level equal 'error')\n",
       input: ['{"app":"pay-1","level":"error"}', '{"app":"shop","level":"info"}'],
       outputs: {

@@ -33,8 +33,8 @@ export const sample = defineProcessor({
   type: 'sample',
   summary: 'Passes one event in N, and discards the others.',
   notes:
-    'Without `key_field` events are counted: of each ten the first one passes with `one_in: 10`. ' +
-    'With it the hash of the value decides, which is the same in every run and every daemon: samplers with the same rate keep the same traces, and of the traces that one keeps, another with a higher `one_in` keeps a part. ' +
+    'Without `key_field`, events are counted: with `one_in: 10`, the first of each ten passes. ' +
+    'With `key_field`, the hash of the value decides. It is the same in every run and every daemon: samplers with the same rate keep the same traces, and a sampler with a higher `one_in` keeps a part of them. ' +
     'How many events pass then depends on how many have the same key. Events without a key are counted.',
   options,
   plan: () => ({ reasons: ['sampled'] }),
@@ -58,7 +58,7 @@ export const sample = defineProcessor({
       ],
     },
     {
-      title: 'Half of the traces, each of them whole',
+      title: 'Half of the traces; the events of a trace stay together',
       yaml: 'ratio: 0.5\nkey_field: .trace\nrate_field: false\n',
       input: ['{"trace":"a","n":1}', '{"trace":"b","n":2}', '{"trace":"c","n":3}', '{"trace":"b","n":4}'],
       output: ['{"trace":"b","n":2}', '{"trace":"b","n":4}'],

@@ -12,7 +12,7 @@ export const options = z
     stream: name().describe('Key of the stream.'),
     group: name()
       .prefault('sluice')
-      .describe('The consumer group. It is created if it does not exist, and so is the stream.'),
+      .describe('The consumer group. Sluice creates the group and the stream if they do not exist.'),
     consumer: name()
       .optional()
       .describe(

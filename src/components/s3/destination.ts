@@ -99,7 +99,7 @@ export const s3 = defineDestination({
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
     order: 'As read within an object. Objects are sent two at a time.',
-    duplicates: 'A repeated object replaces itself. The spool recognizes ids of the last minute.',
+    duplicates: 'Not stored: an object replaces its copy; the spool recognizes ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },

@@ -57,7 +57,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   if (stop >= end || b[p - 1] !== SPACE || b[p] !== OPEN)
     return fail(p - 1, 'a severity such as [error] or [core:error]')
   const colon = indexOfByte(b, COLON, p, stop)
-  // Versions that log the module also log the port of each client, after an IPv6 address without brackets, too.
+  // Apache versions that log the module also log the client's port, even after an IPv6 address without brackets.
   const hasPorts = colon < stop
   if (colon < stop && colon > p + 1) to.text(MODULE, b, p + 1, colon)
   to.text(SEVERITY, b, colon < stop ? colon + 1 : p + 1, stop)
@@ -72,7 +72,7 @@ function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boo
   return true
 }
 
-/** Writes the content of brackets before the message. False if Apache does not write such content. */
+/** Writes the content of brackets before the message. Returns false if Apache does not write such content. */
 function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPorts: boolean): boolean {
   if (isAt(b, start, end, CLIENT_WORD)) {
     const from = start + CLIENT_WORD.length
@@ -110,7 +110,7 @@ export const apache = defineCodec({
   summary: 'Each line is of an access log or of the error log of the Apache HTTP server.',
   notes:
     'Access logs may be in the format `common`, `combined` or `vhost_combined`. Events have `.client`, `.identity`, `.user`, `.timestamp`, `.method`, ' +
-    '`.path`, `.protocol`, `.status`, `.bytes`, `.referer`, `.user_agent`, of `vhost_combined` also `.vhost` and `.port`, and the rest of the line as `.rest`. ' +
+    '`.path`, `.protocol`, `.status`, `.bytes`, `.referer`, `.user_agent`, and the rest of the line as `.rest`. With `vhost_combined`, they also have `.vhost` and `.port`. ' +
     '`.status`, `.bytes` and `.port` are numbers; a value that is `-` or `""` in the log is missing. A request that is not of the form `GET /path HTTP/1.1` is `.request` as a whole. ' +
     'A line that begins with `[` is of the error log, and has `.timestamp`, `.module`, `.severity`, `.pid`, `.tid`, `.client`, `.port` (of the client) and `.message`. ' +
     '`.timestamp` is ISO 8601 in UTC; the error log has local time. Escapes such as `\\"` and `\\x22` in a value are resolved, unless its bytes are not UTF-8.',

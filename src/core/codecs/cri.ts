@@ -22,7 +22,7 @@ const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-// The same mark as for lines that are divided because of their length.
+// The mark that pieces of over-long lines also get.
 const FIRST = Buffer.from('first')
 
 /** The stream at `p`, with a space after it: 1 or 2; 0 if there is no stream. */
@@ -38,7 +38,7 @@ function streamAt(b: Buffer, p: number, end: number): number {
 let tagStart = 0
 let textStart = 0
 
-/** Finds the parts of the line in front of its text. Returns the number of its stream, or 0. */
+/** Finds the parts before the text of a line. Returns the number of its stream, or 0. */
 function headOf(b: Buffer, start: number, end: number): number {
   const stop = indexOfByte(b, SPACE, start, end)
   const stream = streamAt(b, stop + 1, end)
@@ -70,9 +70,9 @@ class Cri extends FieldsCodec {
     const first = behindMark(b, start, end)
     const stream = readHead(b, first, end)
     if (stream === 0) return false
-    let goesOn = isPart(b, end)
+    let isUnfinished = isPart(b, end)
     const [time, text] = [tagStart - STREAM - 2, textStart]
-    let lineEnd = goesOn ? indexOfByte(b, LF, text, end) : end
+    let lineEnd = isUnfinished ? indexOfByte(b, LF, text, end) : end
     if (lineEnd < end) {
       this.#text.clear()
       this.#add(b, text, lineEnd)
@@ -80,14 +80,14 @@ class Cri extends FieldsCodec {
         const next = lineEnd + 1
         lineEnd = indexOfByte(b, LF, next, end)
         if (readHead(b, next, lineEnd) !== stream) return fail(next, 'a line of the same stream')
-        goesOn = isPart(b, lineEnd)
+        isUnfinished = isPart(b, lineEnd)
         this.#add(b, textStart, lineEnd)
       }
       to.text(MESSAGE, this.#text.bytes, 0, this.#text.length)
     } else to.text(MESSAGE, b, text, end)
     to.text(TIMESTAMP, b, first, time)
     to.text(STREAM_NAME, STREAMS[stream - 1]!, 0, STREAM)
-    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
+    if (isUnfinished) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
   }
 

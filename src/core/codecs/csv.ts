@@ -77,7 +77,7 @@ class Csv extends FieldsCodec {
   readonly #names: FieldName[]
   override readonly encode?: (fields: Fields) => string
   readonly #encoder: MembersEncoder
-  /** The names of the columns, and for each the index of the event's member; -1: missing. */
+  /** The column names, and the index of the event's member for each; -1: missing. */
   readonly #known = new WantedNames()
   readonly #members: Int32Array
 
@@ -141,7 +141,7 @@ class Csv extends FieldsCodec {
       const n = members[column]!
       if (n >= 0 && !event.isNull(n)) this.#addText(event.text(n), out)
     }
-    // A line with a single empty value would be an empty line, which readers skip.
+    // A single empty value would make an empty line, which readers skip.
     if (out.length === from) out.add(EMPTY, 0, EMPTY.length)
   }
 

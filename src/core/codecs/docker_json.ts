@@ -13,7 +13,7 @@ const N = 0x6e
 const R = 0x72
 const STREAM_KEY = Buffer.from('"stream"')
 const STD = Buffer.from('"std')
-/** Docker divides lines after 16 KiB; JSON takes up to six bytes for each of these bytes. */
+/** Docker divides lines after 16 KiB, and JSON takes up to six bytes per byte. */
 const MOST_PART_BYTES = 128 * 1024
 
 const MESSAGE = new FieldName('message')
@@ -21,13 +21,13 @@ const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
-// The same mark as for lines that are divided because of their length.
+// The mark that pieces of over-long lines also get.
 const FIRST = Buffer.from('first')
 
-/** The first letter of the stream found by `streamMark`, without `std`. */
+/** The first letter after `std` of the stream that `streamMark` found. */
 let letter = 0
 
-/** The position of the stream's key, searched from the end of the line; -1 if missing. */
+/** The position of the stream's key, searched backwards from the end of the line; -1 if missing. */
 function streamMark(b: Buffer, start: number, end: number): number {
   for (let p = end - STREAM_KEY.length; p >= start; p--) {
     if (!isAt(b, p, end, STREAM_KEY)) continue
@@ -57,7 +57,7 @@ function beforeBlanks(b: Buffer, start: number, p: number): number {
   return p
 }
 
-/** Whether the inside of a JSON string that ends at `end` ends with the escape of this letter. */
+/** Whether a JSON string whose content ends at `end` ends with the escape of this letter. */
 function endsWithEscape(b: Buffer, start: number, end: number, letter: number): boolean {
   let p = end - 1
   if (p <= start || b[p] !== letter) return false
@@ -107,7 +107,7 @@ class Line implements FieldSink {
     }
   }
 
-  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, as most lines are. A control character is at `end`. */
+  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, the usual form. The byte at `end` is a control character. */
   readUsual(b: Buffer, start: number, end: number): boolean {
     this.isUsual = false
     this.starts.fill(-1)
@@ -121,7 +121,7 @@ class Line implements FieldSink {
     return this.isUsual
   }
 
-  /** Reads a string that follows one of HEADS. Returns the position of its closing quote, or -1. */
+  /** Reads a string that follows `HEADS[head]`. Returns the position of its closing quote, or -1. */
   #string(b: Buffer, which: number, head: number, at: number): number {
     const bytes = HEADS[head]!
     for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
@@ -143,7 +143,7 @@ class Line implements FieldSink {
   }
 }
 
-/** JSON_OBJECTS passes an object as JSON only. */
+/** JSON_OBJECTS passes each object as JSON, so it does not call this. */
 function unused(): void {}
 
 const NAMES = new WantedNames()
@@ -151,7 +151,7 @@ for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
 const [LOG, STREAM, TIME] = [0, 1, 2]
 /** The bytes before each of the usual members. */
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
-/** The kernel reads only usual lines that are whole. */
+/** The kernel reads only whole lines of the usual form. */
 const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
 /** By index of the member. */
 const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
@@ -176,24 +176,24 @@ class DockerJson extends FieldsCodec {
       if (!line.read(b, first, stop)) return false
     }
     this.#putOthers(to)
-    let goesOn: boolean
-    if (stop >= end) goesOn = this.#putText(to)
+    let isUnfinished: boolean
+    if (stop >= end) isUnfinished = this.#putText(to)
     else {
       this.#log.clear()
-      goesOn = this.#addPart()
+      isUnfinished = this.#addPart()
       while (stop < end) {
         const next = stop + 1
         stop = indexOfByte(b, LF, next, end)
-        if (!goesOn || !line.read(b, next, stop)) return false
-        goesOn = this.#addPart()
+        if (!isUnfinished || !line.read(b, next, stop)) return false
+        isUnfinished = this.#addPart()
       }
       to.string(MESSAGE, this.#log.bytes, 0, this.#log.length, true)
     }
-    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
+    if (isUnfinished) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
   }
 
-  /** A value passed to `string` is stored from its opening quote on. */
+  /** The bytes of a string passed to `string` begin at its opening quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -228,7 +228,7 @@ class DockerJson extends FieldsCodec {
   }
 }
 
-/** The end of a JSON string's content without a line end. */
+/** The end of a JSON string's content, without an escaped line end. */
 function withoutLineEnd(b: Buffer, start: number, end: number): number {
   if (!endsWithEscape(b, start, end, N)) return end
   return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2

@@ -11,7 +11,7 @@ import { JSON_OBJECTS } from './json.js'
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number
-  /** Allows its memory to be reused. Call it when nobody reads the parts any more; the call is optional. */
+  /** Allows reuse of its memory. Optional; call it when the parts are no longer read. */
   release?(): void
 }
 
@@ -19,7 +19,7 @@ export interface Encoded {
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 
-/** Memory for copies, and the maximum size that is kept. */
+/** Memory for copies, and the maximum number of kept pieces. */
 const spare: Buffer[] = []
 const MOST_SPARE = 16
 
@@ -68,17 +68,16 @@ class Parts implements Encoded, ByteSink {
 
 /** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */
 export class RawEncoder {
-  /** The origin of an unfinished line, which may be continued, and whether there is one. */
+  /** The origin of an unfinished line that may be continued, and whether there is one. */
   #open: object | undefined
   #isOpen: boolean
 
-  /** `open`: the previous output ends in the middle of a line, of origin `source` if known. */
+  /** `open`: the previous output ends within a line, which has the origin `source` if known. */
   constructor(open = false, source?: object) {
     this.#isOpen = open
     this.#open = source
   }
 
-  /** Whether the previous output ends in the middle of a line. */
   get isOpen(): boolean {
     return this.#isOpen
   }
@@ -123,7 +122,7 @@ export class RawEncoder {
     }
   }
 
-  /** An unfinished line may only be followed by the rest of the same line. */
+  /** Only the rest of the same line may follow an unfinished line. */
   #close({ flags, origin }: EventBatch, i: number, parts: Parts): void {
     const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === origin)
     if (!continued) parts.add(NEWLINE, 0, 1)
@@ -134,7 +133,7 @@ export class RawEncoder {
 /** How a destination encodes events: with a codec, or as the lines that were read. */
 export type Encoding = Codec | 'raw'
 
-/** Encodes every event as a line of this codec, whichever codec decoded it. */
+/** Encodes every event as a line of `codec`, whichever codec decoded it. */
 export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
   for (const batch of batches) codec.write(batch, parts)
@@ -157,7 +156,7 @@ export function roomFor(request: readonly EventBatch[], more: number): number {
   return request.reduce((sum, { bytes, length }) => sum + bytes + more * length, 0)
 }
 
-/** The encoded bytes of the last event. */
+/** The last event encoded by `encodedEvent`. */
 const made = new GrowingBytes()
 
 /** The encoded bytes of event `i`, valid until the next call. */
@@ -188,7 +187,7 @@ const whole = (bytes: Buffer): Bytes => ({ bytes, start: 0, end: bytes.length })
 
 const isJson = (encoding: Encoding) => encoding !== 'raw' && encoding.definition === JSON_OBJECTS.definition
 
-/** The place where event `i` is already encoded and valid; undefined if there is none. */
+/** Where event `i` already stands encoded; undefined: nowhere. */
 function writtenAt(encoding: Encoding, batch: EventBatch, i: number): Bytes | undefined {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   if (!isChanged && (encoding === 'raw' || (isJson(encoding) && batch.isObject(i)))) {

@@ -10,7 +10,7 @@ import { EventJson } from '../event/event-json.js'
 
 /** Maximum number of members whose names are compared with one another. */
 const MOST_COMPARED = 64
-/** JavaScript writes a number unchanged that has at most this many digits, and this many after the point. */
+/** JavaScript writes a number unchanged if it has at most this many digits, and this many after the point. */
 const MOST_DIGITS = 15
 const MOST_FRACTION = 6
 /** Encoded lines are passed on in portions of at least this many bytes. */
@@ -56,7 +56,7 @@ export class EventMembers {
     this.#source = ordered.bytes
   }
 
-  /** Whether parsing to an object would keep the members and their order. */
+  /** Whether an object parsed from it would have the same members in the same order. */
   #isAsObject(): boolean {
     const { count, nameStarts, nameEnds, escapes } = this.#places
     const b = this.#source
@@ -147,7 +147,7 @@ function isDigit(byte: number): boolean {
   return byte >= ZERO && byte <= ZERO + 9
 }
 
-/** Whether JavaScript would write the number unchanged. May return false for a number that it would. */
+/** Whether JavaScript would write the number unchanged. May return false although it would. */
 function isUsualNumber(b: Buffer, start: number, end: number): boolean {
   let p = b[start] === MINUS ? start + 1 : start
   if (end - p > MOST_DIGITS || (b[p] === ZERO && end - p === 1 && p > start)) return false

@@ -23,8 +23,8 @@ const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /**
- * Makes slots of fields. The slot of a value that is not a text of the line covers the whole line. A codec may choose
- * another range, such as a JSON string from its opening quote on.
+ * Converts fields to slots. The slot of a value whose text is not in the line covers the whole line, or another range
+ * that the codec chooses, such as a JSON string from its opening quote on.
  */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()
@@ -71,7 +71,7 @@ class SlotSink implements FieldSink {
   }
 }
 
-/** Makes an object of fields. */
+/** Converts fields to an object. */
 class ObjectSink implements FieldSink {
   readonly entries: [string, unknown][] = []
 
@@ -104,8 +104,8 @@ const slots = new SlotSink()
 const members = new Members()
 
 /**
- * A codec of the form `fields` that implements only `read`, from which slots, objects, JSON and the input of `parse`
- * are derived. If a name occurs twice, the last value counts.
+ * A codec of the form `fields` that implements only `read`. Slots, objects, JSON and the input of `parse` are derived
+ * from it. If a name occurs twice, the last value counts.
  */
 export abstract class FieldsCodec extends Codec {
   readonly #fields: EventFields | undefined
@@ -146,7 +146,7 @@ export abstract class FieldsCodec extends Codec {
     return Object.fromEntries(sink.entries)
   }
 
-  /** Reads the line again. A codec that passes ranges to `string` or `made` reads only these ranges. */
+  /** Reads the line again. If the codec passed a range to `string` or `made`, reads only that range. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     const fields = this.fields(b, start, end, receivedAt)
     return Object.hasOwn(fields, name) ? fields[name] : undefined
@@ -180,7 +180,7 @@ export abstract class FieldsCodec extends Codec {
     }
   }
 
-  /** Adds events [from, until): those written by the kernel, and the others by `writeEvent`. */
+  /** Adds events [from, until). The kernel has written some; `writeEvent` writes the others. */
   #addGroup(batch: EventBatch, from: number, until: number, { output, starts, ends }: FieldLines, to: ByteSink): void {
     for (let i = from; i < until; ) {
       const start = starts[i - from]!
@@ -198,7 +198,7 @@ export abstract class FieldsCodec extends Codec {
     const isRead = (flags & (DECODED | INVALID | MODIFIED)) === DECODED
     members.clear()
     if (isRead) this.read(batch.chunk, batch.starts[i]!, batch.ends[i]!, members, batch.receivedAt)
-    // Members with unknown names may have the names of origin fields.
+    // Members with unclear names may be origin fields.
     if (!isRead || members.isUnclear || members.count === 0) {
       super.writeEvent(batch, i, to)
       return
@@ -206,7 +206,7 @@ export abstract class FieldsCodec extends Codec {
     const { out, count, nameStarts, nameEnds } = members
     let own = 0
     for (let n = 0; n < count; n++) {
-      // An object orders members with numeric names before all others.
+      // JavaScript objects order members with numeric names first.
       if (isDigit(out.bytes[nameStarts[n]!]!)) {
         super.writeEvent(batch, i, to)
         return

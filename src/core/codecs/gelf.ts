@@ -17,7 +17,7 @@ import { FieldsCodec } from './fields-codec.js'
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
-/** The last time read: at most a sign, six digits of the year and nine of the fraction. */
+/** The last time that was read: a sign, at most six digits of the year and nine of the fraction. */
 const time = Buffer.alloc(40)
 
 /** The standard members of a message, and the names of their fields. */
@@ -59,7 +59,7 @@ class Gelf extends FieldsCodec {
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     if (end === b.length || b[end]! >= SPACE) {
-      // A scan needs a byte to stop at.
+      // The scan needs a control character after the text.
       const copy = Buffer.alloc(end - start + 1)
       b.copy(copy, 0, start, end)
       return this.read(copy, 0, end - start, to)
@@ -109,7 +109,7 @@ class Gelf extends FieldsCodec {
     this.#put(name, b, n, to, false)
   }
 
-  /** A value passed to `string` is stored from its opening quote on. */
+  /** The bytes of a string passed to `string` begin at its opening quote. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     return b[start] === QUOTE
       ? JSON.parse(`${b.toString('utf8', start, end)}"`)
@@ -144,7 +144,7 @@ const NAMED_ID = Buffer.from('__id')
 const PLACED = wanted('message', 'host', 'level', 'timestamp', 'full_message')
 const [PLACED_MESSAGE, PLACED_HOST, LEVEL, TIMESTAMP_PLACE] = [0, 1, 2, 3]
 const SEVERITIES = [...'01234567']
-/** 1 for bytes that are allowed in a name. */
+/** 1 for each byte that a name may contain. */
 const IN_NAME = new Uint8Array(256)
 for (let byte = 0; byte < 0x80; byte++) if (/[\w.-]/.test(String.fromCharCode(byte))) IN_NAME[byte] = 1
 
@@ -222,7 +222,7 @@ function ownValue(placed: number, members: EventMembers, n: number): string | un
   return placed === LEVEL ? LEVELS.get(text.toLowerCase())?.toString() : JSON.stringify(text)
 }
 
-/** Writes the name of an additional field. Returns whether another name may have become the same. */
+/** Writes the name of an additional field. Returns whether another name may have become equal to it. */
 function addName({ bytes, start, end }: EventMembers): boolean {
   if (end - start === 2 && bytes[start] === 0x69 && bytes[start + 1] === 0x64) {
     // Receivers reject `_id`.

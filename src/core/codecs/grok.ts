@@ -7,7 +7,7 @@ import { reaches } from '../options/reach.js'
 import { GROK_PATTERNS } from './grok/patterns.js'
 import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
-/** Maximum nesting of patterns; a deeper one refers to itself. */
+/** Maximum nesting of patterns. A pattern nested deeper refers to itself. */
 const DEEPEST = 32
 const LONGEST = 64 * 1024
 const MOST_OWN = 1000
@@ -23,7 +23,7 @@ const options = z.strictObject({
     .refine(own => Object.keys(own).length <= MOST_OWN, { error: `must have at most ${MOST_OWN} patterns` })
     .optional()
     .describe(
-      'Additional patterns by name, for use in `pattern` and in each other. They take precedence over the built-in ones.',
+      'Additional patterns by name, for use in `pattern` and in other patterns. They take precedence over the built-in ones.',
     ),
 })
 type Options = z.output<typeof options>
@@ -45,7 +45,7 @@ const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]
   xdigit: ['0-9A-Fa-f', '0-9A-Fa-f'],
 }
 
-/** Expands a pattern to a regular expression. Groups of fields get generated names, since a field may occur twice. */
+/** Expands a pattern to a regular expression. Its groups get generated names, since a field may occur twice. */
 class Expansion {
   readonly fields: Omit<PatternField, 'group'>[] = []
   readonly #own: Readonly<Record<string, string>>
@@ -75,7 +75,7 @@ class Expansion {
     throw new Error(`there is no pattern ${name}${near ? `; did you mean ${near}?` : ''}`)
   }
 
-  /** The beginning of a group for a field. `[a][b]`, as Logstash writes nested fields, is `a.b`. */
+  /** The start of a group for a field. Logstash writes the nested field `a.b` as `[a][b]`. */
   #group(field: string, type?: string): string {
     if (type !== undefined && !['int', 'float', 'string'].includes(type)) {
       throw new Error(`the type of %{…:${field}:${type}} must be int, float or string`)
@@ -86,7 +86,7 @@ class Expansion {
   }
 }
 
-/** A dot is also a line end, as in Logstash. */
+/** A dot also matches a line end, as in Logstash. */
 function compiledGrok(source: string): Pattern {
   const classes = (flag: 0 | 1) =>
     source.replace(/\[:(\w+):\]/g, (whole, name: string) =>
@@ -99,7 +99,7 @@ function compiledGrok(source: string): Pattern {
   }
 }
 
-/** The usual patterns contain repetition counts that users did not write, so the error advises them what to do. */
+/** Standard patterns contain repetition counts that users did not write, so the error says what to replace. */
 function advised(error: unknown): unknown {
   if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
   const small = "patterns: { IPORHOST: '[\\w.:-]+' }"

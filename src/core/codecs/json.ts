@@ -11,9 +11,9 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../event/flags.js'
 
-/** Smaller inputs are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
+/** Scans smaller inputs in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
-/** Longer texts are not read again to find their error. */
+/** Errors in longer texts are not located, since that reads the text again. */
 const LONGEST_EXPLAINED = 64 * 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
@@ -36,7 +36,7 @@ export class JsonLines extends Codec {
 
   override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     if (end === b.length || b[end]! >= 0x20) {
-      // A scan needs a byte to stop at.
+      // The scan needs a control character after the text.
       const copy = Buffer.allocUnsafe(end - start + 1)
       b.copy(copy, 0, start, end)
       copy[end - start] = 0
@@ -91,7 +91,7 @@ export class JsonLines extends Codec {
     batch.origin.codec.writeJson(batch, to)
   }
 
-  /** Copies lines that are already objects. */
+  /** Copies lines that are already JSON objects. */
   override writeJson(batch: EventBatch, to: ByteSink): void {
     const { chunk, starts, ends, flags, length, texts } = batch
     for (let i = 0; i < length; ) {

@@ -8,7 +8,7 @@ import { FieldsCodec } from './fields-codec.js'
 const TAB = 0x09
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
-/** Bits of bytes that can begin a delimiter of pairs, or one between key and value. */
+/** Per byte: whether it can begin a delimiter after a pair, or between key and value. */
 const ENDS_PAIR = 1
 const ENDS_KEY = 2
 
@@ -34,7 +34,7 @@ function skipBlanks(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** The last text read, and whether it had quotes and contains a backslash. */
+/** The last text read. `escaped`: it was quoted and contains a backslash. */
 let textStart = 0
 let textEnd = 0
 let escaped = false
@@ -44,9 +44,9 @@ class KeyValue extends FieldsCodec {
   readonly #after: Buffer
   /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
-  /** By byte: the delimiters that it can begin. */
+  /** Per byte: the kinds of delimiter that it can begin. */
   readonly #stops = new Uint8Array(256)
-  /** Whether such a byte always begins a delimiter. */
+  /** Whether each of these bytes always begins a delimiter. */
   readonly #isCertain: boolean
   readonly #name = new FieldName()
 
@@ -117,7 +117,7 @@ class KeyValue extends FieldsCodec {
     return p
   }
 
-  /** Whether a quoted text ends here. Otherwise its quotes are part of the text. */
+  /** Whether a quoted text ends at `p`. If not, its quotes are part of the text. */
   #endsAt(b: Buffer, p: number, end: number, isKey: boolean): boolean {
     if (p === end || this.#isAfter(b, p, end)) return true
     const next = skipBlanks(b, p, end)
@@ -128,7 +128,7 @@ class KeyValue extends FieldsCodec {
     return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
-  /** The start of the pair after the one that ends at `p`. */
+  /** The start of the pair that follows the end `p` of another. */
   #nextPair(b: Buffer, p: number, end: number): number {
     p = skipBlanks(b, p, end)
     if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)
@@ -162,8 +162,8 @@ export const keyValue = defineCodec({
   name: 'key_value',
   summary: 'Each line consists of pairs of a key and a value, with any characters between them.',
   notes:
-    'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around them ' +
-    'are not part of them. A key without a value has the value true, all other values are text, and of several values of a key the last counts. A line has at least one pair with a value. ' +
+    'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around a key or a value ' +
+    'are not part of it. A key without a value has the value true, and all other values are text. If a key has several values, the last one counts. A line has at least one pair with a value. ' +
     'Lines of the usual form `key=value key="other value"` are logfmt too, which is read faster.',
   options,
   form: 'fields',

@@ -25,10 +25,10 @@ const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
 /** A leap year, in which every valid date exists. */
 const ANY_YEAR = 2000
 
-/** The second that was read last, as written. */
+/** The second that was read last, as written, and whether it is valid. */
 const lastSecond = Buffer.alloc(SECOND)
 let isSecond = false
-/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt that determined its year. */
+/** `lastSecond` as ISO 8601 with room for the fraction, and the time of receipt from which its year follows. */
 const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
 let isoWall = Number.NaN
 let hasIso = false
@@ -48,7 +48,7 @@ function isTime(b: Buffer, p: number): boolean {
   return isSecond
 }
 
-/** `lastSecond` in this year; NaN if the date does not exist in it. */
+/** `lastSecond` in the given year; NaN if the year does not have this date. */
 function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN
@@ -59,7 +59,7 @@ function timeIn(year: number): number {
   return date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000
 }
 
-/** Sets `iso` to the time at `p`, UTC, in the year nearest to `wall`; false if no near year has the date. */
+/** Sets `iso` to the time at `p`, UTC, in the year nearest to `wall`. Returns false if no near year has the date. */
 function setIso(b: Buffer, p: number, wall: number): boolean {
   if (wall !== isoWall) {
     const time = nearest(timeIn, wall)
@@ -84,7 +84,7 @@ class Klog extends FieldsCodec {
     to.text(LEVEL, level, 0, level.length)
     p++
     if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
-    // A scan passes 0: it needs no value.
+    // A scan needs no value, so it passes 0.
     if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
     else to.value(TIMESTAMP, undefined)
     p += TIME
@@ -114,7 +114,7 @@ export const klog = defineCodec({
   summary: 'Each line is in the format of klog and glog, the logs of Kubernetes and of other programs in Go and C++.',
   notes:
     'Events have `.level` (info, warning, error or fatal), `.timestamp`, `.id` (of the thread, a number), `.file`, `.line` (a number) and `.message`. ' +
-    '`.timestamp` is ISO 8601. The line has a time without a zone and a year: it is read as UTC, which containers use, in the year that brings it nearest to the present.',
+    '`.timestamp` is ISO 8601. The time in the line has neither zone nor year: it is read as UTC, which containers use, in the year that makes it nearest to the present.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of klog',

@@ -3,13 +3,12 @@ import { json } from './json.js'
 import { text } from './text.js'
 
 /**
- * The loaded codecs, by name. Loading all of them takes a tenth of the start of a daemon, so it loads only those that
- * its configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads all.
+ * The loaded codecs, by name. Loading all takes a tenth of the daemon's start, so the daemon loads only those that its
+ * configuration names (named.ts). Code that reads records of any codec imports list.ts, which loads all.
  */
 
 let builtIn: readonly CodecDefinition[] = [json, text]
 
-/** The built-in codecs that are loaded. */
 export const loadedCodecs = (): readonly CodecDefinition[] => builtIn
 
 /** Replaces the loaded built-in codecs. `definitions` must include these. */
@@ -17,7 +16,7 @@ export function setLoaded(definitions: readonly CodecDefinition[]): void {
   builtIn = definitions
 }
 
-/** Codecs of plugins, by name. They stay, since records on disk may name them. */
+/** Codecs of plugins, by name. They are never removed, since records on disk may name them. */
 const added = new Map<string, CodecDefinition>()
 
 /** Registers codecs of plugins by name, replacing earlier versions. */

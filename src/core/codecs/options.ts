@@ -9,11 +9,11 @@ import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
 
 let inUse: readonly CodecDefinition[] = loadedCodecs()
 
-/** For each choice: a function that updates the codecs it offers. */
+/** Per option: a function that updates the codecs that it offers. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
- * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are additional values. `unfit`
+ * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are further allowed values. `unfit`
  * explains why a codec cannot be used here.
  */
 function choice(
@@ -35,7 +35,7 @@ function choice(
   return schema
 }
 
-/** The name of a codec that satisfies `fits`, or one of `others`. */
+/** An option for the name of a codec that satisfies `fits`, or one of `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(inUse)
@@ -56,15 +56,13 @@ export function offerCodecs(definitions: readonly CodecDefinition[]): void {
   choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
 }
 
-/**
- * Replaces the codecs of plugins that can be chosen. Existing schemas change too: they offer these codecs from now on.
- */
+/** Lets options name exactly these codecs of plugins, also in existing schemas. */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
   choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
-/** Calls `work` while these codecs of plugins can be chosen; undefined: the current ones. */
+/** Calls `work` while exactly these codecs of plugins can be chosen. Undefined: does not change them. */
 export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
   if (!definitions) return work()
   const before = inUse
@@ -105,7 +103,7 @@ export const decodeOption = once(() =>
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
 
-/** A warning for sources that do not join the parts of a line, if their codec knows what parts are. */
+/** The warning for a source that does not join divided lines, if its codec could join them. */
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =

@@ -22,8 +22,8 @@ interface NamedGroup extends PatternField {
 }
 
 /**
- * Compiles a pattern of a user. Escapes that JavaScript does not know mean the character itself, as in other languages;
- * for these the flag `u` is omitted and `lenient` replaces the pattern. Throws PatternError.
+ * Compiles a user's pattern. As in other languages, an unknown escape means its character: JavaScript accepts this only
+ * without the flag `u`, so `lenient` is then compiled without it. Throws PatternError.
  */
 export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {
@@ -37,10 +37,10 @@ export function compiled(source: string, flags = '', lenient = source): Pattern 
   }
 }
 
-/** A codec whose fields are the groups of a pattern. Of several groups for one field, the first that matched counts. */
+/** A codec whose fields are the groups of a pattern. If groups share a field, the first that matched counts. */
 export abstract class PatternCodec extends FieldsCodec {
   readonly #pattern: Pattern
-  /** By field. */
+  /** The groups of each field. */
   readonly #groups: readonly (readonly NamedGroup[])[]
   readonly #keepsEmpty: boolean
   #problem: string | undefined
@@ -67,7 +67,7 @@ export abstract class PatternCodec extends FieldsCodec {
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const from = behindMark(b, start, end)
     const text = b.toString('utf8', from, end)
-    // In ASCII, places in the text are places in the line.
+    // In ASCII, positions in the text equal positions in the line.
     const isPlain = text.length === end - from
     const match = this.#match(text)
     if (!match) return false

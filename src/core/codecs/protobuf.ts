@@ -106,13 +106,13 @@ class Protobuf extends RecordCodec {
     }
   }
 
-  /** Only `load` knows which files may be read. */
+  /** Throws before `load`, since only `load` knows which files may be read. */
   #current(): Loaded {
     if (!this.#loaded) throw new Error('the codec protobuf is used before it was loaded')
     return this.#loaded
   }
 
-  /** Also compares the files, within the reach of either codec, to let a reload apply a changed one. */
+  /** Also compares the files, so that a reload applies a changed file. */
   override isSame(other: Codec): boolean {
     if (!super.isSame(other) || !(other instanceof Protobuf)) return false
     const known = this.#loaded ?? other.#loaded
@@ -169,8 +169,7 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
 }
 
 /**
- * The name that was probably meant. Well-known types come last: every definition contains them, and records rarely have
- * them.
+ * The name that was probably meant. Well-known types come last: every definition has them, but few records use them.
  */
 function nearOf(wanted: string, names: readonly string[]): string {
   const own = names.filter(name => !name.startsWith('google.protobuf.'))
@@ -189,10 +188,10 @@ export const protobuf = defineCodec({
   summary: 'Each record is a message of Protocol Buffers, with its length before it.',
   notes:
     'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as the values that they stand for. ' +
-    'Fields that are not set are not there, and fields that the definition does not have are left out; so are groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
-    'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. Nor can one whose JSON would be more than 64 times its size. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that a record cannot have is an error, which names its place: the records after it cannot be found. ' +
-    'The source `tcp` then closes the connection, `http` answers 400 and accepts no events of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
-    'As an encoding: each event is a record. Fields are found by both of their names. Fields that the message does not have are left out. So are values that do not fit their field, and Any; these are counted in `sluice_left_out_values_total` and logged; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
+    'The event does not have fields that are not set, fields that the definition lacks, and groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
+    'A record that is not of the message, or whose JSON would be more than 64 times its size, cannot be read: `.message` is the record in base64, without its length. A record of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that a record cannot have is an error, because Sluice cannot find the records after it. The error names its place. ' +
+    'The source `tcp` then closes the connection, `http` answers 400 and accepts no events of the body, `stdin` ends, and `file` stays at this place and reports the error. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
+    'As an encoding: each event is a record. Fields are found by both of their names. Fields that the message does not have are left out. Values that do not fit their field, and Any, are also left out, counted in `sluice_left_out_values_total` and logged. A text field takes any value as JSON, a number field takes digits in a text, and a Timestamp takes seconds since the epoch, too. ' +
     '`raw` writes the JSON of the record. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',
   options,
   form: 'object',

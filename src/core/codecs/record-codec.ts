@@ -12,8 +12,8 @@ import { JsonLines } from './json.js'
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
 
 /**
- * A codec of records that are not lines. Sources that read bytes convert each record to a line of JSON with `framing`;
- * from there on the codec json handles the events. `write` creates the records for destinations.
+ * A codec of records that are not lines. With `framing`, sources convert each record to a line of JSON, which is then
+ * handled like a line of the codec json. `write` creates records for destinations.
  */
 export abstract class RecordCodec extends JsonLines {
   readonly #event = new EventJson()
@@ -29,10 +29,10 @@ export abstract class RecordCodec extends JsonLines {
   /** Adds the JSON object of a single record without delimiter. Returns false, and adds nothing, if it is invalid. */
   protected abstract readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 
-  /** Adds the record of an event with its delimiter. A scan needs a byte to stop at behind the JSON. */
+  /** Adds the record of an event, with its delimiter. The byte after the JSON is a control character. */
   protected abstract writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void
 
-  /** A line is JSON, or a record in base64 as in fields. */
+  /** Reads a line of JSON, or a record in base64, as a field may contain. */
   override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const first = skipSpace(b, start, end)
     if (first === end || b[first] === OPEN_OBJECT || b[first]! >= 0x80) return super.read(b, start, end, to)

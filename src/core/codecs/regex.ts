@@ -6,7 +6,7 @@ const options = z.strictObject({ pattern: patternOption })
 
 class Regex extends PatternCodec {
   constructor(given: z.output<typeof options>) {
-    // Python, Go and Rust write named groups this way.
+    // Python, Go and Rust write named groups as (?P<name>…).
     const pattern = compiled(given.pattern.replaceAll('(?P<', '(?<'))
     const fields = pattern.groupNames.flatMap((name, group): PatternField[] =>
       name === undefined || group === 0 ? [] : [{ group, name }],

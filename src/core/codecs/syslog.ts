@@ -47,13 +47,13 @@ const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
 const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
 const DIGITS = Buffer.from('01234567')
 
-/** Whether the bytes of a part of the last scanned line differ from its text. */
+/** Whether the value of a part of the last scanned line differs from its bytes. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }
 
 class Syslog extends FieldsCodec {
-  /** The parts for the wanted names, and the names they were determined for. */
+  /** The part for each wanted name; `#wanted` and `#version` say for which names. */
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
@@ -109,7 +109,7 @@ class Syslog extends FieldsCodec {
     return name === 'structured_data' ? structuredData(text) : fieldOfPriority(Number(text), name)
   }
 
-  /** A message of RFC 5424. */
+  /** Encodes as in RFC 5424. */
   override encode(fields: Fields): string {
     const { timestamp, host, app, pid, msgid, structured_data: data } = fields
     const words = [word(host, 255), word(app, 48), word(pid, 128), word(msgid, 32)].join(' ')
@@ -160,7 +160,7 @@ const MOST_TIME = 64
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
-/** Printable ASCII without spaces; other characters become underscores. */
+/** Converts to printable ASCII without spaces. Other characters become underscores. */
 function word(value: unknown, most: number): string {
   if (value === undefined || value === null || value === '') return NIL
   return textOf(value)
@@ -171,7 +171,7 @@ function word(value: unknown, most: number): string {
 /** A name of structured data. */
 const nameOf = (name: string): string => word(name, 32).replace(/[=\]"]/g, '_')
 
-/** Merges names that become the same. */
+/** Encodes structured data. Elements whose names become equal are merged. */
 function dataOf(data: unknown): string {
   if (typeof data !== 'object' || data === null || Array.isArray(data)) return NIL
   const elements = new Map<string, Map<string, string[]>>()
@@ -191,7 +191,7 @@ function dataOf(data: unknown): string {
 
 const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
 
-/** The message. For an event without one, the JSON of all fields that are not elsewhere in the line. */
+/** The message, or else the JSON of all fields that are not elsewhere in the line. */
 function messageOf(fields: Fields): string {
   if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
   const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)
@@ -203,8 +203,8 @@ export const syslog = defineCodec({
   summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or the file format of a syslog daemon.',
   notes:
     'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
-    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
-    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.\n\n' +
+    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, if the ' +
+    'message has them. A timestamp without a year is read as local time, in the year that makes it nearest to the present.\n\n' +
     'Encoded, an event is a message of RFC 5424 with these fields: `.severity` (or `.severity_code`, or `.level`) is `info` and ' +
     '`.facility` is `user` if they are missing or unknown; a `.timestamp` that is not of RFC 3339 is left out; line ends become spaces. ' +
     'An event without `.message` has the JSON of its other fields in its place.',

@@ -5,7 +5,7 @@ import { commonLogTime, LastTime } from '../../lib/formats/log-times.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
 
 /**
- * Hand-written reader of access logs in the common and combined format of nginx and Apache, the most frequent of all
+ * Reads access logs in the common and combined format of nginx and Apache, by hand because these are the most frequent
  * formats. Positions refer to the last line read.
  */
 
@@ -33,7 +33,7 @@ export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCES
 
 const accessTime = new LastTime(commonLogTime)
 
-/** The position where the line left the format, and the text expected there. */
+/** Where the line departs from the format, and the text expected there. */
 let failedAt = 0
 let expected = ''
 
@@ -48,7 +48,7 @@ export function whatFailed(start: number): string {
   return `expected ${expected} at column ${failedAt - start + 1}`
 }
 
-/** Reads an access log line. `hasHosts`: `host:port` of the server may come first, as in `vhost_combined`. */
+/** Reads an access log line. `hasHosts`: it may begin with `host:port` of the server, as in `vhost_combined`. */
 export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSink, hasHosts: boolean): boolean {
   let p = start
   let stop = tokenEnd(b, p, end)
@@ -90,7 +90,7 @@ export function readAccessLog(b: Buffer, start: number, end: number, to: FieldSi
   return readNumbers(b, p + 1, end, to)
 }
 
-/** Reads the rest of the line after the request. */
+/** Reads the part of the line after the request. */
 function readNumbers(b: Buffer, p: number, end: number, to: FieldSink): boolean {
   let stop = tokenEnd(b, p, end)
   if (!putNumber(to, STATUS!, b, p, stop)) return fail(p, 'the status, a number')
@@ -137,13 +137,13 @@ function isHttp(b: Buffer, start: number, end: number): boolean {
   return true
 }
 
-/** Letters, and characters such as the hyphen in M-SEARCH. */
+/** Letters and some other characters, as in M-SEARCH. */
 function isMethod(b: Buffer, start: number, end: number): boolean {
   for (let p = start; p < end; p++) if (b[p]! <= SPACE || b[p]! >= 0x7f || b[p] === BACKSLASH) return false
   return end > start
 }
 
-/** The position of the next such byte, or `end`. */
+/** The position of the next `byte`, or `end`. */
 export function indexOfByte(b: Buffer, byte: number, p: number, end: number): number {
   while (p < end && b[p] !== byte) p++
   return p
@@ -154,7 +154,7 @@ function tokenEnd(b: Buffer, p: number, end: number): number {
   return p
 }
 
-/** Whether the text that `quotedEnd` found last has a backslash. */
+/** Whether the last text that `quotedEnd` found contains a backslash. */
 let hasBackslash = false
 
 /** The closing quote of the text that begins at `p`, or -1. */
@@ -179,7 +179,7 @@ export function putUnlessDash(to: FieldSink, name: FieldName, b: Buffer, start: 
 }
 
 /**
- * Writes the text that `quotedEnd` found last, or a part of it, with its escapes resolved. Omits `-` and empty text.
+ * Writes the last text that `quotedEnd` found, or a part of it, with its escapes resolved. Omits `-` and empty text.
  */
 export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
   if (start === end || isDash(b, start, end)) return
@@ -190,10 +190,7 @@ export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: numb
 const ESCAPE = /\\(?:x([0-9a-fA-F]{2})|(.))/gs
 const CONTROLS: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' }
 
-/**
- * Resolves escapes. `\x22` is a byte, and several may form a UTF-8 character. Undefined if the result is not UTF-8, as
- * in binary requests.
- */
+/** Resolves escapes. `\x22` is one byte of UTF-8. Undefined if the result is not UTF-8, as in binary requests. */
 function unescaped(b: Buffer, start: number, end: number): string | undefined {
   const text = b
     .toString('latin1', start, end)
@@ -205,7 +202,7 @@ function unescaped(b: Buffer, start: number, end: number): string | undefined {
   return isUtf8(bytes) ? bytes.toString() : undefined
 }
 
-/** Writes a number without leading zeros, and nothing for `-`. Returns false for any other text. */
+/** Writes a number without leading zeros. Writes nothing for `-`. Returns false for any other text. */
 export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): boolean {
   if (isDash(b, start, end)) return true
   if (end <= start || end - start > MOST_DIGITS) return false
@@ -216,8 +213,8 @@ export function putNumber(to: FieldSink, name: FieldName, b: Buffer, start: numb
 }
 
 /**
- * The colon of `host:80`; -1 if it is something else, such as an IPv6 address without a port. `isCertain`: there is a
- * port, so it is behind the last colon.
+ * The colon of `host:80`; -1 if there is no port, as in an IPv6 address. `isCertain`: there is a port, so the last
+ * colon precedes it.
  */
 export function colonOfPort(b: Buffer, start: number, end: number, isCertain = false): number {
   let p = end

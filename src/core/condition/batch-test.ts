@@ -6,7 +6,7 @@ import type { ValueTest } from './operators.js'
 /** Tests all events of a batch at once, in a fraction of the time of single calls. */
 
 /**
- * Sets numbers of `among` to 0 for events that do not satisfy a condition. It skips events whose number is 0; the other
+ * Sets `among[i]` to 0 for events that do not satisfy a condition. Skips events whose number is 0 already; the other
  * numbers are 1.
  */
 export type Narrow = (batch: EventBatch, among: Uint8Array) => void

@@ -22,10 +22,10 @@ const GENERAL = "must be a condition of the form if (.field operator 'value')"
 /** Whether event `i` of a batch satisfies a condition. */
 export type EventTest = (batch: EventBatch, i: number) => boolean
 
-/** For each event of a batch, sets the number in `to` to 1 if it satisfies a condition, or else to 0. */
+/** For each event of a batch, sets its number in `to`: 1 if it satisfies a condition, else 0. */
 export type BatchTest = (batch: EventBatch, to: Uint8Array) => void
 
-/** In smaller batches, each event is tested alone. */
+/** In batches with fewer events, each event is tested alone. */
 const FEW = 8
 
 /** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
@@ -64,7 +64,7 @@ export function compileCondition(condition: Condition, field: (path: FieldPath) 
   return eventTest(condition, readers(field))
 }
 
-/** The same for all events of a batch. */
+/** Like `compileCondition`, for all events of a batch at once. */
 export function compileBatchTest(condition: Condition, field: (path: FieldPath) => FieldReader): BatchTest {
   const readerOf = readers(field)
   const holds = eventTest(condition, readerOf)
@@ -89,7 +89,7 @@ function readers(field: (path: FieldPath) => FieldReader): ReaderOf {
 }
 
 function eventTest(condition: Condition, readerOf: ReaderOf): EventTest {
-  // A condition on a single operand loads its reader once.
+  // If the condition has a single operand, its reader loads once.
   const operand = soleOperand(condition)
   if (operand) {
     const reader = readerOf(operand)
@@ -150,7 +150,7 @@ function narrowing(condition: Condition, readerOf: ReaderOf): Narrow {
   }
 }
 
-/** Joins tests in pairs, in order. V8 inlines the calls of two named tests, but not those of a loop over tests. */
+/** Joins tests in pairs, in order. V8 inlines calls of two named tests, but not calls in a loop. */
 function inPairs<T>(tests: readonly T[], join: (a: T, b: T) => T): T {
   if (tests.length === 1) return tests[0]!
   const half = tests.length >> 1

@@ -33,7 +33,7 @@ export class Cursor {
     this.at += this.peek(SPACE)!.length
   }
 
-  /** Returns what a sticky pattern matches here. */
+  /** The text that a sticky pattern matches at the cursor. */
   peek(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.at
     return pattern.exec(this.text)?.[0]
@@ -51,7 +51,7 @@ export class Cursor {
     this.skipSpace()
   }
 
-  /** Takes a keyword in any case. */
+  /** Takes a keyword, in any case. */
   takeWord(word: string): boolean {
     const found = this.peek(WORD)
     if (found?.toLowerCase() !== word) return false

@@ -5,8 +5,8 @@ import { ARRAY, FieldReader, OBJECT_VALUE, STRING, type ValueKind } from '../eve
 import { hasText } from './texts.js'
 
 /**
- * The functions of conditions. Their results are read like fields. The result for a value of an unsupported type is
- * missing.
+ * The functions of conditions. Their results are read like fields. If a function does not support the type of a value,
+ * its result is missing.
  */
 
 /** The left side of a comparison: a field, or functions applied to it. */
@@ -59,7 +59,7 @@ function charactersOf(reader: FieldReader): number {
 class CaseReader extends FieldReader {
   readonly #inner: FieldReader
   readonly #convert: (text: string) => string
-  /** The first letter of the other case, in ASCII. */
+  /** The first ASCII letter of the case to replace. */
   readonly #first: number
   #kept = Buffer.alloc(0)
 

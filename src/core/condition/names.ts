@@ -16,7 +16,7 @@ export const SIGNS: ReadonlyMap<string, string> = new Map([
   ['=~', 'regex_match'],
 ])
 
-/** Operators by the names that other languages have for them. */
+/** Operators by their names in other languages. */
 const OPERATOR_NAMES: Readonly<Record<string, string>> = {
   eq: 'equal',
   equals: 'equal',

@@ -79,7 +79,7 @@ const endsWith = (value: string): ValueTest => {
   }
 }
 
-/** A numeric value is compared with numbers and numeric strings; any other value with text. */
+/** A numeric value is compared with numbers and numeric strings, any other value with text. */
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {
@@ -147,7 +147,7 @@ export function parseCidr(text: string): AddressTest | undefined {
   return (b, start, end) => {
     const family = readAddress(b, start, end)
     if (family === 0 || (family === 4 && !isIPv4)) return false
-    // The groups before those of an IPv4 address are the same in all of them.
+    // In IPv4 addresses, the groups before the last two never differ.
     for (let n = family === 4 ? 6 : 0; n < 8; n++) if (((groups[n]! ^ network[n]!) & masks[n]!) !== 0) return false
     return true
   }
@@ -166,7 +166,7 @@ const isEmpty = (): ValueTest => reader => {
   if (kind !== STRING && kind !== ARRAY && kind !== OBJECT_VALUE) return false
   if (bytes.length === 0) return isEmptyValue(reader.value())
   if (kind === STRING) return reader.plain ? start === end : reader.text() === ''
-  // Empty if a bracket follows the white space.
+  // The object or array is empty if a bracket follows the white space.
   let p = start + 1
   while (bytes[p]! <= 0x20) p++
   return p === end - 1
@@ -242,7 +242,7 @@ function oneOf(values: readonly string[]): ValueTest {
   }
 }
 
-/** A hash of 30 bits, which V8 keeps without a heap object. The list is the operator's own, so it needs no seed. */
+/** A hash of 30 bits, which V8 stores without a heap object. It needs no seed, since the operator wrote the list. */
 function hashOf(bytes: Uint8Array, start: number, end: number): number {
   let hash = end - start
   for (let p = start; p < end; p++) hash = Math.imul(hash ^ bytes[p]!, 0x01000193)

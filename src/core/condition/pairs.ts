@@ -2,8 +2,8 @@ import type { FieldReader } from '../event/field-reader.js'
 import { compareText, hasText } from './texts.js'
 
 /**
- * Comparisons of two fields. Both values need a text. Two numbers, or texts of numbers, are ordered as numbers. Two
- * other texts are ordered by code points. A number and another text are not ordered.
+ * Comparisons of two fields. Both values need a text. Numbers, and texts of numbers, are ordered as numbers. Two other
+ * texts are ordered by code points. A number and another text have no order.
  */
 
 /** Whether the current values of two readers satisfy a comparison. */
@@ -14,7 +14,7 @@ const equal: PairTest = (left, right) => {
   return left.end - left.start === right.end - right.start && hasPartAt(left, left.start, right)
 }
 
-/** Whether the plain text of `right` is in the bytes of `left` at `at`. */
+/** Whether the bytes of `left` at `at` are the plain text of `right`. */
 function hasPartAt(left: FieldReader, at: number, right: FieldReader): boolean {
   for (let p = right.start; p < right.end; p++) if (left.bytes[at++] !== right.bytes[p]) return false
   return true
@@ -33,7 +33,7 @@ const ordering =
     return holds(compareText(left, Buffer.from(right.text())))
   }
 
-/** Up to this size of the part, a simple search is fast even if it restarts often. */
+/** A simple search for a part of at most this size is fast even if it restarts often. */
 const SHORT = 64
 
 const contains: PairTest = (left, right) => {
@@ -48,7 +48,7 @@ const contains: PairTest = (left, right) => {
 /** Finds a long part in linear time (Knuth, Morris and Pratt), since both texts are untrusted. */
 function containsLong(text: Uint8Array, part: Uint8Array): boolean {
   if (part.length > text.length) return false
-  /** For each length of a match, the longest shorter one that ends at the same byte. */
+  /** Per length of a match: the longest shorter match that ends at the same byte. */
   const shorter = new Int32Array(part.length + 1)
   for (let p = 1, length = 0; p < part.length; p++) {
     while (length > 0 && part[p] !== part[length]) length = shorter[length]!

@@ -1,8 +1,8 @@
 import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
 
-/** The texts of values, as bytes where a reader has them. */
+/** The texts of values, as bytes if the reader has them. */
 
-/** Minimum length for a native search; for shorter values the call costs more than the search. */
+/** Minimum length for a native search. Below it, the call costs more than the search. */
 const SEARCH_NATIVE_FROM = 256
 
 /** Whether a value has text to compare: strings, numbers and booleans do. */
@@ -10,7 +10,7 @@ export function hasText(kind: ValueKind): boolean {
   return kind >= STRING && kind <= BOOLEAN
 }
 
-/** Whether `bytes` contains `other` at `at`. */
+/** Whether the bytes from `at` on begin with `other`. */
 export function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): boolean {
   for (let i = 0; i < other.length; i++) if (bytes[at + i] !== other[i]) return false
   return true

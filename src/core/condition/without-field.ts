@@ -1,22 +1,20 @@
 import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
- * Finds a field whose absence makes a condition fail unintentionally: `.path not_equal '/healthz'` holds for no event
- * without the field. Undefined if the rest of the condition requires the field anyway.
+ * Finds a field whose absence makes a condition fail unintentionally: `.path not_equal '/healthz'` does not hold for an
+ * event without the field. Undefined if another part of the condition requires the field anyway.
  */
 export function lostWithout(condition: Condition): string | undefined {
   if (holds(condition, false) || !holds(condition, true)) return undefined
   return negative(condition)?.operand.path.text
 }
 
-/** Advice on how to include events without the field. */
+/** The warning, with advice how to include events without the field. */
 export function lostText(field: string, where: string): string {
   return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for these events, too, or ${field} exists AND … if that is meant`
 }
 
-/**
- * Whether the condition holds for an event without fields. `meant`: assumes that `not_equal` and `not_in` hold for it.
- */
+/** Whether the condition holds for an event without fields. `meant`: as if `not_equal` and `not_in` held for it. */
 function holds(condition: Condition, meant: boolean): boolean {
   switch (condition.kind) {
     case 'and':

@@ -1,27 +1,27 @@
 /**
- * The acknowledgement of a batch. Invariants: every holder settles it once. `onSettled` is called once, after the last
- * holder has settled, with the worst status of all. A holder that settles does not pass the batch on.
+ * The acknowledgement of a batch. Every holder settles it once; a holder that settles does not pass the batch on. After
+ * the last holder has settled, `onSettled` is called once, with the worst status of all.
  */
 
 /** A range of the bytes of a batch as it was sent. */
 export type ByteRange = readonly [from: number, to: number]
 
 /**
- * If the status is `errored`, `before` is the number of bytes at the beginning of the batch that need not be read
- * again. `again`: the ranges that its holders gave back, in any order.
+ * For `errored`: the first `before` bytes of the batch need not be read again. `again`: the ranges that its holders
+ * gave back, in any order.
  */
 export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
 
 /**
- * `errored`: not accepted, to be read again. `rejected`: permanently rejected and counted. If holders differ, the later
- * status of this list wins.
+ * `errored`: not accepted, to be read again. `rejected`: rejected permanently, and counted. If holders differ, the
+ * status later in this list wins.
  */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /** Releases the original chunk. Code that may read it after the batch has settled needs its own hold on it. */
+  /** Releases the original chunk. Code that may read the chunk after the batch has settled needs its own hold on it. */
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
@@ -31,8 +31,8 @@ export class Ack {
   readonly #onErrored: (() => void) | undefined
 
   /**
-   * `onShrink` receives the number of bytes of memory that the batch released before it settled.
-   * `onErrored` is called when the first holder settles it as `errored`; others may still hold it.
+   * `onShrink` receives the bytes of memory that the batch released before it settled. `onErrored` is called when the
+   * first holder settles it as `errored`; others may still hold it.
    */
   constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void, onErrored?: () => void) {
     this.#onSettled = onSettled
@@ -40,7 +40,7 @@ export class Ack {
     this.#onErrored = onErrored
   }
 
-  /** Whether there is only one holder, which may then change the bytes. */
+  /** Whether it has a single holder, who may then change the bytes. */
   get sole(): boolean {
     return this.#holders === 1
   }
@@ -61,7 +61,7 @@ export class Ack {
     this.#holders++
   }
 
-  /** `from`, `to`: for `errored`, the range of the batch as it was sent that contains the events to be read again. */
+  /** `from`, `to`: for `errored`, the range in the batch as sent that contains the events to be read again. */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (status === 'errored') {
@@ -72,7 +72,7 @@ export class Ack {
     if (--this.#holders > 0) return
     this.#release()
     const again = this.#again
-    // An unknown range is NaN; then `before` is 0.
+    // `before` is 0 if a range is unknown (NaN).
     const before = again ? again.reduce((least, [first]) => Math.min(least, first), Number.POSITIVE_INFINITY) : 0
     this.#onSettled(this.#status, before > 0 ? before : 0, again)
   }
@@ -97,7 +97,7 @@ export class Ack {
   }
 }
 
-/** A share in the acknowledgement of a batch. Only the first call of `settle` counts. */
+/** A share of a batch's acknowledgement. Only the first call of `settle` counts. */
 export class Share {
   readonly #ack: Ack
   readonly #settled: (share: Share) => void

@@ -10,21 +10,21 @@ import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 import type { ReadFrom, SentOffsets } from './sent-offsets.js'
 
-/** Fixed cost of a batch in bytes, which also bounds the number of small batches. */
+/** Fixed cost of a batch in bytes. It bounds the number of small batches. */
 const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. Events are not objects;
- * `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. Its holder passes it on or
- * settles its ack. The size of an event is the size of its line and line end, even after modification.
+ * Events that travel together and are acknowledged together: ranges of one chunk, stored as columns. Events are not
+ * objects; `fields(i)` decodes one on demand. The bytes stay valid until the batch is settled. Its holder either passes
+ * it on or settles its ack. An event has the size of its line and line end, even after modification.
  */
 export class EventBatch {
   readonly origin: Origin
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether its source read it to catch up after its start or a stall. Backlog arrives all at once. */
+  /** Whether its source read it to catch up after a start or a stall. Such events arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Undefined: unknown. */
@@ -32,8 +32,8 @@ export class EventBatch {
   /** The places of its events, if these differ from `sentOffsets`. */
   places: SentOffsets | undefined
   /**
-   * Set by a source before it sends the batch: the batch's position in the input, if its lines have the same distances
-   * there.
+   * The batch's position in the input, if its lines have the same distances there. The source sets it before it sends
+   * the batch.
    */
   readFrom: ReadFrom | undefined
   chunk: Buffer
@@ -53,7 +53,7 @@ export class EventBatch {
   #isUtf8: boolean | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
-  /** Whether other batches may share the columns of starts and ends, which then must not change. */
+  /** Whether other batches may share the columns of starts and ends. Shared columns must not change. */
   #isShared = true
   /** The state of all events before the first change of their texts. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
@@ -90,7 +90,7 @@ export class EventBatch {
     return (this.places ?? this.sentOffsets)?.reading ?? ''
   }
 
-  /** A number that is unique within the reading. It stays the same when the event is sent again. */
+  /** A number that is unique within the reading. An event that is sent again keeps it. */
   place(i: number): number {
     return (this.places ?? this.sentOffsets)?.place(this.starts, i) ?? 0
   }
@@ -116,12 +116,12 @@ export class EventBatch {
     this.changeTo(i, Buffer.from(madeJson(fields)))
   }
 
-  /** The JSON of changed events. */
+  /** The JSON of the changed events. */
   get texts(): ChangedTexts | undefined {
     return this.#texts
   }
 
-  /** `texts`, for writing the JSON of an event before `setText`. */
+  /** `texts`, to which the JSON of an event is written before `setText`. */
   textsToChange(): ChangedTexts {
     this.isRun = false
     if (this.#remembers) {
@@ -131,13 +131,13 @@ export class EventBatch {
     return this.#texts
   }
 
-  /** Replaces event `i` by the JSON object at [start, end) of `texts`. `slots`: its slots, if known. */
+  /** Replaces event `i` by the JSON object [start, end) of `texts`. `slots`: its slots, if known. */
   setText(i: number, start: number, end: number, slots?: Int32Array): void {
     this.textsToChange().set(i, start, end, slots)
     this.flags[i]! |= MODIFIED
   }
 
-  /** Replaces event `i` by a JSON object, which is copied. `more` bytes are expected to follow for other events. */
+  /** Replaces event `i` by a copy of a JSON object. `more`: bytes expected to follow for other events. */
   changeTo(i: number, json: Buffer, more = 0): void {
     const texts = this.textsToChange()
     const at = texts.reserve(json.length, more)
@@ -146,7 +146,7 @@ export class EventBatch {
     this.setText(i, at, at + json.length)
   }
 
-  /** Scans event `i` if needed, which sets SCANNED, DECODED and INVALID. Returns its flags. */
+  /** Scans event `i` if necessary, which sets SCANNED, DECODED and INVALID. Returns its flags. */
   look(i: number): number {
     const flags = this.flags[i]!
     return flags & SCANNED ? flags : this.#scan(i)
@@ -172,12 +172,12 @@ export class EventBatch {
     return flags
   }
 
-  /** Scans every event if a processor reads fields. Returns the number of lines known to be undecodable. */
+  /** Scans every event, if a processor reads fields. Returns the number of lines known to be undecodable. */
   scan(): number {
     const { codec, wanted } = this.origin
     if (codec.form === 'message' || wanted.isUnused) return this.unreadable
     const { flags, length } = this
-    // Local constants: V8 would look up a number of another module for each event.
+    // V8 would look up an imported number again for each event.
     const [scanned, decoded] = [SCANNED | 0, DECODED | 0]
     let undecoded = 0
     for (let i = 0; i < length; i++) if (((flags[i]! & scanned ? flags[i]! : this.look(i)) & decoded) === 0) undecoded++
@@ -189,7 +189,7 @@ export class EventBatch {
     return (this.look(i) & DECODED) !== 0 && this.origin.codec.form === 'object'
   }
 
-  /** Whether the line of event `i` contains the field of this slot, so the value is not from the origin. */
+  /** Whether the line of event `i` contains the field of this slot. If not, the value comes from the origin. */
   hasOwn(i: number, slot: number): boolean {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
@@ -199,12 +199,12 @@ export class EventBatch {
     return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number: the end of the value, shifted left by one. The lowest bit marks a special value. */
+  /** The second number in `slot`: the end of the value, shifted left by one. The lowest bit marks a special value. */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** The slots of all lines, `stride` numbers for each. Requires DECODED of an event. */
+  /** The slots of all lines, `stride` numbers for each. At least one event must be DECODED. */
   get slots(): Int32Array {
     return this.#slots ?? this.#rescan()
   }
@@ -218,15 +218,15 @@ export class EventBatch {
     return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }
 
-  /** Prepares it for readers that were created since it was scanned. */
+  /** Prepares the batch for readers created since it was scanned. */
   renew(): void {
     if (!this.#hasSlots) this.#slots = undefined
     this.#texts?.renew()
   }
 
   /**
-   * Allocates the slots. Scans all lines at once if possible. Otherwise it scans the lines that were decoded before the
-   * bytes moved.
+   * Allocates the slots. Scans all lines at once if possible, or else only the lines that were decoded before the bytes
+   * moved.
    */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -247,7 +247,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Removes, in place, the events that `keep` does not accept. Returns the number of removed events. */
+  /** Removes in place the events that `keep` does not accept. Returns their number. */
   retain(keep: (i: number) => boolean): number {
     const column = new Uint8Array(this.length)
     let count = this.length
@@ -262,7 +262,7 @@ export class EventBatch {
     return column.length - count
   }
 
-  /** Keeps, in place, the events with 0 in `column`: `count` events with a total size of `bytes`. */
+  /** Keeps in place the events with a 0 in `column`: `count` events of `bytes` bytes in total. */
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
     const { starts, ends } = this
     if (this.#isShared) {
@@ -320,12 +320,12 @@ export class EventBatch {
     if (before) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (before.flags[i]! & MODIFIED)
   }
 
-  /** A copy of events [from, to) in their current state, held by the holder of this batch. */
+  /** A copy of events [from, to) in their current state. It shares the hold of this batch. */
   snapshot(from = 0, to = this.length): EventBatch {
     return this.#copy(from, to)
   }
 
-  /** Applies the modification of the only event of `other`, a snapshot of event `i`, to event `i`. */
+  /** Applies to event `i` the change of the only event of `other`, which is a snapshot of event `i`. */
   takeOver(other: EventBatch, i: number): void {
     if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
   }
@@ -357,7 +357,7 @@ export class EventBatch {
     return indices.length === this.length ? this.fork() : this.select(indices)
   }
 
-  /** Copies the events at these ascending indices for another holder. The copy needs memory only for these events. */
+  /** Copies the events at these ascending indices for another holder. The copy uses memory only for them. */
   select(indices: readonly number[]): EventBatch {
     this.ack.fork()
     const { chunk } = this
@@ -384,7 +384,7 @@ export class EventBatch {
     return copy
   }
 
-  /** Settles the events from `from` on as `errored`, to be read again. */
+  /** Settles the events from `from` on as `errored`, so that they are read again. */
   giveBack(from = 0): void {
     const { sentOffsets, starts, length } = this
     const last = length - 1
@@ -393,7 +393,7 @@ export class EventBatch {
     else this.ack.settle('errored')
   }
 
-  /** If the events use a small part of a chunk without other holders, copies their bytes and releases the chunk. */
+  /** Copies the events and releases the chunk, if they use a small part of it and nobody else holds it. */
   compact(): void {
     const memory = memoryOf(this.chunk)
     if (memory < 4096 || this.bytes * 4 > memory || !this.ack.sole) return
@@ -403,7 +403,7 @@ export class EventBatch {
     this.ack.shrink(memory - chunk.length)
   }
 
-  /** Moves the lines to another chunk. Lines with a 1 in `changed` are scanned again. */
+  /** Moves the lines to another chunk. Scans the lines with a 1 in `changed` again. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
     this.flags = this.flags.slice(0, this.length)

@@ -3,12 +3,12 @@ import type { ByteSink } from '../../lib/formats/json-string.js'
 import { selectedRows } from './columns.js'
 
 /**
- * The JSON of the changed events of a batch, as columns beside its lines. The bytes lie in an append-only arena. Copies
- * of a batch share it and never see texts that others write.
+ * The JSON of a batch's changed events, as columns beside its lines. The bytes lie in an append-only arena. Copies of
+ * the batch share the arena, but do not see each other's later texts.
  */
 
 const LF = 0x0a
-/** The first slot of a text that was not scanned since its last change. */
+/** The first slot of a text that was not scanned since it last changed. */
 const UNSCANNED = -1
 const LEAST_ARENA = 4096
 
@@ -17,7 +17,7 @@ class Arena {
   used = 0
 
   constructor(size: number) {
-    // Does not touch the memory, which is used from the beginning.
+    // Does not touch the memory before its use.
     this.bytes = Buffer.allocUnsafeSlow(size)
   }
 }
@@ -31,7 +31,7 @@ export class ChangedTexts {
   /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has no text. */
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** As the slots of a batch (see SLOT). */
+  /** Like the slots of a batch (see SLOT). */
   #slots: Int32Array
 
   constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {
@@ -64,8 +64,8 @@ export class ChangedTexts {
 
   /**
    * Returns the position in `bytes` of `size` free bytes, followed by one for a line feed. If the arena is full, the
-   * texts move to a new one of at least twice the size, with room for `more` bytes (0: unknown). Otherwise, texts much
-   * longer than their lines would move many times.
+   * texts move to a new one of at least twice the size. `more` bytes, if not 0, also fit there: texts much longer than
+   * their lines would otherwise move many times.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
@@ -83,7 +83,7 @@ export class ChangedTexts {
     else this.#slots[first] = UNSCANNED
   }
 
-  /** Copies the slots of text `i`. */
+  /** Copies the slots of text `i`. Returns false if `to` has another number of slots. */
   copySlots(i: number, to: Int32Array): boolean {
     if (to.length !== this.#stride) return false
     if (this.#stride > 0) this.slotStart(i, 0)
@@ -91,7 +91,7 @@ export class ChangedTexts {
     return true
   }
 
-  /** Marks the end of the bytes written at the position that `reserve` returned. */
+  /** Marks the end of the bytes that were written at the position from `reserve`. */
   end(end: number): void {
     this.bytes[end] = LF
     this.#arena.used = end + 1
@@ -107,7 +107,7 @@ export class ChangedTexts {
     this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** A copy of the texts of events [from, to) that can be changed independently. */
+  /** A copy of the texts of events [from, to) that changes independently. */
   slice(from: number, to: number): ChangedTexts {
     this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
@@ -127,7 +127,7 @@ export class ChangedTexts {
     this.ends.fill(0, length)
   }
 
-  /** If the texts use a small part of the arena, moves them to one of their size. */
+  /** If the texts use a small part of the arena, moves them to one that fits. */
   compact(): void {
     const arena = this.bytes.length
     if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
@@ -164,9 +164,7 @@ export class ChangedTexts {
     }
   }
 
-  /**
-   * Writes text `i` and the texts after it in the arena, each with its line feed. Returns the index of the next event.
-   */
+  /** Writes text `i` and those after it in the arena, each with its line feed. Returns the index of the next event. */
   addLines(i: number, length: number, to: ByteSink): number {
     const start = this.starts[i]!
     let end = start
@@ -182,7 +180,7 @@ export class ChangedTexts {
     return this.#slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second number. Requires a call of `slotStart`. */
+  /** The second number in `slot` of text `i`. Call `slotStart` first. */
   slotEnd(i: number, slot: number): number {
     return this.#slots[i * this.#stride + slot * SLOT + 1]!
   }
@@ -192,7 +190,7 @@ export class ChangedTexts {
     return this.#scan(i)
   }
 
-  /** Prepares the texts for readers that were created since their last scan. */
+  /** Prepares the texts for readers created since the last scan. */
   renew(): void {
     const { names, version } = this.#wanted
     if (version === this.#version) return

@@ -2,8 +2,6 @@ import { isUtf8 } from 'node:buffer'
 import { numbersFor } from '../../lib/lines/chunk-pool.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
-/** Computations over the lines of a batch. */
-
 type Lines = Pick<Frame, 'chunk' | 'length' | 'bytes' | 'starts' | 'ends' | 'flags' | 'isRun'>
 
 /** The size of lines [from, to) with their line ends. */
@@ -37,7 +35,7 @@ export function areUtf8({ chunk, length, starts, ends }: Lines): boolean {
   return length === 0 || isUtf8(chunk.subarray(starts[0]!, ends[length - 1]!))
 }
 
-/** Copies the lines with their line ends, one after the other, into memory of their total size. */
+/** Copies the lines with their line ends, without gaps, into memory of their total size. */
 export function compacted({ chunk: from, length, bytes, starts: begins, ends: stops, flags }: Lines) {
   const chunk = Buffer.allocUnsafeSlow(bytes)
   const [starts, ends] = [new Int32Array(length), new Int32Array(length)]

@@ -37,10 +37,10 @@ export interface EditedField {
 }
 
 /**
- * Changes fields of events. An event stays bytes: `close` writes its JSON once, with the changed ranges replaced. The
- * results equal the same changes of the decoded object. One editor serves all events of a processor.
+ * Changes fields of events. An event stays bytes: `close` writes its JSON once, with the changed ranges replaced, as if
+ * the decoded object had been changed. One editor serves all events of a processor.
  *
- * `open` begins with an event and `close` writes it. Do not await anything in between. Readers see the event as it was
+ * Call `open` for an event, and `close` to write it. Do not await anything in between. Readers see the event as it was
  * before `open`.
  */
 export class EventEditor {
@@ -51,15 +51,15 @@ export class EventEditor {
   readonly #touched: number[] = []
   #batch: EventBatch | undefined
   #i = 0
-  /** The event's JSON without the pending changes is bytes[start, end). `end` is 0 until it is looked up. */
+  /** The event's JSON without pending changes is bytes[start, end). `end` is 0 until it is looked up. */
   #bytes: Buffer = NOTHING
   #start = 0
   #end = 0
-  /** Its slots, without fields that pending changes remove. */
+  /** The slots of that JSON, without fields that pending changes remove. */
   #slots = new Int32Array(0)
   /** Whether `#bytes` was written since `open`. */
   #isWritten = false
-  /** Whether the event has no fields, after the pending changes. */
+  /** Whether the event has no fields after the pending changes. */
   #isEmpty = false
   /** The size of the JSON when the event was opened; 0 until it is looked up. */
   #size = 0
@@ -68,7 +68,7 @@ export class EventEditor {
   #parentEnd = 0
   #depth = 0
   /**
-   * The result of `#begin`: the range to replace, the start of the new bytes and of the value, and the number of
+   * Set by `#begin`: the range to replace, the start of the new bytes and of the value in them, and the number of
    * closing braces.
    */
   #from = 0
@@ -82,8 +82,8 @@ export class EventEditor {
   }
 
   /**
-   * A field to change. Call it in `create` only. `isWanted`: finds it when lines are scanned, which is faster; false
-   * for a field that is rarely changed.
+   * A field to change. Call it in `create` only. `isWanted`: line scans find it, which is faster. Pass false for a
+   * field that rarely changes.
    */
   field(path: FieldPath, isWanted = true): EditedField {
     const segments = path.segments.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
@@ -96,12 +96,12 @@ export class EventEditor {
     return new EventMerger(this.#wanted)
   }
 
-  /** Creates a merger that adds the fields of lines in a format to their events. Call it in `create` only. */
+  /** Creates a merger that adds the fields of lines in a format. Call it in `create` only. */
   lineMerger(format: LineFormat, keepsMessage: boolean): LineMerger {
     return new LineMerger(this.#wanted, format, keepsMessage)
   }
 
-  /** Begins to change event `i`. Drops changes that were not closed. */
+  /** Begins to change event `i`. Drops changes that `close` has not written. */
   open(batch: EventBatch, i: number): void {
     this.#batch = batch
     this.#i = i
@@ -112,7 +112,7 @@ export class EventEditor {
     this.#touched.length = 0
   }
 
-  /** Size in bytes of the event's JSON when it was opened; 0 if it was not needed yet. */
+  /** Size in bytes of the event's JSON when it was opened; 0 if it was not looked up yet. */
   get size(): number {
     return this.#size
   }
@@ -149,7 +149,7 @@ export class EventEditor {
     return this.#finish(field)
   }
 
-  /** Sets a field to a value that can be written as JSON; throws if it cannot. See `setJson`. */
+  /** Sets a field to a value. Throws if it cannot be written as JSON. See `setJson`. */
   set(field: EditedField, value: unknown): boolean {
     const json: string | undefined = jsonText(value)
     if (json === undefined) throw new TypeError(`${typeof value} cannot be the value of a field`)
@@ -158,7 +158,7 @@ export class EventEditor {
     return this.#finish(field)
   }
 
-  /** Removes a field, or an item of an array. Returns whether it was there. */
+  /** Removes a field or an array item. Returns whether it existed. */
   remove(field: EditedField): boolean {
     this.#touch(field)
     if (!this.#find(field, true)) return false
@@ -179,8 +179,8 @@ export class EventEditor {
   }
 
   /**
-   * Moves a field to another path and replaces the value there. Within the same object it keeps its position. Returns
-   * false, and changes nothing, if it is missing or cannot be set there (see `setJson`).
+   * Moves a field to another path and replaces the value there. Within the same object, it keeps its position. Returns
+   * false, and changes nothing, if the field is missing or cannot be set there (see `setJson`).
    */
   rename(field: EditedField, to: EditedField): boolean {
     const last = field.segments.length - 1
@@ -192,7 +192,7 @@ export class EventEditor {
     this.#touch(field, to)
     if (!this.#find(field, true)) return false
     const { count, nameStart, nameEnd, start } = found
-    // Without a slot, the value may contain escapes.
+    // Without a slot, it is unknown whether the value contains escapes.
     const end = field.slot >= 0 ? this.#slots[field.slot * SLOT + 1]! : (found.end << 1) | 1
     const isReplaced = this.#findIn(name, this.#depth === 0 ? to.slot : -1)
     if (count > 1 || found.count > 1) {
@@ -246,7 +246,7 @@ export class EventEditor {
     return false
   }
 
-  /** Prepares a change of fields. If it overlaps a pending change, that one is applied first. */
+  /** Prepares a change of fields. Applies pending changes first if one overlaps it. */
   #touch(field: EditedField, other = field): void {
     if (this.#end === 0) this.#read()
     if (field.slot < 0) field.slot = this.#wanted.names.indexOf(field.path.segments[0])
@@ -277,10 +277,7 @@ export class EventEditor {
     return true
   }
 
-  /**
-   * Finds a member or item of the object or array in which `#find` ended. `slot`: the slot of a field at the top of the
-   * event.
-   */
+  /** Finds a member or item of the object or array in which `#find` ended. `slot`: the slot of a top-level field. */
   #findIn(segment: MemberName | number, slot = -1): boolean {
     const bytes = this.#bytes
     const start = this.#parentStart
@@ -370,7 +367,7 @@ export class EventEditor {
     this.#isWritten = true
   }
 
-  /** Applies the pending changes, and removes duplicate names from the object that contains a field. */
+  /** Applies the pending changes, then removes duplicate names from the object that contains a field. */
   #unify(field: EditedField): void {
     this.#apply()
     this.#find(field, true)

@@ -13,11 +13,11 @@ export interface EventFields {
 export interface UsedField {
   readonly option: string
   readonly path: FieldPath
-  /** What happens if no event has the field, such as "all events share one bucket". */
+  /** The consequence if no event has the field, such as "all events share one bucket". */
   readonly without?: string
 }
 
-/** An option by which a processor detects the time of events, in the first of these fields that contains one. */
+/** An option by which a processor finds the time of events: in the first of these fields that contains one. */
 export interface TimeSearch {
   readonly option: string
   readonly names: readonly string[]

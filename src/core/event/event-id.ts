@@ -14,9 +14,7 @@ export function newReading(): string {
   return randomBytes(READING).toString('hex')
 }
 
-/**
- * Places of events that their input identifies by name, such as by a journal cursor. `reading`: the name of the input.
- */
+/** Positions of events that their input names, for example by a journal cursor. `reading`: the name of the input. */
 export function namedPlaces(reading: string, names: readonly string[]): SentOffsets {
   const digest = (text: string, bytes: number) =>
     createHash('sha256')
@@ -28,8 +26,8 @@ export function namedPlaces(reading: string, names: readonly string[]): SentOffs
 }
 
 /**
- * The id of event `i`, 24 characters. It stays the same when the same bytes are read from the same place again. No
- * other event has it.
+ * The id of event `i`, 24 characters. No other event has it. Reading the same bytes from the same place again gives the
+ * same id.
  */
 export function eventId(batch: EventBatch, i: number): string {
   return eventIdBytes(batch, i).toString('base64url')
@@ -56,7 +54,7 @@ export function eventSum(batch: EventBatch, i: number): number {
 let lastReading = ''
 let ofReading = 0
 
-/** A number of event `i`. It grows with the place in a reading, and starts at a different value in each reading. */
+/** A number for event `i`. It grows with the place in a reading, and each reading starts at a different value. */
 export function eventNumber(batch: EventBatch, i: number): number {
   const { reading } = batch
   if (reading !== lastReading) {

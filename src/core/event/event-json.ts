@@ -7,7 +7,7 @@ import { DECODED, INVALID } from './flags.js'
 const LF = 0x0a
 const CLOSE_OBJECT = 0x7d
 
-/** The JSON of one event as bytes, which are not copied if its line or changed text is already that JSON. */
+/** The JSON of one event as bytes. If its line or changed text is that JSON, they are not copied. */
 export class EventJson {
   bytes: Buffer = Buffer.alloc(0)
   /** The range of the object with its braces. */
@@ -28,16 +28,13 @@ export class EventJson {
       this.#isMade = true
       this.#made.clear()
       codec.writeEvent(batch, i, this.#made)
-      // A scan needs a byte to stop at.
+      // A scan needs a control character after the text.
       this.#made.addByte(LF)
       this.use(this.#made.bytes, 0, this.#made.length - 1)
     }
   }
 
-  /**
-   * Copies the slots of event `i`, the last one read. Returns false without slots, or if their number differs from
-   * `to`.
-   */
+  /** Copies the slots of event `i`, the last one read. Returns false if it has none, or not as many as `to`. */
   copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
     if (this.#isMade) return false
     if (batch.texts?.has(i)) return batch.texts.copySlots(i, to)
@@ -47,7 +44,7 @@ export class EventJson {
     return true
   }
 
-  /** Uses the object in [start, end), without the white space around it. */
+  /** Uses the object in [start, end) without surrounding white space. */
   use(bytes: Buffer, start: number, end: number): void {
     this.bytes = bytes
     this.start = skipSpace(bytes, start, end)

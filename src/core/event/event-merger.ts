@@ -32,9 +32,9 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 
 /**
- * Merges any number of fields with any names into events. If the event already has a field, the new value replaces it
- * in its position, unless it came from the origin of a line. Other fields are appended. The event stays bytes, and
- * readers find the new values.
+ * Merges any number of fields with any names into events. A new value replaces the event's value in its position,
+ * unless that came from the origin of the line. Other fields are appended. The event stays bytes, in which readers find
+ * the new values.
  */
 export class EventMerger {
   readonly #wanted: WantedNames
@@ -43,22 +43,22 @@ export class EventMerger {
   readonly #scratch = new GrowingBytes()
   readonly #unique = new GrowingBytes()
   #slots = new Int32Array(0)
-  /** The buffer being written, and the position of the next byte. */
+  /** The buffer that is written, and the position of the next byte. */
   #to: Buffer = Buffer.alloc(0)
   #at = 0
   #isFirst = true
-  /** Consecutive members of the event that stay unchanged: [start, end), and the offset that their slots move by. */
+  /** Consecutive unchanged members of the event, [start, end), and the offset by which their slots move. */
   #runStart = -1
   #runEnd = 0
   #runBy = 0
-  /** 1 for each new member that is already written. */
+  /** 1 for each new member that was written. */
   readonly #written = new Uint8Array(64)
 
   constructor(wanted: WantedNames) {
     this.#wanted = wanted
   }
 
-  /** Merges `members` into event `i`. `without`: a top-level field that is removed before. */
+  /** Merges `members` into event `i`. `without`: a top-level field to remove first. */
   merge(batch: EventBatch, i: number, members: Members, without?: MemberName): void {
     const texts = batch.textsToChange()
     const isLine = batch.origin.codec.form === 'message' && (batch.look(i) & (INVALID | MODIFIED)) === 0
@@ -84,7 +84,7 @@ export class EventMerger {
     batch.setText(i, start, start + unique.length)
   }
 
-  /** Writes an event whose line is its message; its other fields come from its origin. */
+  /** Writes an event whose line is its message, and whose other fields come from its origin. */
   #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
     const texts = batch.textsToChange()
     const line = batch.starts[i]!
@@ -117,7 +117,7 @@ export class EventMerger {
       if (slot >= 0) this.#putSlot(slot, from - 1, this.#at, this.#at - 1 - from === lineEnd - line ? 0 : 1)
     }
     const skipped = this.#isFirst ? 1 : 0
-    // Without its comma, and without the brace at its end.
+    // Omits the comma if nothing precedes it, and the closing brace.
     const tailStart = this.#at - skipped
     this.#at = writeBytes(tail, skipped, tail.length - 1, to, this.#at)
     if (tail.length > 1) this.#isFirst = false
@@ -128,7 +128,7 @@ export class EventMerger {
     batch.setText(i, start, this.#at, slots)
   }
 
-  /** Writes the slots of the origin's fields, which are all strings. `from`: the comma before the first of them. */
+  /** Writes the slots of the origin's fields, all strings. `from`: the comma before the first. */
   #findInTail(from: number): void {
     const to = this.#to
     for (let p = from; p < this.#at - 1; ) {
@@ -146,7 +146,7 @@ export class EventMerger {
     return this.#slots.fill(0)
   }
 
-  /** Writes the event with members whose names are known. False if a name of the event has escapes. */
+  /** Writes the event with members whose names are known. Returns false if a name in the event has escapes. */
   #mergeKnown(members: Members, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)

@@ -5,12 +5,12 @@ import { type FieldReader, NUMBER, STRING } from './field-reader.js'
 
 /** Captures the seconds, the fraction and the zone of `2026-01-31T23:59:59.123456789Z`. */
 const ISO = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/i
-/** A Unix time has at most 11 digits before the point in seconds, 14 in milliseconds, 17 in microseconds. */
+/** A Unix time has at most 11 digits before the point in seconds, 14 in milliseconds and 17 in microseconds. */
 const EPOCH = /^(\d{1,19})(?:\.(\d{1,9})\d*)?$/
 const NANO_DIGITS = 9
 /** The end of the year 9999. */
 const MOST_SECONDS = 253_402_300_799
-/** The largest prime by its number of digits. */
+/** The largest prime of each number of digits. */
 const PRIMES = [1, 7, 97, 997, 9973, 99_991, 999_983, 9_999_991, 99_999_989, 999_999_937]
 
 /** Reads the times of events to the nanosecond. */
@@ -25,9 +25,9 @@ export class EventTime {
   }
 
   /**
-   * Nanoseconds since the epoch. The event's place fills the missing digits. Equal lines with equal times in
-   * milliseconds get different values if less than a million bytes lie between them, and the same values whenever they
-   * are sent again.
+   * Nanoseconds since the epoch. Digits that the time does not have come from the event's place. Equal lines with equal
+   * milliseconds thus get different values if less than a million bytes lie between them, and the same values when sent
+   * again.
    */
   nanosOf(batch: EventBatch, i: number): string {
     const read = this.partsOf(batch, i)
@@ -43,7 +43,7 @@ export class EventTime {
   }
 
   /**
-   * As `2026-01-31T23:59:59.123456789Z`, with the digits of the event's time. Without a time, returns the time of
+   * The time as `2026-01-31T23:59:59.123456789Z`, with as many digits as the event has. Without a time, the time of
    * receipt.
    */
   isoOf(batch: EventBatch, i: number): string {
@@ -53,7 +53,7 @@ export class EventTime {
     return `${this.#iso(seconds * 1000).slice(0, -5)}${digits && `.${digits}`}Z`
   }
 
-  /** Milliseconds since the epoch. Returns the time of receipt if the event has no time, or one out of range. */
+  /** Milliseconds since the epoch. The time of receipt if the event's time is missing or out of range. */
   msOf(batch: EventBatch, i: number): number {
     const read = this.partsOf(batch, i)
     const ms = read ? read.seconds * 1000 + Number(read.digits.slice(0, 3).padEnd(3, '0')) : -1
@@ -87,7 +87,7 @@ export interface TimeParts {
 export class TimeText {
   #lastText = ''
   #lastParts: TimeParts | undefined
-  /** Consecutive times are mostly in the same second. */
+  /** Cached, since consecutive times are mostly in the same second. */
   #last = ''
   #seconds = 0
 

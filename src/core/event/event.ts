@@ -35,10 +35,10 @@ export function lineFields(
   return fields
 }
 
-/** The fields that come from where and when a line was read, in the order in which they are added. */
+/** The fields that state where and when a line was read, in the order in which they are added. */
 export const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
-/** The value of a field that comes from where and when the line was read. */
+/** The value of one of ORIGIN_FIELDS; undefined: the event does not have it. */
 export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
   switch (name) {
     case 'file':
@@ -46,7 +46,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
     case 'peer':
       return origin.peer
     case 'host':
-      // The address identifies a sender without a name.
+      // A sender without a name is identified by its address.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
       return receivedText(receivedAt)

@@ -1,4 +1,4 @@
-/** Paths to event fields: `.app`, `.a.b`, `."x-y"`, `.list[0]`. */
+/** Paths of event fields: `.app`, `.a.b`, `."x-y"`, `.list[0]`. */
 
 export type Segment = string | number
 
@@ -23,7 +23,7 @@ const LONGEST_MEANT = 100
 const QUOTED = /"(?:[^"\\]|\\.)*"/y
 const INDEX = /\[(\d{1,9})\]/y
 
-/** Parses the path that starts at `from`. Returns it and the index after it. */
+/** Parses the path that begins at `from`. Returns it and the index after it. */
 export function readFieldPath(text: string, from = 0): { path: FieldPath; end: number } {
   const segments: Segment[] = []
   let at = from
@@ -100,7 +100,7 @@ export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   return value
 }
 
-/** The message that a field cannot be set. */
+/** The message for a field that cannot be set. */
 export function cannotBeSet({ text }: FieldPath): string {
   return `${text} cannot be set: its parent is not an object`
 }

@@ -25,7 +25,7 @@ const OPEN_ARRAY = 0x5b
 
 /**
  * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves it
- * to an event; its properties are valid until the next `load`. One object serves all events without allocation.
+ * to an event, and its properties are valid until the next `load`. One reader serves all events without allocation.
  */
 export class FieldReader {
   kind: ValueKind = MISSING
@@ -77,14 +77,14 @@ export class FieldReader {
     return this.#loadOrigin(batch, flags)
   }
 
-  /** The slot that it reads from lines of JSON. -1 if there is no slot, or if the first line is not DECODED. */
+  /** The slot that it reads in lines of JSON; -1 if there is no slot or the first line is not DECODED. */
   slotIn(batch: EventBatch): number {
     const { codec, wanted } = batch.origin
     const hasSlot = wanted === this.#wanted && this.#rest.length === 0 && codec.form === 'object'
     return hasSlot && (batch.look(0) & DECODED) !== 0 ? this.#slot : -1
   }
 
-  /** Sets numbers in `among` from 1 to 0 for events whose value does not satisfy a test. */
+  /** Sets `among[i]` from 1 to 0 for each event whose value does not satisfy a test. */
   narrow(batch: EventBatch, among: Uint8Array, holds: (reader: FieldReader) => boolean): void {
     const slot = this.slotIn(batch)
     const { length, chunk, flags, stride } = batch
@@ -98,7 +98,7 @@ export class FieldReader {
     }
   }
 
-  /** Loads a field of a line whose slots were written by `putSlot`. */
+  /** Loads a field of a line from the slots that `putSlot` wrote. */
   #loadField(batch: EventBatch, i: number, flags: number): ValueKind {
     const start = batch.slotStart(i, this.#slot) - 1
     if (start < 0) return this.#loadOrigin(batch, flags)
@@ -120,7 +120,7 @@ export class FieldReader {
 
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
-    // A line that is not valid UTF-8 is decoded as a whole.
+    // The slots of a line that is not valid UTF-8 are not used.
     if (!texts?.has(i)) return this.setValue(valueAt(batch.fields(i), this.#path.segments))
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
   }
@@ -141,7 +141,7 @@ export class FieldReader {
     return this.#loadText(bytes, start, end >> 1, (end & 1) === 1)
   }
 
-  /** Loads the value whose valid JSON text is [start, end). */
+  /** Loads the value whose valid JSON is [start, end). */
   #loadText(bytes: Buffer, start: number, end: number, escaped: boolean): ValueKind {
     switch (bytes[start]) {
       case 0x22:
@@ -162,7 +162,7 @@ export class FieldReader {
     }
   }
 
-  /** Follows the steps from number `step` on, from the value whose valid JSON text is [start, end). */
+  /** Follows the steps from index `step` on, starting at the value whose valid JSON is [start, end). */
   #walk(bytes: Buffer, start: number, end: number, step: number): ValueKind {
     for (; step < this.#steps.length; step++) {
       const to = this.#steps[step]!
@@ -206,7 +206,7 @@ export class FieldReader {
     return JSON.parse(text)
   }
 
-  /** Strings unchanged, numbers and booleans as by String(), objects and arrays as compact JSON. */
+  /** A string unchanged, a number or boolean as by String(), an object or array as compact JSON. */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     if (this.kind === OBJECT_VALUE || this.kind === ARRAY) return this.json()
@@ -214,18 +214,18 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** The text with all digits of an integer, which keeps different large ids different. */
+  /** The text, with all digits of an integer, so that different large ids stay different. */
   exactText(): string {
     return this.kind === NUMBER ? this.json() : this.text()
   }
 
-  /** The compact JSON of a number, object or array. Numbers that a double cannot hold keep their digits. */
+  /** The compact JSON of a number, object or array. A number that a double cannot hold keeps its digits. */
   json(): string {
     if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
     return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
   }
 
-  /** The value, or its text, as a number; NaN if it is not one. */
+  /** The value or its text as a number; NaN if it is not one. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
     if (this.kind === NUMBER && this.plain) return this.#integer
@@ -236,8 +236,8 @@ export class FieldReader {
 }
 
 /**
- * Reads a field that was unknown when lines were first scanned. It decodes the whole event, which takes much longer but
- * yields the same value.
+ * Reads a field that was unknown when lines were first scanned. Decodes the whole event, which takes much longer but
+ * gives the same value.
  */
 export class LateFieldReader extends FieldReader {
   readonly #segments: FieldPath['segments']
@@ -252,10 +252,10 @@ export class LateFieldReader extends FieldReader {
   }
 }
 
-/** Powers 10^0 to 10^15. They are exact, as are integers of at most 15 digits, so quotients are rounded once. */
+/** 10^0 to 10^15. They are exact, like integers of at most 15 digits, so a quotient is rounded only once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
-/** The JSON number [start, end). Does not build a string if it is short and has no exponent. */
+/** Parses the JSON number [start, end). Builds a string only if it is long or has an exponent. */
 function decimal(bytes: Buffer, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let number = 0
@@ -275,7 +275,7 @@ function decimal(bytes: Buffer, start: number, end: number): number {
 
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
 
-/** Parses a decimal number with optional white space around it; NaN if it is not one. */
+/** Parses a decimal number, perhaps surrounded by white space; NaN if it is not one. */
 export function numberOf(text: string): number {
   return DECIMAL.test(text) ? Number(text) : Number.NaN
 }

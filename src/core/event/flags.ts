@@ -1,4 +1,4 @@
-/** Event flags beyond the flags of its line (line-splitter.ts). They are set by the first scan of the line. */
+/** The first scan of a line sets these flags. Others are those of the line (line-splitter.ts). */
 export const SCANNED = 16
 /** The codec of the origin has decoded the line. Never set for codecs that produce plain messages. */
 export const DECODED = 32

@@ -1,23 +1,23 @@
-/** Maximum growth of an event in bytes, unless it at most doubles. */
+/** Maximum growth in bytes of an event that more than doubles. */
 const MOST_GROWTH = 1024 * 1024
-/** Events that grow by more than this factor, and by more than LITTLE_GROWTH bytes, share the room of a batch. */
+/** Events that grow by more than this factor and by more than LITTLE_GROWTH bytes share a limit per batch. */
 const MUCH_GROWTH = 16
 const LITTLE_GROWTH = 1024
 
-/** The size that an event of `size` bytes may grow to. */
+/** The maximum size to which an event of `size` bytes may grow. */
 export function mostOf(size: number): number {
   return size + Math.max(MOST_GROWTH, size)
 }
 
-/** Maximum total size of the events that replace one event, since each may repeat its fields. */
+/** Maximum total size of the events that replace one event. Each may repeat its fields. */
 const MOST_TOGETHER = 16 * 1024 * 1024
 
-/** Limits the size of a processor's output, since a few lines could otherwise fill the memory. */
+/** Limits the output of a processor, since a few lines could otherwise fill the memory. */
 export class Growth {
   readonly #roomMiB: number
   #room = 0
 
-  /** `roomMiB`: maximum total size of the events of a batch that grow much. */
+  /** `roomMiB`: maximum total size, per batch, of events that grow much. */
   constructor(roomMiB: number) {
     this.#roomMiB = roomMiB
   }

@@ -12,12 +12,12 @@ const OPEN_MESSAGE = Buffer.from('{"message":"')
 const END = Buffer.from('}\n')
 /** Spare bytes for events that are merged one by one. */
 const ROOM = 16 * 1024
-/** Flags of lines whose text is not their unchanged, whole message. */
+/** Flags of lines whose text is not the unchanged, whole message. */
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
 /**
- * Merges the fields of lines that are the messages of their events, with the result of EventMerger, but many at a time.
- * It skips lines that are rare in their format.
+ * Merges fields of lines into the events whose messages these lines are. Gives the result of EventMerger, but handles
+ * many events at once. Skips lines that are rare in their format.
  */
 export class LineMerger {
   readonly #wanted: WantedNames
@@ -33,7 +33,7 @@ export class LineMerger {
     this.#keepsMessage = keepsMessage
   }
 
-  /** Returns a column with 1 for each merged event, valid until the next call; undefined if it merged no event. */
+  /** Returns a column with a 1 for each merged event, valid until the next call; undefined if it merged none. */
   merge(batch: EventBatch): Uint8Array | undefined {
     const kernel = theKernel()?.fields
     if (batch.origin.codec.form !== 'message' || !kernel?.isWorthwhile(batch)) return undefined
@@ -52,7 +52,7 @@ export class LineMerger {
     return this.#merged
   }
 
-  /** Makes texts of events [from, until), except for skipped ones. */
+  /** Adds the texts of events [from, until), except skipped ones. */
   #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines): void {
     const { output, starts, ends } = kernel
     const count = until - from
@@ -84,7 +84,7 @@ export class LineMerger {
   #frame(batch: EventBatch): EventFrame {
     const { names } = this.#format
     const hasLine = this.#keepsMessage && !names.includes('message')
-    // Removes the closing brace, and the comma if nothing precedes it.
+    // Omits the closing brace, and the comma if nothing precedes it.
     const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)

@@ -7,7 +7,7 @@ import type { Origin } from './origin.js'
 const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
 
-/** The bit of a field that comes from the origin unless the line has it; 0 for other fields. */
+/** The bit of a field that comes from the origin if the line does not have it; 0 for other fields. */
 export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }
@@ -17,14 +17,14 @@ export function ownBits(names: readonly string[]): number {
   return names.reduce((bits, name) => bits | originBit(name), 0)
 }
 
-/** The end of an event's JSON: the fields of its origin, which are the same for most lines of a batch. */
+/** The end of an event's JSON: the fields from its origin. Most lines of a batch share it. */
 export class OriginTail {
   #origin: Origin | undefined
   #receivedAt = 0
-  /** By the bits of the line's own fields and the position of the piece in its line. */
+  /** Indexed by the bits of the line's own fields and by the position of the piece in its line. */
   readonly #tails: (Buffer | undefined)[] = []
 
-  /** The end of the JSON after the last field of the line. `own`: the bits of the fields that the line itself has. */
+  /** The end of the JSON, after the last field of the line. `own`: the bits of the line's own fields. */
   of({ origin, receivedAt }: EventBatch, flags: number, own = 0): Buffer {
     if (this.#origin !== origin || this.#receivedAt !== receivedAt) {
       this.#tails.length = 0

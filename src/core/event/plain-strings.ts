@@ -5,18 +5,18 @@ import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 /**
- * Tests the values of a field in all lines of a batch at once, if they are strings without escapes. A FieldReader must
- * read the others.
+ * Tests a field's values in all lines of a batch at once. Handles strings without escapes; a FieldReader must read
+ * other values.
  */
 
-/** The flags of lines that may have these values. */
+/** The flags of lines that can have such values. */
 export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
 /** Marks a value that a reader must test. */
 export const UNKNOWN = 2
 
 /**
- * Where a number in `among` is 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN. Returns the number
- * of UNKNOWN values; undefined if the kernel is unavailable.
+ * Where `among` has a 1, sets it to 0 if the value in `slot` does not match, or to UNKNOWN if a reader must test it.
+ * Returns the number of UNKNOWN values; undefined if the kernel is unavailable.
  */
 export function narrowStrings(
   batch: EventBatch,

@@ -1,12 +1,12 @@
 /**
- * Positions of the events of a batch. Within the batch as sent, they allow a source to read only the last events again.
- * Within the input, they give each event an id that stays the same when it is read or sent again.
+ * Positions of a batch's events. Positions in the batch as sent let a source read only its last events again. Positions
+ * in the input give each event an id, which it keeps when it is read or sent again.
  */
 export class SentOffsets {
   /** Start of the sent batch in its chunk. */
   readonly #from: number
   readonly #read: ReadFrom
-  /** Position of each line in that chunk, once the lines are in another one. */
+  /** The position of each line in that chunk, if the lines were moved to another chunk. */
   readonly #lines: Lines | undefined
 
   constructor(from: number, read: ReadFrom = UNKNOWN, lines?: Lines) {
@@ -21,8 +21,8 @@ export class SentOffsets {
   }
 
   /**
-   * Number of bytes before event `i` in the sent batch; NaN if the event was made. `starts`: the current positions of
-   * the lines.
+   * Number of bytes before event `i` in the sent batch; NaN if a component made the event. `starts`: where the lines
+   * are now.
    */
   before(starts: Int32Array, i = 0): number {
     return this.#read.isMade ? Number.NaN : this.#within(starts, i)

@@ -13,7 +13,7 @@ export class Splices {
   /** The replacements, as ranges of `text`. */
   readonly #textFrom: number[] = []
   readonly #textTo: number[] = []
-  /** The slot whose value is in the replacement, or -1; where the value begins, and the second number of the slot. */
+  /** The slot whose value is in the replacement, or -1; where that value begins, and the second number of the slot. */
   readonly #slot: number[] = []
   readonly #valueFrom: number[] = []
   readonly #valueTo: number[] = []
@@ -26,8 +26,8 @@ export class Splices {
   }
 
   /**
-   * Replaces [from, to) by the bytes of `text` from `textFrom` on. Insertions at one place keep their order. If these
-   * contain the value of a slot, it begins at `valueFrom`, and `valueTo` is as in a slot.
+   * Replaces [from, to) by the bytes of `text` from `textFrom` on. Insertions at the same place keep their order. If
+   * the bytes contain the value of a slot, it begins at `valueFrom`, and `valueTo` is the slot's second number.
    */
   add(from: number, to: number, textFrom = this.text.length, slot = -1, valueFrom = 0, valueTo = 0): void {
     let at = this.count++
@@ -62,11 +62,11 @@ export class Splices {
 
   /**
    * Writes the changed text of [start, end) to `to` at `at`, and moves the slots of the text. `to` needs room for the
-   * longer of both texts.
+   * text before and after the change.
    */
   apply(b: Buffer, start: number, end: number, to: Buffer, at: number, slots: Int32Array): void {
     for (let n = 0; n < slots.length; n += SLOT) if (slots[n] !== 0) this.#move(slots, n, at - start)
-    // Moving bytes within a buffer takes half the time of copying them from another buffer.
+    // Copying within a buffer takes half the time of copying from another buffer.
     writeBytes(b, start, end, to, at)
     const by = at - start
     let growth = this.#growth
@@ -91,7 +91,7 @@ export class Splices {
     return n + 1 < this.count ? this.#from[n + 1]! : end
   }
 
-  /** Moves the slot at `at` by the growth before its value, and its end also by the growth within it. */
+  /** Moves the slot at `at` by the growth before its value, and the value's end also by the growth within it. */
   #move(slots: Int32Array, at: number, by: number): void {
     const start = slots[at]!
     const end = slots[at + 1]! >> 1

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { byteSize, duration, once } from './options.js'
 
-/** Defaults that differ by destination type: files need order and little waiting, services need full requests. */
+/** Defaults by type of destination: files need order and short waits, services need full requests. */
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string
@@ -15,12 +15,12 @@ const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
   bytes:
-    'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the parts that were accepted then; twice as much is tried after every 1,000 accepted requests.',
+    'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }
 
-/** Defaults for destinations on the same machine: ordered, with little waiting. */
+/** Defaults for destinations on the same machine: in order, with short waits. */
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
@@ -58,7 +58,7 @@ export const mostInFlight = (max: number | { readonly atMost: number }): number 
 
 const DAY_MS = 86_400_000
 
-/** A waiting time of at most one day, which fits a timer. */
+/** A duration of at most one day, which fits a timer. */
 function wait(fallback: string) {
   return duration()
     .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })

@@ -91,7 +91,7 @@ export interface SplitOptions {
   readonly multiline?: MultilineOptions | undefined
 }
 
-/** Rejects a codec whose records have no delimiter, for endless streams. */
+/** Rejects a codec whose records have no delimiter: an endless stream needs one. */
 export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): void {
   if (framing?.isWhole) refuseAt(context, ['decode'], 'needs a framing: only a body of the source http is one record')
 }
@@ -105,7 +105,7 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
   }
 }
 
-/** Maximum number of parts of a line. Programs write them together. */
+/** Maximum number of parts of a line, and how long the next part is awaited. Programs write all parts together. */
 const MOST_PARTS = 1000
 const PARTS_TIMEOUT_MS = 1000
 
@@ -123,8 +123,8 @@ export class Splitting {
   }
 
   /**
-   * Creates a splitter that resumes where another one with this `continues` and `carry` stopped. `offset`: the position
-   * of the first byte. A byte order mark may only follow at 0.
+   * Creates a splitter that resumes where another one stopped with this `continues` and `carry`. `offset`: the position
+   * of the first byte. Only at 0 may a byte order mark follow.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options

@@ -7,8 +7,8 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 /** Option schemas shared by several components. The reference shows their input types. */
 
 /**
- * Returns the same schema for the same arguments. Schemas are immutable. Building these for every option would
- * noticeably slow each start.
+ * Makes `build` return the same schema for the same arguments. Schemas are immutable, and building them anew for every
+ * option would noticeably slow each start.
  */
 export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {
   const built = new Map<string, S>()
@@ -27,15 +27,15 @@ const FIELD_PATH = 'must be a field path, which starts with a dot, as in .app'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
 
 /**
- * Adds an issue with a constant message. It does not contain the value, so it may be shown even if the value is a
- * secret or comes from the environment. With `show`, the value as written in the file is appended.
+ * Adds an issue with a constant message. The message does not contain the value, so it may be shown even for a secret
+ * or a value from the environment. With `show`, the value as written in the file is appended.
  */
 export function refuse(context: z.RefinementCtx, message: string, show = false): never {
   context.addIssue({ code: 'custom', message, params: { constant: true, show } })
   return z.NEVER
 }
 
-/** Like `refuse`, with the value in the message. Shows `general` instead if the value comes from the environment. */
+/** Like `refuse`, with the value in the message. For a value from the environment, shows `general` instead. */
 function refuseValue(context: z.RefinementCtx, message: string, general: string, at: readonly number[] = []): never {
   context.addIssue({ code: 'custom', message, path: [...at], params: { general } })
   return z.NEVER
@@ -92,7 +92,7 @@ export const byteSize = once((min = 1, max = Number.MAX_SAFE_INTEGER) => {
     })
 })
 
-/** Text that is never printed by accident: not as a string, in JSON, in a log or in a stack trace. */
+/** Text that is never printed by accident: not as a string, nor in JSON, a log or a stack trace. */
 export class Secret {
   readonly #text: string
 
@@ -168,7 +168,7 @@ export const timeField = once(() => {
 
 const MOST_FIELD_PATHS = 16
 
-/** Parses a field path or a list of them; blank becomes an empty list. */
+/** Parses a field path, or a list of them. If the option has no value, the list is empty. */
 export const fieldPaths = once(() => {
   return z
     .union([z.string().nullish(), z.array(z.string())], {

@@ -4,20 +4,20 @@ import { z } from 'zod'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 
 /**
- * The resources that a component can access outside its configuration. A managed configuration is limited to some of
- * them. Every option that accepts text therefore declares its kind of resource, and an option without a declaration is
+ * Resources outside the configuration that a component can access. A managed configuration may use only some of them.
+ * So each option that accepts text declares which kind of resource it names; an option without a declaration is
  * rejected (engine/config/published/permissions.ts).
  */
 
 /**
- * `host`: facts about this machine and its environment variables. `code`: code that runs in the process. `secret`: no
- * resource, and the text is a key or a password.
+ * `host`: facts about this machine, and its environment variables. `code`: code that runs in the process. `secret`: a
+ * key or password, which names no resource.
  */
 export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'host' | 'secret' | 'nothing'
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** Shared kinds of text are declared by their title. */
+/** Kinds of text that many options share declare their resource by title. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -29,7 +29,7 @@ const BY_TITLE: Readonly<Record<string, Reached>> = {
   address: 'listen',
 }
 
-/** Declares the kind of resource that the text of an option names. */
+/** Declares which kind of resource the text of an option names. */
 export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   declared.add(schema, { reaches: what })
   return schema
@@ -44,7 +44,7 @@ export const credentialName = () =>
   )
 
 /**
- * For paths that managed configurations are compared with. These have no folder that a relative path could start from.
+ * For paths that are compared with those of managed configurations. A relative path would have no folder to start from.
  */
 export const absolutePath = () =>
   reaches(
@@ -92,9 +92,9 @@ export interface FileId {
 
 /** The limits of a component's access. */
 export interface Reach {
-  /** The path with all links resolved. Throws if the component must not use the file. */
+  /** The path with all links resolved. Throws if the component may not use the file. */
   realFile(path: string): string
-  /** Throws if the opened file is not the one at `path`, a result of `realFile`. */
+  /** Throws if the opened file is not the one at `path`, which `realFile` returned. */
   confirm(path: string, opened: FileId): Promise<void>
   /** Why connections to an address are denied; undefined if they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
@@ -104,15 +104,15 @@ export interface Reach {
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the limits; without limits, any file. Detects a link created between the check and the opening,
- * and then throws before reading or writing anything.
+ * Opens a file within the limits, or any file without limits. If a link was created between the check and the opening,
+ * it throws before it reads or writes anything.
  */
 export async function openWithin(
   reach: Reach | undefined,
   path: string,
   flags: number = constants.O_RDONLY,
 ): Promise<FileHandle> {
-  // Opening a FIFO must not wait for a writer: it would block a thread that all files of the process share.
+  // Opening a FIFO must not wait for a writer: it would block a thread that serves all files of the process.
   const returning = flags | constants.O_NONBLOCK
   if (!reach) return open(path, returning)
   const real = reach.realFile(path)
@@ -127,8 +127,8 @@ export async function openWithin(
 }
 
 /**
- * Reads a file within the limits. `refusal`: throws its result, if any, instead of reading the file. Throws
- * SilentFileSystem if its file system stops responding.
+ * Reads a file within the limits. If `refusal` returns an error, throws it instead of reading. Throws SilentFileSystem
+ * if the file system stops responding.
  */
 export function readWithin(
   reach: Reach | undefined,

@@ -14,6 +14,7 @@ import { type ComponentPage, componentPage } from './component.js'
 import { History } from './history.js'
 import { Live } from './live.js'
 import { Seconds, sumOf } from './second.js'
+import type { WantedKeys } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
 /** The data of the page. */
@@ -115,9 +116,11 @@ export class PageData {
   }
 
   /** The buckets of a throttle; undefined: there is no such throttle. */
-  async throttle(id: string, most: number) {
-    const view = await this.watch.throttle(id, most)
-    return view && { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view }
+  async throttle(id: string, wanted: WantedKeys) {
+    const view = await this.watch.throttle(id, wanted)
+    if (!view) return undefined
+    const rules = view.rules + this.#gauge(id, 'sluice_throttle_limits_file_rules')
+    return { id, buckets: this.#gauge(id, 'sluice_throttle_buckets'), ...view, rules }
   }
 
   /** The newest events in the dead-letter queue of a component, and how many there are. */

@@ -47,7 +47,12 @@ const ROUTES: Readonly<Record<string, Route>> = {
     answer: ({ page, query, response }) => page.tap(tapQueryOf(query), response),
   },
   'throttles/*': {
-    answer: async ({ page, query, id }) => (await page.throttle(id, wholeIn(query, 'limit', 100, 1000))) ?? unknown(id),
+    async answer({ page, query, id }) {
+      // No key is empty: this is the default bucket.
+      const keys = query.has('key') ? query.getAll('key').map(key => key || null) : undefined
+      const most = wholeIn(query, 'limit', 100, 1000)
+      return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys })) ?? unknown(id)
+    },
   },
   'what-if': {
     // It reads other fields of events.

@@ -400,9 +400,9 @@ const LOST_FOR: Readonly<Record<string, string>> = {
   throttled_backlog:
     'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field, or a longer max_delay.',
   max_keys:
-    'They had new keys while max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+    'Their keys were new, and max_keys other keys were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
-  no_backend: 'The server of the cluster limit could not be asked; on_backend_failure says what to do then.',
+  no_backend: 'The server of the cluster limit did not reply, and on_backend_failure is discard.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
   spool_corrupt: 'They are lost: files of the spool were damaged. The log names them.',
   [UNROUTED]:

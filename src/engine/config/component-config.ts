@@ -31,7 +31,7 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, placeOf, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** Sections that are not options of a component: their line is indented too far. */
+/** Sections that are not options of a component. If one appears there, its line is indented too far. */
 const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
 /** One component of the configuration, with its options parsed by the schema of its definition. */
@@ -41,9 +41,9 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly type: string
   /** `limit_app`, or `limit_app.discarded` for a side output. Empty for sources. */
   readonly inputs: readonly string[]
-  /** Parsed; the argument of `definition.create`. */
+  /** The parsed options, as `definition.create` takes them. */
   readonly options: unknown
-  /** Sources and processors: the options before they were parsed, as plain data. */
+  /** Sources and processors: the options as plain data, before parsing. */
   readonly given?: unknown
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
@@ -55,13 +55,13 @@ export interface ComponentConfig<K extends Kind = Kind> {
   /** The previous id of the component, whose state in data_dir it takes over. */
   readonly renamedFrom?: string
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
-  /** The files besides events that it reads, such as keys and tables, as far as options name them. */
+  /** The files other than inputs that it reads, such as keys and tables, if options name them. */
   readonly reads?: readonly string[]
-  /** The limits at runtime, if the component comes from a published pipeline. */
+  /** The limits at runtime, for a component of a published pipeline. */
   readonly reach?: Reach | undefined
 }
 
-/** The known facts about a component, valid or not. */
+/** What is known about a component, valid or not. */
 export interface Draft {
   readonly id: string
   readonly kind: Kind
@@ -73,7 +73,7 @@ export interface Draft {
   readonly config: ComponentConfig | undefined
 }
 
-/** Reports a problem or a warning at an option of a component; an empty `path` is the component itself. */
+/** Reports a problem or warning at an option of a component. An empty `path` means the component itself. */
 export function report(to: Problems, { kind, id, entry }: Draft, path: Path, message: string): void {
   const place = path.length === 0 ? entry.key : placeOf(locate(entry.value, path, entry.key))
   to.add(place, [SECTIONS[kind], id, ...path], message)
@@ -84,10 +84,10 @@ export class ComponentReader {
   readonly #problems: Problems
   readonly #explainer: Explainer
   readonly #hasAll: boolean
-  /** Option names of each definition, filled when an option was unknown. */
+  /** The option names of a definition. Computed once it has an unknown option. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  /** `hasAll`: no plugin failed to load. A failed plugin may define the missing type. */
+  /** `hasAll`: whether all plugins were loaded. One that failed to load may define a missing type. */
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
@@ -95,7 +95,7 @@ export class ComponentReader {
     this.#hasAll = hasAll
   }
 
-  /** Reads one component and reports all problems in it. `before` is the id of the component above it. */
+  /** Reads one component and reports all its problems. `before`: the id of the component above it. */
   read(kind: Kind, id: string, entry: Entry, before?: string): Draft {
     const path = [SECTIONS[kind], id]
     const subject: Subject = { node: entry.value, path, key: entry.key }
@@ -247,8 +247,7 @@ export class ComponentReader {
 }
 
 /**
- * Calls functions of the definition that other checks will call, which turns their exceptions into errors of these
- * options.
+ * Calls the definition's functions that later checks call. An exception here is reported as an error of these options.
  */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
   const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
@@ -257,7 +256,7 @@ function askAll(definition: AnyDefinition, options: Record<string, unknown>): vo
   definition.reads?.(options, false)
 }
 
-/** The names of all options that a component may have, and `OUTER.INNER` for nested options. */
+/** The names of all options that a component may have, including `OUTER.INNER` for nested options. */
 function namesOf(definition: AnyDefinition, own: readonly string[]) {
   const { kind } = definition
   const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
@@ -268,21 +267,21 @@ function namesOf(definition: AnyDefinition, own: readonly string[]) {
   return { known, inner }
 }
 
-/** The options inside an option, including all of its variants. */
+/** The options inside an option, of all its variants. */
 function innerNames(schema: z.core.$ZodType | undefined): string[] {
   const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
   const shapes = variants ?? (schema ? [schema] : [])
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/** Parses a part of the document, with its templates and its variables in their places. */
+/** Parses a part of the document, after placing its templates and variables. */
 export function checkNode<T>(schema: z.ZodType<T>, node: MapNode, path: Path, problems: Problems): Checked<T> {
   placeTemplates(node, path, [schema], problems)
   const checked = check(schema, toValue(node))
   return 'issues' in checked && readPlain(checked.issues, node) ? check(schema, toValue(node)) : checked
 }
 
-/** Reads variables as the numbers and booleans they look like if options require it. Returns whether it read any. */
+/** Reads variables as the numbers and booleans that they look like, if options require it. Returns whether it did. */
 function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
@@ -299,7 +298,7 @@ function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boole
   return changed
 }
 
-/** Divides the entries of a component by their schema. Without a definition, only `inputs` are separated. */
+/** Divides a component's entries by the schema of each. Without a definition, only `inputs` are separated. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
@@ -319,7 +318,7 @@ function split(
   return { inputs: part('inputs'), options: part('options'), delivery: part('delivery'), common: part('common') }
 }
 
-/** If a definition declares a delivery option itself, its value also applies to the delivery. */
+/** The delivery options. If a definition declares one of them itself, its value counts here too. */
 function deliveryOf(
   options: Record<string, unknown>,
   delivery: Record<string, unknown>,

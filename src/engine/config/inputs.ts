@@ -29,7 +29,7 @@ export function outputsOf({ plan, onError }: Planned): string[] {
   return plan && onError ? outputNames(plan, onError) : []
 }
 
-/** Why a source or processor does not have this output; undefined if it does. */
+/** Why a source or processor does not have an output; undefined if it does. */
 export function missingOutput(component: Planned, output: string | undefined): string | undefined {
   const { id, type, plan } = component
   if (output === undefined && plan?.main === undefined) return undefined

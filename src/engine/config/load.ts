@@ -30,7 +30,7 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`, with the folder of its store and where its plugins are listed. */
+/** The section `service`, with its resolved data folder, and its plugins with the file that lists each. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]
@@ -42,29 +42,29 @@ export interface Config {
   readonly dataDir: string
   /** The address that serves metrics, or undefined. */
   readonly metrics: ListenAddress | undefined
-  /** Whether the configuration has that address, or `metrics: false`. */
+  /** Whether the configuration sets that address, or has `metrics: false`. */
   readonly metricsGiven: boolean
-  /** Undefined without a status page. */
+  /** Undefined if there is no status page. */
   readonly statusPage?: StatusPageOptions | undefined
-  /** The document as written, kept while a page shows it. */
+  /** The document as written. Only kept while a page shows it. */
   readonly root?: MapNode
   /** Undefined: the format depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether changes of its files are applied without a signal. */
+  /** Whether changes of the files are applied without a signal. */
   readonly watched: boolean
-  /** Ids of components whose data is deleted if no component uses it. */
+  /** Ids of components whose data may be deleted if no component uses it. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
   /** The files that were read. */
   readonly files: readonly string[]
-  /** A hash of the texts. */
+  /** A hash of the files' names and texts. */
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
-  /** Whether it is the local part of a managed daemon, to be completed with the published pipeline. */
+  /** Whether it is the local part of a managed daemon, which the published pipeline completes. */
   readonly isLocalPart: boolean
   /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
@@ -79,23 +79,23 @@ export interface LoadOptions {
   readonly plugins?: Plugins | undefined
   /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
-  /** Predefined sources. The configuration must not use their ids. */
+  /** Predefined sources, whose ids the configuration must not use. */
   readonly given?: readonly ComponentConfig<'source'>[]
-  /** An additional document as a value. `name` stands for its file name, and it has its own environment. */
+  /** An additional document, as a value with its own environment. `name` is its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether it is only a part. Other parts contain the missing components. */
+  /** Whether other parts contain missing components. */
   readonly partial?: boolean
   /** Whether a section `managed` makes it the local part of a managed daemon. */
   readonly localPart?: boolean
-  /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
+  /** Whether it will run on this machine. If so, the files that destinations write to are examined, but not opened. */
   readonly onThisMachine?: boolean
-  /** Without an address in the configuration, metrics are served only on the socket. */
+  /** Whether metrics are served only on the socket if the configuration does not set an address. */
   readonly metricsOnSocket?: boolean | undefined
-  /** Checks the files that the configuration names. Optional, because not all callers load its code. */
+  /** Checks the files that the configuration names. Optional, since its code is loaded only if needed. */
   readonly fileCheck?: FileCheck | undefined
 }
 
-/** Reads a file, all YAML files of a folder, or nothing (undefined), and opens no other file. Throws ConfigError. */
+/** Reads a file, all YAML files of a folder, or nothing (undefined). Opens no other file. Throws ConfigError. */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
   return build(textsOf(path, problems), path ?? '', options, problems)
@@ -109,19 +109,19 @@ export function readTexts(path: string | undefined): readonly ConfigText[] {
   return texts
 }
 
-/** Like `loadConfig`, from texts that were read from `path` before. */
+/** Like `loadConfig`, for texts that were read from `path` earlier. */
 export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
   return build([...texts], path ?? '', options, new Problems())
 }
 
-/** Like `loadConfig`, from a text; `file` is the file name in messages. */
+/** Like `loadConfig`, for a text. `file`: its file name in messages. */
 export function parseConfig(text: string, file: string, options: LoadOptions): Config {
   return build([{ file, text }], file, options, new Problems())
 }
 
 /**
- * Like `loadConfig`, from a value such as a JSON body; `name` is the file name in messages, and lines and columns have
- * no meaning. With `literal`, texts are taken literally: references to the environment are not replaced.
+ * Like `loadConfig`, for a value such as a JSON body. `name`: the file name in messages, where lines and columns have
+ * no meaning. `literal`: references to the environment are not replaced.
  */
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
   const problems = new Problems()
@@ -138,28 +138,26 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
   return assemble(root, isWhole, files, options, problems)
 }
 
-/** Returns the data_dir of a configuration, whose components may be invalid. Throws ConfigError. */
+/** The data_dir of a configuration. Its components may be invalid. Throws ConfigError. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const { dataDir, problems } = dataDirIn(path, env)
   if (problems.length > 0) throw new ConfigError(problems)
   return dataDir
 }
 
-/**
- * Like `dataDirOf`, but returns the problems outside of the components. Without valid settings, data_dir is a guess.
- */
+/** Like `dataDirOf`, but returns problems that are not in components. If settings are invalid, data_dir is a guess. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
   const { root } = merged(texts, path, { env }, found)
   const parsed = readSettings(root, new Explainer(found, new NearestName()), found)
-  // Options of components often have variables that only the daemon's environment has.
+  // Variables in options of components are often set only in the daemon's environment.
   const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
   const data_dir = parsed ? parsed.data_dir : texts.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
   return { dataDir: foldersOf({ data_dir }, env).dataDir, problems }
 }
 
-/** The line of data_dir in a file whose structure cannot be read. */
+/** The line that sets data_dir, in a file whose structure cannot be read. */
 const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
 const notOurs = (program: string): string =>
@@ -212,7 +210,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read: otherwise missing components may be in the others. */
+  /** Whether all files could be read. If not, the others may contain missing components. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
@@ -286,7 +284,7 @@ function assemble(
   }
 }
 
-/** Combines the folder that systemd provides with data_dir. */
+/** Combines data_dir with the folder that systemd provides. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
@@ -302,7 +300,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which were already reported. Their components are then checked as well. */
+/** Renames misspelled sections, which are already reported, so that their components are checked too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {
@@ -314,7 +312,7 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   return { ...root, entries }
 }
 
-/** The alternative to worker threads, which earlier versions had. */
+/** What to use instead of worker threads, which earlier versions had. */
 const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
 
 const UNINDENTED = 'unknown option; if this is a component of the section above, put spaces before it'
@@ -385,7 +383,7 @@ function addPredefined(
   drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
 }
 
-/** `localPart`: whether a section `managed` would make it the local part of a managed daemon. */
+/** `localPart`: whether a section `managed` makes the configuration the local part of a managed daemon. */
 function reportEmptySections(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,

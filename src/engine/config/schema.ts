@@ -10,12 +10,12 @@ import { statusPage } from './status-page-options.js'
 
 export { SECTIONS } from './yaml/node.js'
 
-/** The schema of a whole configuration, assembled from the list of components. */
+/** The schema of a whole configuration, built from a list of components. */
 
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/
-/** Ids appear in file names and in labels of metrics. */
+/** Maximum length of an id, which appears in file names and metric labels. */
 export const LONGEST_ID = 128
 
 /** The options besides the sections of components. */
@@ -113,7 +113,7 @@ export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ?
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
 const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
 
-/** The delivery options that a destination's definition does not declare itself, with the defaults of its type. */
+/** The delivery options that a destination does not declare itself, with the defaults of its type. */
 export function deliverySchema(definition: AnyDefinition): DeliverySchema {
   let schema = deliverySchemas.get(definition)
   if (!schema) {
@@ -135,7 +135,7 @@ export function componentSchema(definition: AnyDefinition): z.ZodObject {
   return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 
-/** The whole document. load.ts checks the topology and rules that span several options. */
+/** The whole document. load.ts checks connections, and rules about several options. */
 export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)

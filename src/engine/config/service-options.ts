@@ -5,8 +5,6 @@ import { parseRule } from '../../lib/network/address-rules.js'
 import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
 import { storeOptions } from './store-options.js'
 
-/** The section `service` of a configuration: the options of the service. */
-
 const addressRule = z.string().superRefine((text, context) => {
   if (!parseRule(text))
     refuse(context, 'must be an address or a range, with or without a port, as in 10.1.0.0/16 or 127.0.0.1:9000', true)

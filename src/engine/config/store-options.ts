@@ -3,7 +3,7 @@ import { refuse } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { tlsOptions } from '../../net/dial-options.js'
 
-/** A URL with everything that is needed to connect, without possible secrets in it. */
+/** A PostgreSQL URL with all that is needed to connect, which cannot contain secrets. */
 const postgresUrl = reaches(
   'urls',
   z.string().superRefine((text, context) => {

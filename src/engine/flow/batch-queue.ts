@@ -5,11 +5,11 @@ import { STREAM_DEPTH } from './side-output.js'
 
 /**
  * Where batches wait before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts). It
- * accepts one batch at a time, the next one when it has room. When it gives up, it settles the remaining batches as
+ * accepts one batch at a time, and the next one when it has room. When it gives up, it settles all remaining batches as
  * `errored`.
  */
 export abstract class BatchQueue extends Writable {
-  /** Amount settled as `errored`. It stays in flight until it arrives again. */
+  /** Events settled as `errored`. They stay in flight until they arrive again. */
   protected readonly givenBack: Amount = { events: 0, bytes: 0 }
   #isOver = false
   /** Accepts the next batch. */
@@ -21,10 +21,10 @@ export abstract class BatchQueue extends Writable {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
   }
 
-  /** Events and bytes taken and not passed on, including those given back. */
+  /** Events and bytes taken but not passed on, including those given back. */
   abstract inFlight(): Amount
 
-  /** Whether it has work and no good reason to wait. */
+  /** Whether it has work that it should do now. */
   abstract get owes(): boolean
 
   /** Counts a batch as taken from the stream's queue. */
@@ -33,10 +33,10 @@ export abstract class BatchQueue extends Writable {
   /** Stores a non-empty batch. */
   protected abstract put(batch: EventBatch): void
 
-  /** Makes all possible progress. Calls `letIn` when there is room, and `finish` when everything is done. */
+  /** Makes as much progress as possible. Calls `letIn` when there is room, and `finish` when all is done. */
   protected abstract advance(): void
 
-  /** Gives back all batches. Called once. */
+  /** Settles all batches as `errored`. Called once. */
   protected abstract abandon(): void
 
   protected get isOver(): boolean {
@@ -88,7 +88,7 @@ export abstract class BatchQueue extends Writable {
     batch.giveBack()
   }
 
-  /** Ends immediately. Unsettled events are given back, to be read again. */
+  /** Ends at once. Unsettled events are given back, to be read again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -1,7 +1,7 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import { systemClock } from '../../lib/time.js'
 
-/** Minimum time over which a share is computed. */
+/** Minimum time over which the share is computed. */
 const WINDOW_MS = 10_000
 
 /** The share of time in which a component could not take more work, over the last 10 to 20 seconds. */
@@ -36,7 +36,7 @@ export class Busy {
   }
 
   #turn(now: number): void {
-    // After a period without calls, the previous mark is as old as that period.
+    // After a time without calls, the previous mark is as old as that time.
     this.#before = this.#mark
     this.#mark = { at: now, total: this.#sum(now) }
   }

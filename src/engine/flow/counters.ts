@@ -23,7 +23,7 @@ function amountOf(amounts: Map<string, Amount>, name: string): Amount {
   return amount
 }
 
-/** The counters of components by id. The same id returns the same counters. */
+/** The counters of components, by id. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters
   readonly components: ReadonlyMap<string, ComponentCounters>
@@ -42,11 +42,11 @@ export class ComponentSet implements CounterSet {
     this.#room = { left: mostSeries }
   }
 
-  /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
+  /** The counters of a component. The same id returns the same counters, so counts survive a new pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const present = this.components.get(id)
     if (present && present.kind === kind && present.type === type) return present
-    // Keep the counts of another component that had this id.
+    // Keeps the counts of another component that had this id.
     if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
     const aside = `${id} ${kind} ${type}`
     const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type, this.#room)
@@ -55,7 +55,7 @@ export class ComponentSet implements CounterSet {
     return counters
   }
 
-  /** Updates the values that are updated before a scrape; waits `ms` at most. */
+  /** Updates values that need it before a scrape. Waits at most `ms` milliseconds. */
   async refresh(ms: number): Promise<void> {
     const all = [...this.components.values()]
     await settledWithin(
@@ -69,7 +69,7 @@ export class ComponentSet implements CounterSet {
     this.components.delete(shown === kind && as === type ? id : `${id} ${kind} ${type}`)
   }
 
-  /** Forgets all components whose id begins with `prefix`. */
+  /** Removes all components whose id begins with `prefix`. */
   forget(prefix: string): void {
     this.end(prefix)
     for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
@@ -81,10 +81,10 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for events in a component that a reload removed. They were returned to their sources. */
+/** Discard reason for events of a component that a reload removed. They went back to their sources. */
 export const GIVEN_BACK = 'given_back'
 
-/** Subtracts up to the given amount from `from`; returns the subtracted amount. */
+/** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
 function takeOff(from: Amount, events: number, bytes: number): Amount {
   const taken = { events: Math.min(events, from.events), bytes: Math.min(bytes, from.bytes) }
   add(from, -taken.events, -taken.bytes)
@@ -101,7 +101,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that appear and disappear: the labels of the counter that sums those removed. */
+  /** For counters that come and go: the labels of the counter that includes removed ones. */
   readonly rest?: Record<string, string>
   /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
@@ -109,9 +109,9 @@ export interface Series {
 
 export interface Histogram {
   readonly help: string
-  /** Upper bounds, ascending. */
+  /** Upper bounds in ascending order. */
   readonly buckets: readonly number[]
-  /** Observations per bucket (not cumulative); the last one is above all bounds. */
+  /** Observations per bucket, not cumulative. The last bucket is above all bounds. */
   readonly counts: number[]
   /** The last exemplar of each bucket. */
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
@@ -120,10 +120,10 @@ export interface Histogram {
 
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
- * series. Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
- * independently: those in the queue before the component and those that the component reports to hold. A component that
- * is replaced early gives back the events it holds. They stay in flight until they arrive again, and count as received
- * once.
+ * series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are counted
+ * separately: those in the queue before the component, and those that the component says it holds. A component that is
+ * replaced early gives back the events that it holds; these stay in flight until they arrive again, and count as
+ * received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -141,27 +141,27 @@ export class ComponentCounters implements ComponentMetrics {
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
-  /** Given back by a replaced component; they arrive again. */
+  /** Given back by a replaced component. These events will arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Events that an earlier run received and left in a spool. */
   foundEvents = 0
-  /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
+  /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: events settled behind events that were given back. They are read again with these. */
+  /** Sources: events settled after some that were given back, and therefore read again with them. */
   toRepeat = 0
-  /** Sources: number of received events that were settled before and read again. */
+  /** Sources: received events that had been settled before and were read again. */
   receivedAgain = 0
-  /** Sources: number of events passed on and given back, counted each time. */
+  /** Sources: events passed on and given back, counted each time. */
   returned = 0
-  /** Sources: whether events are passed on twice, so processors decide on them twice. */
+  /** Sources: whether events are passed on twice, so that processors decide about them twice. */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
   /** Updates values before a scrape. */
   beforeScrape: (() => Promise<void>) | undefined
-  /** The amount that the component holds, in addition to its queue. */
+  /** What the component holds in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
-  /** Number of these events that wait for their decision. */
+  /** How many of the held events wait for a decision. */
   waiting: () => number = () => 0
   readonly #counters = new Map<string, Counter>()
   readonly #room: SeriesRoom
@@ -175,7 +175,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.type = type
   }
 
-  /** Counts a batch put in the component's queue. */
+  /** Counts a batch that was put in the component's queue. */
   arrived(events: number, bytes: number): void {
     const again = takeOff(this.#givenBack, events, bytes)
     this.received.events += events - again.events
@@ -184,7 +184,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes += bytes
   }
 
-  /** Counts events left by an earlier run, or by the component's predecessor. The latter arrive again. */
+  /** Counts events left by an earlier run or by the component's predecessor. The predecessor's events arrive again. */
   found(events: number, bytes: number): void {
     const before = this.received.events
     this.arrived(events, bytes)
@@ -209,7 +209,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events passed on by a source. With `reads`, events that were given back were already counted. */
+  /** Counts events that a source passed on. With `reads`, does not count again those that were given back. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
@@ -256,7 +256,7 @@ export class ComponentCounters implements ComponentMetrics {
 
   counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
     const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
-    // These series are read first, because reading them may change the rest counter.
+    // These series are read first, since reading them may change the rest counter.
     this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
@@ -298,7 +298,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /** The component has ended without a successor for its counts by key: adds them to the rest counter. */
+  /** Adds the counts by key to the rest counter, since the component ended without a successor for them. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {
@@ -310,7 +310,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#removeGauges()
   }
 
-  /** The component is gone and may be replaced. Its counters stay; its gauges are removed. */
+  /** Keeps the counters and removes the gauges. For a component that is gone and may be replaced. */
   retire(): void {
     Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
@@ -329,7 +329,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** The component was removed from the configuration, so events given back will not arrive again. */
+  /** Discards the events given back, which will not arrive again. For a component removed from the configuration. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
@@ -345,7 +345,7 @@ export class ComponentCounters implements ComponentMetrics {
     return sum(this.held(), this.#givenBack)
   }
 
-  /** The mismatch of the balance; 0 events and 0 bytes if every event is accounted for. */
+  /** The mismatch of the balance: 0 events and 0 bytes if every event is accounted for. */
   imbalance(): Amount {
     const off = this.inFlight()
     for (const { events, bytes } of [

@@ -4,7 +4,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 
 /** Receives events that are rejected permanently or cannot be processed. */
 export interface DeadLetters {
-  /** Stores the events safely; rejects if that is not possible. Does not settle them. */
+  /** Stores the events safely, without settling them. Rejects if that is not possible. */
   write(request: readonly EventBatch[], error: DeliveryError): Promise<void>
 }
 

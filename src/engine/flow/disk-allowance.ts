@@ -4,8 +4,8 @@ export interface DiskAllowance {
   /** Whether `bytes` more may be written. */
   hasRoom(bytes: number): boolean
   /**
-   * Counts the size of a file or folder from now on, replacing an earlier registration of the path. `release` is called
-   * when there is no room, and removes data that is no longer needed.
+   * Counts the size of a file or folder from now on. Replaces an earlier registration of the path. When there is no
+   * room, calls `release`, which removes data that is no longer needed.
    */
   count(path: string, bytes: () => number, release?: () => void): void
 }

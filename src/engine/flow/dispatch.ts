@@ -24,10 +24,10 @@ import type { Work } from './work.js'
 /** The discard reason of events that could not be processed. */
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** The field with the error of an event that could not be processed. */
+/** The field for the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
-/** Number of decisions compared at once. */
+/** Decisions, of which this many are compared at once. */
 const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
@@ -41,11 +41,11 @@ export interface DispatchContext {
   /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
-  /** Whether a source cannot read again the events that it has sent; default: false. */
+  /** Whether a source cannot read again what it has sent. Default: false. */
   readonly isOnce?: (source: string) => boolean
 }
 
-/** Passes a batch to the readers of an output; default: the main one. */
+/** Passes a batch to the readers of an output. Default: the main output. */
 export type PassOn = (batch: EventBatch, output?: SideOutput) => void
 
 /** Carries out the decisions about a batch: counts its events and passes them on. */
@@ -62,11 +62,11 @@ export class Dispatch {
   readonly #passOn: PassOn
   readonly #editor: EventEditor
   readonly #errorField: EditedField
-  /** Sees the events that are not passed on. */
+  /** Receives the events that are not passed on. */
   observer: FateObserver | undefined
-  /** Origins of replacement events, by the source of the replaced ones. */
+  /** Origins of replacement events, by the source of the replaced events. */
   readonly #origins = new Map<string, Origin>()
-  /** 1 for the allowed values of the column, except FAILED. */
+  /** 1 for each value that the column may have, except FAILED. */
   readonly #possible = new Uint8Array(256)
   /** Sums by value of the column. */
   readonly #events = new Float64Array(256)
@@ -91,7 +91,7 @@ export class Dispatch {
     this.#possible[LATER] = plan.waits ? 1 : 0
   }
 
-  /** Returns the number of failed events. A decision outside the plan is a failure, too. */
+  /** The number of failed events. A decision outside the plan counts as a failure. */
   failures(work: Work): number {
     const { batch, to } = work
     const { length } = batch
@@ -105,7 +105,7 @@ export class Dispatch {
       work.dropCopies(i)
       if (to[i] === FAILED) continue
       work.hasBug = true
-      work.because(i, `the processor decided ${to[i]}, which is neither an output nor a reason that it has`)
+      work.because(i, `the processor decided ${to[i]}, but does not have this output or reason`)
       to[i] = FAILED
     }
     return failures
@@ -117,8 +117,7 @@ export class Dispatch {
   }
 
   /**
-   * Sends every event as decided, and leaves those that are LATER in `work.kept`. Returns the events for the
-   * dead-letter queue.
+   * Sends every event as decided, and keeps LATER events in `work.kept`. Returns the events for the dead-letter queue.
    */
   send(work: Work, failures: number): EventBatch | undefined {
     const { batch, to } = work
@@ -134,7 +133,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch to the main output, or the one that replaces it. */
+  /** Sends a batch to the main output, or to the side output that replaces it. */
   #pass(batch: EventBatch): void {
     batch.compact()
     const side = this.#main
@@ -148,7 +147,7 @@ export class Dispatch {
     this.#passOn(batch)
   }
 
-  /** Counts events of a side output of the plan. Without a reader they are discarded, even if the output is tapped. */
+  /** Counts events of a side output of the plan. Without a reader they are discarded, even if a tap receives them. */
   #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
     if (connected) this.#context.metrics.sent(events, bytes, name)
     else this.#context.metrics.discarded(UNROUTED, events, bytes)
@@ -173,7 +172,7 @@ export class Dispatch {
     return letters
   }
 
-  /** Sends a batch with replaced events in pieces, which preserves the order. */
+  /** Sends a batch with replaced events in pieces, which keeps the order. */
   #inPieces(work: Work, replaced: Replacements): void {
     const { batch, to } = work
     const { metrics } = this.#context
@@ -203,8 +202,7 @@ export class Dispatch {
   }
 
   /**
-   * The origin of replacement events. They belong to the source of the replaced events, and keep their place in its
-   * order.
+   * The origin of replacement events. Its source is that of the replaced events, so they keep their place in its order.
    */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
@@ -215,12 +213,12 @@ export class Dispatch {
     return origin
   }
 
-  /** Sends the events of a batch that begins with event `first` of the work. */
+  /** Sends the events of a batch whose first one is event `first` of the work. */
   #divide(batch: EventBatch, to: Uint8Array, work: Work, first = 0): void {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
     const bytes = this.#bytes.fill(0)
-    // A local copy, because V8 would look up the import for each event.
+    // V8 would look up an imported number again for each event.
     const lineEnd = LINE_END | 0
     for (let i = 0; i < length; i++) {
       const value = to[i]!
@@ -245,7 +243,7 @@ export class Dispatch {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
-    // Shares do not need its memory.
+    // Shares need no memory of the batch.
     if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
@@ -255,7 +253,7 @@ export class Dispatch {
   }
 
   /**
-   * Shows the events of a batch that are not passed on. `events`: the number for each value. `first`: as in `#divide`.
+   * Shows the observer the events that are not passed on. `events`: their number by value. `first`: as in `#divide`.
    */
   #show(batch: EventBatch, to: Uint8Array, events: Float64Array, { errors }: Work, first: number): void {
     const show = (value: number, reason: string) => {
@@ -268,7 +266,7 @@ export class Dispatch {
     show(FAILED, PROCESSING_FAILED)
   }
 
-  /** Sends and counts the events of outputs that also receive copies. Subtracts them from the sums. */
+  /** Sends and counts the events of outputs that also receive copies, and subtracts them from the sums. */
   #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
     for (const [n, all] of copies) {
       const copied = all.subarray(first, first + batch.length)
@@ -289,7 +287,7 @@ export class Dispatch {
       if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
       if (events === 0 || !output.isRead) continue
       output.events += events
-      // Not the batch itself, because other outputs also have events of it.
+      // Not the batch itself, since it also has events for other outputs.
       this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }
@@ -306,7 +304,7 @@ export class Dispatch {
     if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
   }
 
-  /** Writes `count` events of the batch to an output with a reader. Returns whether these were all of its events. */
+  /** Writes `count` events of the batch to an output that is read. Returns whether these were all of its events. */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
     if (count === 0 || !output.isRead) return false
     const all = count === batch.length
@@ -316,7 +314,7 @@ export class Dispatch {
   }
 }
 
-/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of the time of a loop. */
+/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of a loop's time. */
 function isAllMain(to: Uint8Array, length: number): boolean {
   for (let at = 0; at < length; at += ALL_MAIN.length) {
     const end = Math.min(length, at + ALL_MAIN.length)

@@ -15,18 +15,18 @@ export interface EmissionContext extends DispatchContext {
 /** The events that a processor emits to one output. */
 interface Lines {
   readonly lines: string[]
-  /** The name of each line, if it has one. */
+  /** The name of each line; undefined: it has none. */
   readonly names: (string | undefined)[]
   readonly shares: Set<Share>
 }
 
-/** A batch of emitted events, already counted, and the side output that it goes to. */
+/** A counted batch of emitted events, and the side output for it. */
 export interface EmittedBatch {
   readonly batch: EventBatch
   readonly output: SideOutput | undefined
 }
 
-/** Makes batches of the events that a processor emits. */
+/** Makes batches from the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
   /** The side output that replaces the main one. */
@@ -36,7 +36,7 @@ export class Emission {
   readonly #shares: Set<Share>
   readonly #failures: Failures
 
-  /** `shares`: held by the processor. */
+  /** `shares`: those that the processor holds. */
   constructor(
     processor: Decides,
     plan: Plan,
@@ -59,7 +59,7 @@ export class Emission {
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
       if (to === DISCARDED && !output?.isRead) {
-        // Discarded events need no reader.
+        // Nobody has to receive discarded events.
         for (const share of made.shares) share.settle('delivered')
         continue
       }
@@ -94,7 +94,7 @@ export class Emission {
       this.#failures.emission(error)
     }
     const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
-    // The source would read the same events again, with the same result.
+    // If the source read these events again, writing them would fail again.
     for (const share of unwritten) if (!isWritten(share)) share.settle('rejected')
     return outputs
   }
@@ -107,7 +107,7 @@ export class Emission {
         for (const share of shares) share.settle(status)
       },
       undefined,
-      // The sources of its events send them again, no matter when its other holders settle.
+      // The sources send the events again, whenever the batch's other holders settle.
       () => {
         for (const share of shares) share.willError()
       },

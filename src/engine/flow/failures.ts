@@ -23,7 +23,7 @@ export interface FailuresContext {
   readonly clock: TimerClock
   readonly metrics: StageMetrics
   readonly onError: OnError
-  /** Receives events that could not be processed, if `onError` is `dead_letter`. */
+  /** Receives events that could not be processed. Set if `onError` is `dead_letter`. */
   readonly deadLetters?: DeadLetters | undefined
 }
 
@@ -57,7 +57,7 @@ export class Failures {
     else this.#log('warn', 'failed', text, fields)
   }
 
-  /** Logs a failure that no single event reproduces. */
+  /** Logs a failure that no event causes alone. */
   batch(batch: EventBatch, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const text = 'processor failed on a batch, but processed each of its events alone'
@@ -76,7 +76,7 @@ export class Failures {
 
   /**
    * Writes events to the dead-letter queue, each with its message. Retries until they are stored. If the stage ends
-   * first, gives them back, to be processed again.
+   * first, gives them back, so that they are processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
@@ -93,7 +93,7 @@ export class Failures {
         await sleep(RETRY_MS, this.#ended)
         continue
       }
-      // Events given back during the write arrive again, and are counted then.
+      // The events were given back during the write. They arrive again and are counted then.
       if (this.#ended.aborted) break
       this.held = undefined
       countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
@@ -105,7 +105,7 @@ export class Failures {
   }
 }
 
-/** A processor that holds a batch for longer than this is stuck, not just waiting. */
+/** A processor that holds a batch for longer than this is stuck, and not waiting for something. */
 export const LONGEST_WORK_MS = 60_000
 
 interface Running {
@@ -114,12 +114,12 @@ interface Running {
   readonly cancel: () => void
 }
 
-/** Logs that a processor has not finished with a batch in time. Its events wait, since nothing interrupts it. */
+/** Logs that a processor does not finish with a batch in time. The events wait, since nothing interrupts it. */
 export class SlowWork {
   readonly #processor: Pick<Processor, 'isWaiting'>
   readonly #clock: TimerClock
   readonly #log: Logger
-  /** The batches that the processor works on, the oldest first. */
+  /** The batches on which the processor works, oldest first. */
   readonly #all = new Set<Running>()
 
   constructor(processor: Pick<Processor, 'isWaiting'>, { clock, log }: { clock: TimerClock; log: Logger }) {
@@ -128,7 +128,7 @@ export class SlowWork {
     this.#log = log
   }
 
-  /** Call the result when the processor has finished with the batch, or when the stage no longer waits for it. */
+  /** Registers a batch. Call the result when the processor has finished, or when the stage no longer waits. */
   begin(batch: EventBatch): () => void {
     const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
     let isLogged = false
@@ -146,19 +146,19 @@ export class SlowWork {
     }
   }
 
-  /** Ends the watch, because the stage no longer waits. */
+  /** Stops observing, since the stage no longer waits. */
   stop(): void {
     for (const { cancel } of this.#all) cancel()
     this.#all.clear()
   }
 
-  /** How long it has worked on the oldest batch; 0 while it waits for a valid reason. */
+  /** How long it has worked on the oldest batch, in milliseconds; 0 while it waits on purpose; undefined: on none. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
   }
 
-  /** The unfinished work, for operators, if it takes too long. */
+  /** Describes work that takes too long, for operators. */
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
     const { workedMs = 0 } = this

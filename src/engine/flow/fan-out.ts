@@ -3,16 +3,16 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { ComponentCounters } from './counters.js'
 import type { SideOutput } from './side-output.js'
 
-/** Sees a batch before its readers do. Must keep no reference to it. */
+/** Sees a batch before its readers do. Must not keep a reference to it. */
 export type Tap = (batch: EventBatch) => void
 
-/** The input of a component. Counts arriving batches, and ends when all of its feeders have ended. */
+/** The input of a component. Counts arriving batches, and ends when all its feeders have ended. */
 export class Input {
   readonly taps = new Set<Tap>()
   readonly #stream: Writable
   readonly #counters: Pick<ComponentCounters, 'arrived'>
   #feeders = 0
-  /** Resolved when a full stream has room again. Feeders wait for it. */
+  /** Resolves when a full stream has room again. Feeders wait for it. */
   #room: { promise: Promise<void>; resolve: () => void } | undefined
   #isDetached = false
 
@@ -21,7 +21,7 @@ export class Input {
     this.#counters = counters
     const go = () => this.#go()
     stream.on('drain', go)
-    // A stream that ends while full emits no drain event, and not every stream closes itself.
+    // A stream that ends while it is full does not emit `drain`, and not every stream closes itself.
     stream.on('finish', go)
     stream.on('close', go)
   }
@@ -34,19 +34,19 @@ export class Input {
     return this.#stream.writableEnded || this.#stream.destroyed
   }
 
-  /** Its feeders are about to be replaced: it accepts all of their events and does not end with the last of them. */
+  /** Prepares for new feeders: accepts all events of the current ones, and does not end with the last of them. */
   detach(): void {
     this.#isDetached = true
     this.#go()
   }
 
-  /** Its feeders are not replaced after all: it ends with the last of them. */
+  /** Undoes `detach`, since the feeders are not replaced: it ends with the last of them. */
   release(): void {
     this.#isDetached = false
     if (this.#feeders === 0) this.#stream.end()
   }
 
-  /** The former feeders have ended, and others follow. */
+  /** Prepares for other feeders, after the former ones have ended. */
   attach(): void {
     this.#isDetached = false
     this.#feeders = 0
@@ -57,13 +57,13 @@ export class Input {
     this.#room = undefined
   }
 
-  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
+  /** Returns undefined if there is room for more, otherwise a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
     for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
-      // Shut down at its deadline: the batch stays in flight and is read again after the next start.
+      // Shut down at its deadline. The batch stays in flight and is read again after the next start.
       batch.ack.settle('errored')
       return undefined
     }
@@ -83,18 +83,18 @@ export class Input {
   }
 }
 
-/** An output and its readers. Each reader gets a copy; the slowest sets the pace. */
+/** An output and its readers. Each reader receives a copy; the slowest one sets the pace. */
 export class FanOut {
   readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
 
-  /** Feeds an input, which may be connected already. */
+  /** Feeds an input, which may already be connected. */
   connect(input: Input): void {
     input.feed()
     if (!this.#inputs.includes(input)) this.#inputs.push(input)
   }
 
-  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
+  /** Returns undefined if there is room for more, otherwise a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const inputs = this.#inputs
     for (const tap of this.taps) tap(batch)
@@ -103,7 +103,7 @@ export class FanOut {
       return undefined
     }
     if (inputs.length === 1) return inputs[0]!.write(batch)
-    // Make all copies before passing on the first: its reader may change or settle it at once.
+    // Makes all copies before it passes on the first, whose reader may change or settle it at once.
     const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
     const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
     return full.length === 0 ? undefined : Promise.all(full).then(() => {})
@@ -114,7 +114,7 @@ export class FanOut {
   }
 }
 
-/** Pipes an output of a processor into a fan-out. The result counts the events passed on so far. */
+/** Pipes an output of a processor into a fan-out. The result counts the events that were passed on. */
 export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
   const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
@@ -128,20 +128,20 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Pipes a side output into a fan-out. The result returns the number of events on their way. */
+/** Pipes a side output into a fan-out. Returns a function for the number of events on their way. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events
 }
 
-/** An input whose batches were counted before. */
+/** An input whose batches were counted earlier. */
 export function directly(delivery: Writable): Input {
   const input = new Input(delivery, { arrived: () => {} })
   input.feed()
   return input
 }
 
-/** Resolves when the stream has finished or was destroyed. */
+/** Resolves when the stream is closed. */
 export function finish(stream: Writable): Promise<void> {
   return new Promise(resolve => {
     if (stream.closed) return resolve()

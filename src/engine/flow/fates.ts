@@ -7,20 +7,20 @@ export interface DiscardedEvents {
   readonly reason: string
   /** Number of these events. */
   readonly events: number
-  /** The events with `value` in this column; without a column, all events of the batch. */
+  /** If given, only events with `value` in this column are meant; otherwise all events of the batch. */
   readonly to?: Uint8Array
   readonly value?: number
   /** Whether they are written to the dead-letter queue. */
   readonly areKept?: boolean
-  /** Why event `i` could not be processed, if that is the reason. */
+  /** Why event `i` could not be processed, if that is why it is discarded. */
   error?(i: number): string | undefined
 }
 
-/** Observes the fates of a component's events while their bytes are valid. Must keep no reference to them. */
+/** Observes what becomes of a component's events, while their bytes are valid. Must not keep references to them. */
 export interface FateObserver {
   discarded(events: DiscardedEvents): void
-  /** A receiver has rejected the events of a request permanently. */
+  /** A receiver has permanently rejected the events of a request. */
   rejected(request: readonly EventBatch[], error: DeliveryError): void
-  /** A receiver has accepted them. */
+  /** A receiver has accepted the events of a request. */
   delivered(request: readonly EventBatch[]): void
 }

@@ -3,11 +3,11 @@ import { type Linked, LinkedList } from '../../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
-  /** The position up to which it is settled, if only a part is. */
+  /** The position up to which it is settled, if only a part of it is. */
   reached: P | undefined
 }
 
-/** Tracks positions settled in any order. The mark is the last position up to which everything is settled. */
+/** Tracks positions that are settled in any order. The mark is the last position up to which all are settled. */
 export class LowWaterMark<P> {
   #mark: P
   readonly #waiting = new LinkedList<Passed<P>>()
@@ -42,7 +42,7 @@ export class LowWaterMark<P> {
     }
   }
 
-  /** At most `most` settled ranges after the mark. `before`: the position before a range; `last`: its last position. */
+  /** At most `most` settled ranges after the mark. `before`: the position before a range. `last`: its last position. */
   ahead(most: number): [before: P, last: P][] {
     const ranges: [P, P][] = []
     let range: [P, P] | undefined

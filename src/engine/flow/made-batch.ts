@@ -11,13 +11,13 @@ export function madeLine(fields: Fields): string {
   return `${madeJson(fields)}\n`
 }
 
-/** The reading id of events made by this process, and their bytes so far. */
+/** The reading id of events that this process makes, and their bytes so far. */
 const READING = newReading()
 let made = 0
 
 /**
- * Names the events of `made`, which replace events [from, to) of `batch`: by the replaced event's id and a number. Both
- * stay the same when it is read again. `sizeOf`: bytes of the lines that replace one event.
+ * Names the events of `made`, which replace events [from, to) of `batch`: each by the replaced event's id and a number,
+ * which are the same when that event is read again. `sizeOf`: bytes of the lines that replace one event.
  */
 export function nameAfter(
   made: EventBatch,

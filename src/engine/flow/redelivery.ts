@@ -5,33 +5,33 @@ import type { Ack } from '../../core/event/ack.js'
 const MOST_AT_ONCE = 1000
 
 /**
- * Ids that a server gave to a source that `redelivers`, until the server knows that they were delivered. Ids given back
- * are forgotten, because the server sends them again.
+ * Ids from the server of a source that `redelivers`, until the server knows that they were delivered. Ids that come
+ * back undelivered are forgotten, since the server sends them again.
  */
 export class Redelivery {
   readonly #confirm: (ids: readonly string[]) => Promise<unknown>
-  /** Ids that the server has not confirmed yet. */
+  /** Ids whose delivery the server has not confirmed yet. */
   readonly #open = new Set<string>()
   #delivered: string[] = []
   #confirming: Promise<void> | undefined
   #gaveBack = false
 
-  /** `confirm` reports delivered ids to the server. If it rejects, the same ids are reported again later. */
+  /** `confirm` reports delivered ids to the server. If it rejects, they are reported again later. */
   constructor(confirm: (ids: readonly string[]) => Promise<unknown>) {
     this.#confirm = confirm
   }
 
-  /** Whether it is being delivered, or its delivery is not confirmed yet. Then it must not be sent again. */
+  /** Whether an id is being delivered, or its delivery is not confirmed yet. Do not send it again then. */
   has(id: string): boolean {
     return this.#open.has(id)
   }
 
-  /** Ids that the server must not give to any other client. */
+  /** Ids that the server must not give to another client. */
   get open(): Iterable<string> {
     return this.#open
   }
 
-  /** The ack of a batch. `ends`: where in its bytes the content of each id ends. */
+  /** The ack of a batch. `ends`: where the content of each id ends in its bytes. */
   ack(output: Output, ids: readonly string[], ends: readonly number[]): Ack {
     for (const id of ids) this.#open.add(id)
     return output.ack((status, _before, again) => {
@@ -45,22 +45,22 @@ export class Redelivery {
     })
   }
 
-  /** Whether anything was given back since the last call and has to be read again. */
+  /** Whether anything was given back since the last call, and must be read again. */
   takeBack(): boolean {
     const gaveBack = this.#gaveBack
     this.#gaveBack = false
     return gaveBack
   }
 
-  /** Resolves when the server knows all delivered ids, or a confirmation has failed. */
+  /** Resolves when the server knows all delivered ids, or confirming failed. */
   confirm(): Promise<void> {
-    this.#confirming ??= this.#tell().finally(() => {
+    this.#confirming ??= this.#confirmAll().finally(() => {
       this.#confirming = undefined
     })
     return this.#confirming
   }
 
-  async #tell(): Promise<void> {
+  async #confirmAll(): Promise<void> {
     while (this.#delivered.length > 0) {
       const ids = this.#delivered.splice(0, MOST_AT_ONCE)
       try {

@@ -1,9 +1,9 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
-/** An event that is not replaced. */
+/** Marks an event that is not replaced. */
 const NONE = -1
 
-/** Larger memory is not kept for the next batch. */
+/** Larger memory is not kept for reuse. */
 const MOST_SPARE = 4 * 1024 * 1024
 let spare: GrowingBytes | undefined
 
@@ -41,20 +41,20 @@ export class Replacements {
     return this.#ends[i]! - this.#starts[i]!
   }
 
-  /** A copy of the lines that replace events [from, to), all of which are replaced. */
+  /** A copy of the lines that replace events [from, to). All of these are replaced. */
   lines(from: number, to: number): Buffer {
     const parts: Buffer[] = []
     for (let i = from; i < to; ) {
       const start = this.#starts[i]!
       let end = this.#ends[i]!
-      // Most lines were written consecutively.
+      // Most lines were written one after the other.
       for (i++; i < to && this.#starts[i] === end; i++) end = this.#ends[i]!
       parts.push(this.#bytes.bytes.subarray(start, end))
     }
     return Buffer.concat(parts)
   }
 
-  /** Keeps the memory for the next batch. */
+  /** Keeps the memory for reuse. */
   release(): void {
     if (this.#bytes.bytes.length <= MOST_SPARE) spare = this.#bytes
   }

@@ -1,12 +1,12 @@
 import { PassThrough } from 'node:stream'
 
 /**
- * Number of batches that may wait at the end of a component, and at the beginning of the next one. More would only take
- * memory. With 1, a component that has to wait, or takes several batches at a time, would block those before it.
+ * How many batches may wait at the end of a component, and at the beginning of the next one. More would only take
+ * memory. With 1, a component that waits, or takes several batches at a time, would block those before it.
  */
 export const STREAM_DEPTH = 2
 
-/** A side output. Its reader sets `connected`, and a tap sets `tapped`; until then no events are written to it. */
+/** A side output. A reader sets `connected`, a tap `tapped`. Until then no events are written to it. */
 export class SideOutput extends PassThrough {
   connected = false
   tapped = false

@@ -13,8 +13,8 @@ import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, so a blocked source does not
- * slow the others. The share has a maximum and a minimum.
+ * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, within a minimum and a
+ * maximum, so that a blocked source does not slow the others.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
@@ -25,22 +25,22 @@ export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
 
-/** The ack of a batch, with data about the batch until it is settled. */
+/** The ack of a batch, with what is known about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
-  /** Called after it has settled. */
+  /** Called after the batch has settled. */
   readonly settled: OnSettled
-  /** Memory that counts against the budget. */
+  /** Memory that counts toward the budget, in bytes. */
   held = 0
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The batches before and after it from the same origin that are not settled, or were given back. */
+  /** The batches before and after it from the same origin that are unsettled or were given back. */
   earlier: Open | undefined
   later: Open | undefined
-  /** Events of settled batches after it. If it is given back, these are read again, too. */
+  /** Events of settled batches after it. If it is given back, these are read again too. */
   behind = 0
   isGivenBack = false
-  /** The batch as it was sent, if its source cannot read it again. */
+  /** The batch as sent, if its source cannot read it again. */
   kept: Kept | undefined
   previous: Open | undefined
   next: Open | undefined
@@ -59,7 +59,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own flags, because the flags of a sent batch change. */
+/** A batch with its own flags, since those of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined
@@ -70,9 +70,9 @@ interface Kept {
 }
 
 /**
- * The output of a source. Limits the memory of everything downstream: unsettled batches may hold at most `maxBytes`,
- * plus one batch. A source that keeps running while downstream components are replaced keeps its output: `hold`, then
- * `attach`. The output itself resends events of a `once` source that were given back in between.
+ * The output of a source. Limits memory downstream: unsettled batches may hold at most `maxBytes`, plus one batch.
+ * While downstream components are replaced, a running source keeps its output: first `hold`, then `attach`. Events of a
+ * `once` source that are given back in between are resent by the output itself.
  */
 export class SourceOutput implements Output {
   readonly #counters: ComponentCounters
@@ -82,21 +82,21 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
-  /** The last batch of each origin with unsettled batches. */
+  /** The last batch of each origin that has unsettled batches. */
   readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
-  /** While downstream components are replaced: `send` waits for this promise. */
+  /** While downstream components are replaced: the promise for which `send` waits. */
   #gate: Deferred | undefined
-  /** Set when the source is being replaced. Its successor reads events again that are given back. */
+  /** Whether the source is being replaced. Its successor then reads the events that are given back. */
   #replaced = false
-  /** Whether events were given back to the source during the current replacement, or the last one. */
+  /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
-  /** Whether `attach` sends all kept batches again, not only those that were given back. */
+  /** Whether `attach` resends all kept batches, and not only those that were given back. */
   #resendsAll = false
   /** Whether it accepts no more batches. */
   #isOver = false
   #hasSent = false
-  /** Reading id for batches whose source does not state their place, and the bytes sent so far. */
+  /** Reading id for batches whose source does not say where they are from, and the bytes sent so far. */
   readonly #reading = newReading()
   #sentBytes = 0
   readonly #log: Pick<Logger, 'warn'>
@@ -136,9 +136,9 @@ export class SourceOutput implements Output {
   }
 
   #settled(open: Open, status: AckStatus, before?: number): void {
-    // The batch was given up earlier; its holder settled it only now.
+    // The batch was given up earlier, and its holder settles it only now.
     if (!this.#open.has(open)) return
-    // Given back during the replacement: `attach` sends it to the next components.
+    // Given back during a replacement. `attach` sends it to the new components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     open.kept?.release?.()
@@ -177,7 +177,7 @@ export class SourceOutput implements Output {
   }
 
   #shrunk(open: Open, bytes: number): void {
-    // A kept batch holds its chunk until it is settled.
+    // A kept batch holds its chunk until it is settled, so nothing is freed.
     if (open.kept || !this.#open.has(open)) return
     open.held -= bytes
     this.#release(bytes)
@@ -192,7 +192,7 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // Sending may be paused again before this continues.
+    // Sending may pause again before this continues.
     while (this.#gate) await this.resumed()
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
@@ -222,7 +222,7 @@ export class SourceOutput implements Output {
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** A wrong `decode` option shows in the first batch. */
+  /** Counts and reports undecodable events. A wrong `decode` option shows in the first batch. */
   #notDecoded({ origin, length }: EventBatch, undecoded: number): void {
     undecodedCounter(this.#counters, origin.codec)!.value += undecoded
     if (this.#hasSent || undecoded < length) return
@@ -232,7 +232,7 @@ export class SourceOutput implements Output {
     this.#log.warn({ code: 'SLUICE_NOTHING_DECODED', decode: name, path: origin.path }, text)
   }
 
-  /** The source ends and is replaced by another one. */
+  /** Notes that another source replaces this one. */
   replace(): void {
     this.#replaced = true
   }
@@ -255,9 +255,9 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * While sending is paused: gives up all unsettled batches, including those that others still hold. `attach` resends
-   * kept batches; the others are given back to their source. Unless `isAborted`, does so only if an ordered source
-   * already got events back, which the others would overtake.
+   * Gives up all unsettled batches while sending is paused, even those that others still hold. `attach` resends kept
+   * batches; the others go back to their source. Unless `isAborted`, does so only if an ordered source has already got
+   * events back, which the others would otherwise overtake.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
@@ -270,11 +270,11 @@ export class SourceOutput implements Output {
     }
   }
 
-  /** Resumes sending, to `fanOut`. Kept batches are resent first, in order. */
+  /** Resumes sending, to `fanOut`. First resends kept batches, in order. */
   attach(fanOut: FanOut, maxBytes: number): void {
     this.#fanOut = fanOut
     this.#maxBytes = maxBytes
-    // Events given back are read again from now on.
+    // Events that were given back are read again from now on.
     this.#newest.clear()
     for (const open of [...this.#open]) {
       const { settled, held, events, bytes } = open
@@ -295,44 +295,44 @@ export class SourceOutput implements Output {
     gate?.resolve()
   }
 
-  /** Whether downstream components, or their successors, will receive events again that they have already seen. */
+  /** Whether downstream components, or their successors, will receive events that they have already seen. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
     for (const open of this.#open) if (open.isErrored) return true
     return false
   }
 
-  /** The source has ended. A batch that still arrives, after waiting for a replacement, is given back. */
+  /** Notes that the source has ended. A batch that waited for a replacement and arrives later is given back. */
   end(): void {
     this.#isOver = true
   }
 
-  /** Releases all waiting senders, because the run is over. */
+  /** Releases all waiting senders, since the run is over. */
   close(): void {
     const waiting = this.#waiting
     this.#waiting = []
     this.#held = Number.NEGATIVE_INFINITY
     for (const go of waiting) go()
     const gate = this.#gate
-    // The components behind it have ended, and no others have been attached.
+    // The components after it have ended, and no others were attached.
     if (gate) this.#isOver = true
     this.#gate = undefined
     gate?.resolve()
   }
 }
 
-/** Counts the lines that `codec` cannot decode; undefined if it decodes every line. */
+/** A counter of lines that `codec` cannot decode; undefined if it decodes every line. */
 export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
   const { name, form, undecodedHelp } = codec.definition
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
-/** A batch never changes the columns of starts and ends that it was made with. */
+/** The batch's columns. Copies only the flags, since a batch never changes its starts and ends. */
 function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
-/** The same frame with another ack. The chunk is released when the holders of the first ack have also settled it. */
+/** The same frame for another ack. The chunk is released when the holders of both acks have settled. */
 function sharedWith(open: Open, kept: Kept): Kept {
   if (open.isHeldBy(0)) return kept
   let holders = 2
@@ -343,7 +343,7 @@ function sharedWith(open: Open, kept: Kept): Kept {
   return { ...kept, release }
 }
 
-/** Defers the release of the batch's chunk until the batch is settled. */
+/** Keeps the batch's chunk until the batch is settled. */
 function keep(batch: EventBatch): Kept {
   const { origin, receivedAt, ack, sentOffsets, places } = batch
   const { release } = ack

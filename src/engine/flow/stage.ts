@@ -21,11 +21,11 @@ import { Work } from './work.js'
 const LATE_STOP_MS = 1000
 
 export interface StageContext extends EmissionContext, FailuresContext {
-  /** Whether a source reads events again that were given back; default: false. */
+  /** Whether a source reads events again that were given back. Default: false. */
   readonly readsAgain?: (source: string) => boolean
 }
 
-/** A batch that has not left yet. */
+/** A batch that has not left the stage. */
 interface Pending {
   readonly work: Work
   readonly since: number
@@ -33,11 +33,11 @@ interface Pending {
 }
 
 /**
- * A processor as a stream of batches. The processor decides; the stage does everything else. Invariants:
- * - Batches leave in the order in which they arrived. Each event leaves once and is counted accordingly: to the main
- *   output, to a side output, or discarded, consumed or written to the dead-letter queue.
- * - Events that arrive later may overtake events that are LATER, unless these are due and of the same source.
- * - At most `plan.concurrency` batches are in the processor, and no batch is taken while an output is full.
+ * A processor as a stream of batches. The processor decides, and the stage does everything else. Invariants:
+ * - Batches leave in the order in which they arrived. Each event leaves once and is counted once: at the main output,
+ *   at a side output, or as discarded, consumed or in the dead-letter queue.
+ * - Arriving events may overtake LATER events, unless these are due and of the same source.
+ * - At most `plan.concurrency` batches are in the processor. No batch is taken while an output is full.
  * - A failure of the processor is never an error of the stream, and never affects other events.
  */
 export class Stage extends Transform {
@@ -45,9 +45,9 @@ export class Stage extends Transform {
   readonly busy = new Busy()
   readonly slow: SlowWork
   readonly processor: Processor
-  /** Set before the end of the stream when a successor replaces this stage. */
+  /** Whether a successor replaces this stage. Set before the end of the stream. */
   isReplaced = false
-  /** After the end of the stream: undecided events that `endWaiting` leaves to the successor. */
+  /** After the end of the stream: undecided events that `endWaiting` passes to the successor. */
   leftToSuccessor: readonly Left[] = []
   readonly #plan: Plan
   readonly #concurrency: number
@@ -56,7 +56,7 @@ export class Stage extends Transform {
   readonly #pending: Pending[] = []
   readonly #failures: Failures
   readonly #ended = new AbortController()
-  /** Shares held by the processor. */
+  /** Shares that the processor holds. */
   readonly #shares = new Set<Share>()
   readonly #emission: Emission
   /** The undecided events; undefined if the processor always decides at once. */
@@ -64,14 +64,14 @@ export class Stage extends Transform {
   /** The column for the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
-  /** While a side output is full. */
+  /** Pending while a side output is full. */
   #room: Promise<void> | undefined
-  /** Takes the next batch. */
+  /** Call it to take the next batch. */
   #next: TransformCallback | undefined
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
   #isEmitDue = false
-  /** Whether the main output requested a batch and has not got one since. */
+  /** Whether the main output asked for a batch that it has not received yet. */
   #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {
@@ -109,7 +109,7 @@ export class Stage extends Transform {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    // A processor that ignores its signal must not keep the daemon from stopping.
+    // Stops waiting for a processor that ignores its signal, so that the daemon can stop.
     await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
     this.#setTimer()
   }
@@ -129,19 +129,19 @@ export class Stage extends Transform {
     stopped.abort()
   }
 
-  /** Whether events leave by the main output; otherwise a side output is in its place. */
+  /** Whether events leave by the main output. If not, a side output replaces it. */
   get hasMain(): boolean {
     return this.#plan.main === undefined
   }
 
-  /** Sees the events that are not passed on. */
+  /** Receives the events that are not passed on. */
   set observer(observer: FateObserver | undefined) {
     this.#dispatch.observer = observer
   }
 
-  /** Events and bytes that were taken and have not left. */
+  /** Events and bytes that were taken but have not left. */
   holds(): Amount {
-    // Waiting events are counted by `#waiting`, even while the processor is asked about them.
+    // `#waiting` counts waiting events, even while the processor is asked about them.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
     if (this.#failures.held) batches.push(this.#failures.held)
     const held = { events: 0, bytes: 0 }
@@ -154,23 +154,23 @@ export class Stage extends Transform {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
-  /** The reason why undecided events wait, if any. */
+  /** Why undecided events wait; undefined if none do, or the processor does not say. */
   get waitState(): WaitState | undefined {
     return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
   }
 
-  /** From now on, waiting events are left to the successor, given back, or decided; see WaitingEvents. */
+  /** From now on, waiting events are passed to the successor, given back or decided. See WaitingEvents. */
   endWaiting(passesOn: (source: string) => boolean): void {
     this.#waiting?.end(passesOn)
   }
 
-  /** Takes the events that the predecessor left, after the start and before the first batch. */
+  /** Takes events that the predecessor left. Call it after the start and before the first batch. */
   inherit(left: Left): void {
     if (this.#waiting) this.#waiting.inherit(left)
     else this.write(left.batch)
   }
 
-  /** Whether it has work and no good reason to wait. */
+  /** Whether it has work that it should do now. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
     if (this.#waiting?.isFull || this.processor.isWaiting) return false
@@ -181,7 +181,7 @@ export class Stage extends Transform {
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     if (batch.length === 0) {
-      // A processor may assume an event. Without one it could take a share that is never settled.
+      // A processor may assume that a batch has events. Without one, it could take a share that is never settled.
       batch.ack.settle('delivered')
       done()
       return
@@ -194,7 +194,7 @@ export class Stage extends Transform {
     this.#takeNext()
   }
 
-  /** Asks the processor about an arrived batch, or again about a batch of `asked`. */
+  /** Asks the processor about a batch that arrived, or again about the batch of `asked`. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
     const work = new Work(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
@@ -241,7 +241,7 @@ export class Stage extends Transform {
   }
 
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
-    // After an abort the batch is settled while the processor may still read its bytes.
+    // After an abort, the batch is settled while the processor may still read its bytes.
     const release = holdChunk(pending.work.batch.chunk)
     const end = this.slow.begin(pending.work.batch)
     try {
@@ -302,7 +302,7 @@ export class Stage extends Transform {
   /** Resolves with true when every side output has room, or with false if the stage is destroyed. */
   async #hasRoom(): Promise<boolean> {
     while (this.#fullOutputs().length > 0) {
-      // All waiting callers share the listeners.
+      // All callers share the listeners.
       this.#room ??= this.#fullOutputs()[0]!
         .drained()
         .finally(() => {
@@ -324,11 +324,11 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js calls this before it takes a batch from a full queue, and not again before it receives one.
+    // Node.js calls this before it takes a batch from a full queue, and again only after it has received one.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
-    // Not now: a batch may be on its way out.
+    // Not at once, since a batch may be on its way out.
     if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 
@@ -341,7 +341,7 @@ export class Stage extends Transform {
     })
   }
 
-  /** Emits now, or later if there is no room. */
+  /** Emits now, or when there is room. */
   #emitInTime(): void {
     const isBlocked = this.#fullOutputs().length > 0
     this.#isEmitDue = isBlocked || !this.#isWanted
@@ -378,7 +378,7 @@ export class Stage extends Transform {
     this.slow.stop()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
-    // The source reads the events again, unless the successor has them.
+    // The source reads the events of these shares again, unless the successor has them.
     if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
     this.#waiting?.destroy()

@@ -1,5 +1,5 @@
 /**
- * A source without room for this long, in milliseconds, has fallen behind. Events that have accumulated by then are
- * backlog (EventBatch.isBacklog) if the source could have read them before.
+ * A source that had no room for this many milliseconds has fallen behind. Events that it could have read before are
+ * then backlog (EventBatch.isBacklog).
  */
 export const STALL_MS = 1000

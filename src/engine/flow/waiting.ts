@@ -5,53 +5,53 @@ import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
 import type { Work } from './work.js'
 
-/** Limits of the waiting events of one source. Events beyond them are decided when there is room again. */
+/** Limits of one source's waiting events. Further events are decided when there is room again. */
 export const MOST_EVENTS = 10_000
 export const MOST_BYTES = 4 * 1024 * 1024
 /**
- * Limits of all waiting events. A source's budget (source-output.ts) stops it long before; these limits are for events
+ * Limits of all waiting events. A source's budget (source-output.ts) is far smaller, so they only matter for events
  * without a budget.
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** Minimum time between two rounds: ROUND_MS, and ROUND_SHARE times the last round's work. */
+/** Minimum time between two rounds, in milliseconds; and as a multiple of the last round's work. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
-/** Tolerance for rounding errors of times. Within it, events are due together, in their order. */
+/** Tolerance for rounding errors of times. Events that are due within it are due together, in their order. */
 const SAME_MS = 0.001
 
-/** Events that the processor decided LATER, until it decides them. */
+/** Events that the processor decided LATER, until it decides about them. */
 export interface Waiting {
   readonly batch: EventBatch
   /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */
   readonly since: number
   dueAt: number
-  /** Whether the processor is being asked about it. */
+  /** Whether the processor is being asked about them. */
   isAsked: boolean
-  /** The latest round in which the processor was asked about it. */
+  /** The last round in which the processor was asked about them. */
   readonly round: number
-  /** Whether it waited in the predecessor of the stage, and the processor has not been asked about it here. */
+  /** Whether they waited in the stage's predecessor, and the processor has not been asked about them here. */
   readonly isInherited: boolean
 }
 
 /** Events that waited in a stage that has ended. */
 export interface Left {
   readonly batch: EventBatch
-  /** Milliseconds since the predecessor was first asked about it; undefined: never. */
+  /** Milliseconds since the predecessor was first asked about them; undefined: never. */
   readonly keptMs: number | undefined
-  /** When to ask about it again, by the clock of processors. */
+  /** When to ask about them again, by the clock of processors. */
   readonly dueAt: number
 }
 
-/** Waiting events, by the id of the processor. */
+/** Waiting events by processor id. */
 export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
 
-/** The waiting events of one source, in the order of arrival. */
+/** The waiting events of one source, in order of arrival. */
 interface Line {
   readonly kept: Waiting[]
   /** Events and bytes of `kept`. */
   readonly amount: Amount
-  /** Batches that have not been asked about. */
+  /** Batches about which the processor was not asked yet. */
   readonly behind: EventBatch[]
 }
 
@@ -61,29 +61,29 @@ export interface WaitingStage {
   readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
   /** Whether a source reads events again that were given back. */
   readonly readsAgain: (source: string) => boolean
-  /** Whether a batch can be decided now. When that changes, `advance` is called. */
+  /** Whether a batch can be decided now. When this changes, `advance` is called. */
   readonly mayAsk: () => boolean
-  /** Asks the processor, and calls `decided` when it has decided. */
+  /** Asks the processor. When it has decided, `decided` is called. */
   readonly ask: (waiting: Waiting) => void
   /** Called after each round. */
   readonly onRound: () => void
 }
 
 /**
- * Keeps the events that a processor decided LATER, and asks about them again when they are due. Invariants: events of a
- * source are asked about in the order of arrival, and due ones before a batch that arrives. Sources do not wait for
- * each other.
+ * Keeps the events that a processor decided LATER, and asks about them again when they are due. The processor is asked
+ * about events of a source in order of arrival, and about due events before a batch that arrives. Sources do not wait
+ * for each other.
  */
 export class WaitingEvents {
   readonly #stage: WaitingStage
   readonly #lines = new Map<string, Line>()
   readonly #waiting: Amount = { events: 0, bytes: 0 }
-  /** Events given back to their sources or left to the successor. They stay in flight until they arrive again. */
+  /** Events given back to their sources or passed to the successor. They stay in flight until they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  /** Sources that got events back. Batches that they send later are given back as well, to keep the order. */
+  /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes the waiting events of a source. They are not decided here; arriving ones join them. */
+  /** Whether the successor takes a source's waiting events. They are not decided here; arriving events join them. */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -108,7 +108,7 @@ export class WaitingEvents {
     return this.#waiting.events >= MOST_EVENTS_IN_ALL || this.#waiting.bytes >= MOST_BYTES_IN_ALL
   }
 
-  /** Whether all waiting events are left to the successor. */
+  /** Whether all waiting events are passed to the successor. */
   get isDone(): boolean {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
@@ -118,7 +118,7 @@ export class WaitingEvents {
     return sum(this.#waiting, this.#givenBack)
   }
 
-  /** All waiting batches, source by source in the order of arrival. */
+  /** All waiting batches: source by source, in order of arrival. */
   *batches(): Iterable<EventBatch> {
     for (const { kept, behind } of this.#lines.values()) {
       for (const { batch } of kept) yield batch
@@ -126,7 +126,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Takes a batch that has to wait behind others of its source; false: it can be decided now. */
+  /** Takes a batch that has to wait for earlier ones of its source. Returns false if it can be decided now. */
   takes(batch: EventBatch): boolean {
     const { source } = batch.origin
     if (this.#gaveBackTo.has(source)) {
@@ -149,13 +149,13 @@ export class WaitingEvents {
   }
 
   /**
-   * Whether events of the batch may be LATER. At the end, only if the successor takes them or they can be read again.
+   * Whether the processor may decide LATER. At the end, only if a successor takes the events or a source rereads them.
    */
   mayWait({ origin: { source } }: EventBatch): boolean {
     return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
   }
 
-  /** Keeps the undecided events of a batch after its decision. */
+  /** Keeps the events of a batch that are still undecided. */
   decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
@@ -184,12 +184,12 @@ export class WaitingEvents {
     return line
   }
 
-  /** Asks about all due events, as long as there is room. */
+  /** Asks about all due events while there is room. */
   advance(): void {
     const { clock, mayAsk, ask, onRound } = this.#stage
     const began = clock.now()
     if (this.isEmpty || this.#isOver) return
-    let goesOn = true
+    let hasRoom = true
     if (began >= this.#notBefore || this.#isEnding) {
       // `ask` may call `advance` again.
       this.#notBefore = Number.POSITIVE_INFINITY
@@ -197,24 +197,24 @@ export class WaitingEvents {
       const workMs = measureWork(clock)
       atOnce(clock, () => {
         const at = clock.now()
-        goesOn = mayAsk()
-        for (let next = goesOn && this.#next(at); next; next = goesOn && this.#next(at)) {
-          // The other events of its chunk may be gone by now.
+        hasRoom = mayAsk()
+        for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
+          // Other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
-          goesOn = mayAsk()
+          hasRoom = mayAsk()
         }
       })
       this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
-    // Otherwise the stage calls `advance` when there is room.
-    if (goesOn) this.#setTimer()
+    // If there is no room, the stage calls `advance` when there is.
+    if (hasRoom) this.#setTimer()
   }
 
   /**
-   * Returns the next due batch and sets its `isAsked`; undefined if no batch is due. Returns a batch once per round,
-   * since it may be LATER again and due at the same moment.
+   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since it may be
+   * LATER again and due at the same time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round
@@ -229,7 +229,7 @@ export class WaitingEvents {
       }
       if (!next) continue
       next.isAsked = true
-      // Other sources come first the next time.
+      // The other sources come first next time.
       this.#lines.delete(source)
       this.#lines.set(source, line)
       return next
@@ -246,12 +246,12 @@ export class WaitingEvents {
     this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
   }
 
-  /** When to ask again; Infinity if nothing waits. */
+  /** When to ask again. Infinity: nothing waits. */
   #dueAt(): number {
     let due = Number.POSITIVE_INFINITY
     for (const [source, line] of this.#lines) {
       if (this.#passesOn(source)) continue
-      // A round ends early when there is no more room.
+      // A round ends early if there is no more room.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
     }
@@ -264,7 +264,7 @@ export class WaitingEvents {
     batch.giveBack()
   }
 
-  /** Gives back all batches of the matching sources, in order, except those being asked about. */
+  /** Gives back, in order, all batches of the matching sources that the processor is not being asked about. */
   #giveBackAll(isMeant: (source: string) => boolean): void {
     for (const [source, line] of [...this.#lines]) {
       if (!isMeant(source)) continue
@@ -283,7 +283,7 @@ export class WaitingEvents {
     }
   }
 
-  /** Keeps the events that waited in the predecessor, before anything else arrives. */
+  /** Keeps events that waited in the predecessor. Call it before other events arrive. */
   inherit({ batch, keptMs, dueAt }: Left): void {
     const { clock, metrics } = this.#stage
     metrics.took(batch.length, batch.bytes)
@@ -294,8 +294,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, leaves waiting events of sources that `passesOn` accepts to the successor. Gives back the others if
-   * they can be read again. The remaining events are decided now.
+   * From now on, passes waiting events of the sources that `passesOn` accepts to the successor. Gives others back if
+   * they can be read again. The remaining ones are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true
@@ -308,7 +308,7 @@ export class WaitingEvents {
     onRound()
   }
 
-  /** Takes out the events left to the successor, source by source in order. */
+  /** Removes the events for the successor: source by source, in order. */
   takeLeft(): Left[] {
     const now = this.#stage.clock.now()
     const left: Left[] = []
@@ -325,7 +325,7 @@ export class WaitingEvents {
     return left
   }
 
-  /** Gives back everything. */
+  /** Gives everything back. */
   destroy(): void {
     this.#isOver = true
     this.#cancelTimer?.()

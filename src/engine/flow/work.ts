@@ -10,40 +10,40 @@ import type { Waiting } from './waiting.js'
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
-/** One batch in a processor, with the decisions about its events. */
+/** One batch in a processor, and the decisions about its events. */
 export class Work implements BatchScope {
   readonly signal: AbortSignal
   readonly batch: EventBatch
   readonly to: Uint8Array
   replaced: Replacements | undefined = undefined
-  /** Which events have a copy (1) at an output, by its number; undefined: no event has one. */
+  /** By output number: the events that have a copy there (1); undefined if none has. */
   copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
-  /** The same for each event of the dead-letter queue. */
+  /** Error messages for the events in the dead-letter queue, in order. */
   readonly letterErrors: string[] = []
-  /** The events that are LATER, in order; undefined: none. */
+  /** The events that are LATER, in order; undefined if there are none. */
   kept: EventBatch[] | undefined
   /** Milliseconds until the processor is asked about them again. */
   laterMs = Number.POSITIVE_INFINITY
   mayWait = true
   keptMs = 0
-  /** When the processor was first asked about the events, by the clock of the stage. */
+  /** When the processor was first asked about the events, by the stage's clock. */
   since = 0
   /**
-   * The waiting events, and their size when the processor was asked about them; undefined if the batch has just
+   * The waiting events, and their size when the processor was asked about them; undefined for a batch that just
    * arrived.
    */
   readonly asked: Waiting | undefined
   readonly askedSize: Amount = NOTHING
-  /** Whether the processor threw, or decided outside its plan. */
+  /** Whether the processor threw or decided outside its plan. */
   hasBug = false
   readonly #shares: Set<Share>
   readonly #plan: Plan
   readonly #isOnce: ((source: string) => boolean) | undefined
-  /** Shares taken since the last call of the processor. */
+  /** Shares taken since the processor was last called. */
   #taken: Share[] = []
-  /** The index of the current event, while events are processed one by one. */
+  /** The index of the current event while events are processed one by one. */
   #offset = 0
   #isOver = false
 
@@ -72,7 +72,7 @@ export class Work implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Encode now: fields that cannot be encoded must fail only this event.
+    // Encoded now, so that fields that cannot be encoded only fail this event.
     this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 
@@ -123,7 +123,7 @@ export class Work implements BatchScope {
     this.errors.set(this.#offset + i, errorText(error))
   }
 
-  /** Throws after `process` has ended: the batch may then leave and be settled at any time. */
+  /** Throws after `process` has ended, since the batch may then leave and be settled at any time. */
   #checkTime(what: string): void {
     if (!this.#isOver) return
     throw new Error(
@@ -136,14 +136,14 @@ export class Work implements BatchScope {
     this.#isOver = true
   }
 
-  /** Releases the shares taken by a processor that threw; its events are still here. */
+  /** Releases the shares of a processor that threw, since its events are still here. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }
 
   /**
-   * After the processor threw: processes the original events one by one. Those that make it throw again are FAILED; its
-   * decisions about the others count.
+   * After the processor threw: asks it about the original events one by one. Events with which it throws again are
+   * FAILED. Its decisions about the others count.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

@@ -2,18 +2,18 @@ import type { DestinationRun } from './destination-run.js'
 import type { SourceRun } from './source-run.js'
 import type { Stages } from './stages.js'
 
-/** Detects components that a reload or a shutdown would wait for in vain. */
+/** Finds components for which a reload or a shutdown would wait in vain. */
 
-/** Components that would block a reload, unless the new configuration fixes them. */
+/** Components that block a reload. The new configuration may fix them. */
 export interface Stuck {
-  /** Processors that do not finish with a batch; empty if destinations are the reason. */
+  /** Processors that do not finish with a batch; empty if destinations are the cause. */
   readonly processors: readonly string[]
 }
 
 /**
- * During a reload: the reason why waiting longer is useless; undefined if something may still move. Either all ending
- * destinations with events are failing or paused, or a full buffer is not emptied, or only processors that hang have
- * work. A destination that leaves its events to its successor only waits for its attempts.
+ * During a reload: why it is useless to wait longer; undefined if something may still move. Either all ending
+ * destinations with events are failing or paused, or a full buffer is not emptied, or only stuck processors have work.
+ * A destination that passes its events to its successor waits only for attempts in progress.
  */
 export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 'hanging'>): Stuck | undefined {
   const open = ending
@@ -29,8 +29,8 @@ export function stuckOf(ending: readonly DestinationRun[], stages: Pick<Stages, 
 
 /**
  * During a shutdown: whether the remaining events are safe and cannot be delivered soon. Their destinations wait for an
- * operator or for a pause longer than the remaining `leftMs`, or they fail, have a disk buffer and make no attempt now.
- * Events are safe in files and buffers, or if their sender is asked to resend them.
+ * operator, or for a pause longer than the remaining `leftMs`; or they fail, have a disk buffer and make no attempt
+ * now. Events are safe in files and buffers, or if their sender is asked to resend them.
  */
 export function isOnHold(
   destinations: readonly DestinationRun[],

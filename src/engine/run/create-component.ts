@@ -4,7 +4,7 @@ import { ConfigError, OptionError } from '../../core/errors.js'
 import type { ComponentConfig } from '../config/load.js'
 import { SECTIONS } from '../config/yaml/node.js'
 
-/** Creates a component. Throws ConfigError with its place if a file that an option names cannot be used. */
+/** Creates a component. If a file that an option names cannot be used, throws ConfigError with the option's place. */
 export async function createComponent<K extends Kind>(
   config: ComponentConfig,
   context: Kinds[K]['context'],

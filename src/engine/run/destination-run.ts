@@ -30,7 +30,7 @@ export interface DestinationEvents {
   failed(error: unknown): void
 }
 
-/** A destination with its delivery and disk buffer. It keeps running while the components before it are replaced. */
+/** A destination with its delivery and disk buffer. Keeps running while the components before it are replaced. */
 export class DestinationRun {
   readonly config: ComponentConfig
   readonly destination: Destination
@@ -44,7 +44,7 @@ export class DestinationRun {
   #state: 'new' | 'starts' | 'started' | 'failed' | 'ended' = 'new'
   #failure: unknown
   #events: DestinationEvents | undefined
-  /** Ends `run`. */
+  /** Lets `run` return. */
   #leave: (() => void) | undefined
 
   private constructor(
@@ -91,7 +91,7 @@ export class DestinationRun {
     return new DestinationRun(config, destination, delivery, buffer, metrics)
   }
 
-  /** Observes what becomes of its events. */
+  /** Observes what becomes of the destination's events. */
   set observer(observer: FateObserver | undefined) {
     this.delivery.observer = observer
     if (this.buffer) this.buffer.observer = observer
@@ -101,14 +101,14 @@ export class DestinationRun {
     return this.#state === 'started'
   }
 
-  /** Whether it can keep running when the components before it are replaced. */
+  /** Whether it can keep running while the components before it are replaced. */
   get canStay(): boolean {
     return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
   }
 
-  /** Runs until all of its events are delivered, or until `leave` is called; then `run` of the next engine resumes. */
+  /** Runs until all its events are delivered, or until `leave`. Then the next engine calls `run` to resume. */
   async run(events: DestinationEvents): Promise<void> {
-    // As in SourceRun.feed, nothing that lasts as long as the destination refers to an engine that has ended.
+    // As in SourceRun.feed, nothing that lives as long as the destination refers to an engine that has ended.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })
@@ -140,21 +140,21 @@ export class DestinationRun {
     })
   }
 
-  /** Prepares for a replacement of the components before it. */
+  /** Prepares for the replacement of the components before it. */
   leave(): void {
     this.input.detach()
     this.#events = undefined
     this.#leave?.()
   }
 
-  /** Ends immediately. */
+  /** Ends at once. */
   abort(): void {
     this.#ending.abort()
     this.buffer?.destroy()
     this.delivery.destroy()
   }
 
-  /** Ends immediately, and releases everything. */
+  /** Ends at once and releases everything. */
   async end(): Promise<void> {
     this.abort()
     await this.buffer?.close()
@@ -183,7 +183,7 @@ async function openBuffer(
   })
 }
 
-/** Counts and logs the values that codecs in these options leave out of their output. */
+/** Counts and logs values that codecs in these options leave out. */
 function reportLeftOut(
   options: object,
   { log, clock, metrics }: Pick<ComponentContext, 'log' | 'clock' | 'metrics'>,
@@ -208,7 +208,7 @@ function reportLeftOut(
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 
-/** The state of a destination and of its current outage. */
+/** The state of a destination, and its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
   const { state, reason, outage, oldestAt, limit, spooled } = delivery
   const now = clock.now()

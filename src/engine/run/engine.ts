@@ -45,16 +45,16 @@ export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
 
-/** Above this number of names, unused ones are forgotten, and no destination keeps running at a reload. */
+/** With more names, unused ones are forgotten, and no destination keeps running at a reload. */
 const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
 /**
- * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
- * accept events yet blocks only its own sources. Shutdown: sources stop, streams end one after the other, deliveries
- * finish within the time allowed, checkpoints are written, and finally destinations release their resources.
+ * Builds the topology of a configuration and runs it. Start: first destinations, then sources; a destination that does
+ * not accept events yet blocks only its own sources. Shutdown: sources stop, streams end one after the other,
+ * deliveries finish within the time allowed, checkpoints are written, and finally destinations release their resources.
  */
 export class Engine {
   readonly #config: EngineConfig
@@ -64,9 +64,9 @@ export class Engine {
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
-  /** Once it is being replaced: whether a destination may leave its events to its successor. */
+  /** Set when it is replaced: whether a destination may pass its events to its successor. */
   #hasSuccessor: (id: string) => boolean = () => false
-  /** Once it is being replaced: ids of components that have a successor with the same options. */
+  /** Set when it is replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
   readonly links: Links
   readonly #sources = new Map<string, Fed>()
@@ -75,7 +75,7 @@ export class Engine {
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
   readonly #destinations = new Map<string, DestinationRun>()
-  /** Destinations that do so. */
+  /** Destinations that keep running after this engine has ended. */
   readonly #leftDestinations = new Map<string, DestinationRun>()
   readonly #counters = new Map<string, ComponentCounters>()
   readonly #stages = new Stages()
@@ -86,7 +86,7 @@ export class Engine {
   readonly watched: Watched[] = []
   /** Whether the run ended because a component could not start. */
   failed = false
-  /** Whether it was aborted before the waiting events were taken for successors. */
+  /** Whether it was aborted before waiting events were taken for successors; undefined: they were not taken yet. */
   #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
@@ -99,18 +99,18 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // Components that keep running read the slots of their names.
+    // Components that keep running read slots by these names.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
     this.#wanted.areIdsUsed = users.some(({ definition, options }) => definition.usesIds?.(options))
-    // Every component adds a listener or more, which is not a leak.
+    // Every component adds listeners, which is not a leak.
     setMaxListeners(0, this.#delivering.signal)
   }
 
   /**
-   * Creates every component; throws if one cannot be created. Nothing is read or sent yet. `handover` comes from the
-   * previous engine, of which some components continue here.
+   * Creates every component. Throws if one cannot be created. Does not read or send anything yet. `handover` comes from
+   * the previous engine; some of its components continue here.
    */
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -126,16 +126,14 @@ export class Engine {
     return engine
   }
 
-  /**
-   * Releases everything except the parts that the next engine shares: counters, buffers, and components it takes over.
-   */
+  /** Releases everything except what the next engine shares: counters, buffers and the components it takes over. */
   async undo(): Promise<void> {
     const { sources, processors, destinations } = this.#handover ?? {}
-    const goesOn = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
-    for (const [id, counters] of this.#counters) if (!goesOn(id)) counters.retire()
+    const isShared = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
+    for (const [id, counters] of this.#counters) if (!isShared(id)) counters.retire()
     for (const [id, { buffer }] of this.#destinations) if (!destinations?.has(id)) await buffer?.close()
     const over = AbortSignal.abort()
-    for (const [id, component] of this.#lasting) if (!goesOn(id)) await component.stop?.(over)
+    for (const [id, component] of this.#lasting) if (!isShared(id)) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
@@ -174,7 +172,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // Registered now, so it is released if anything else fails.
+    // Registered now, so that it is released if something else fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -184,7 +182,7 @@ export class Engine {
     return run
   }
 
-  /** The dead-letter queue of a destination: the readers of its side output, or else a file. */
+  /** The dead-letter queue of a destination: the readers of its side output, or if there are none, a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     if (!isRead(`${id}.${REJECTED}`, this.#config)) return file
@@ -212,7 +210,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // Registered now, so it is released if anything else fails.
+    // Registered now, so that it is released if something else fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -244,7 +242,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now, to show 0 before the first line.
+        // Created now, so that it shows 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -271,7 +269,7 @@ export class Engine {
     await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
-    // Events from a buffer stay there.
+    // A buffer keeps its events.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
@@ -279,34 +277,34 @@ export class Engine {
     this.#handovers.waiting = await this.#takeLeft(undelivered)
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    // Events that were given back will be decided again, so they must not have been counted.
+    // Events that were given back will be decided again, so state that counts them must not be passed on.
     const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (!this.#goesOn(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
+      if (!this.#keepsRunning(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) await run.source?.stop?.(over)
-    // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
+    // Saves what stopping has changed. After this no save is in progress, and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#successors) this.checkpoints.close()
   }
 
-  /** Whether a component keeps running when this engine has ended. */
-  #goesOn(id: string): boolean {
+  /** Whether a component keeps running after this engine has ended. */
+  #keepsRunning(id: string): boolean {
     return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
   }
 
   /** Whether an aborted run has given back events of a source. */
   #isCut(source: string): boolean {
-    // Events taken for successors before the abort are not given back.
+    // Events that were taken for successors before the abort are not given back.
     if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
-    return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
+    return [...this.#lasting.keys()].some(id => !this.#keepsRunning(id) && this.#outputs.reaches(source, id))
   }
 
   /**
-   * Returns the events that wait for successors. Processors must not decide twice about events that a source will send
-   * again: the processors that this source reaches end after all.
+   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches end
+   * after all, since they must not decide twice about these.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
@@ -333,7 +331,7 @@ export class Engine {
     }
   }
 
-  /** The sources of the events that a batch consists of, or was made of. */
+  /** The sources of a batch's events, or of the events from which they were made. */
   #sourcesOf({ source: id }: Origin): string[] {
     if (this.#sources.has(id)) return [id]
     if (!this.#config.processors.some(processor => processor.id === id)) return []
@@ -349,7 +347,7 @@ export class Engine {
     if ([...this.#destinations.values()].every(({ hasStarted }) => hasStarted)) this.#runtime.started?.()
   }
 
-  /** Passes on the events that the predecessors of components have left. */
+  /** Passes on the events that the components' predecessors left. */
   #inherit(waiting: WaitingBatches): void {
     for (const { id, renamedFrom = id } of this.#config.destinations)
       for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
@@ -359,7 +357,7 @@ export class Engine {
     this.#stages.inherit(waiting)
   }
 
-  /** Handles a component that cannot start. Waiting would not help: the configuration cannot run. */
+  /** Handles a component that cannot start. The configuration cannot run, so waiting would not help. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
     this.#runtime.log.error({ component, error }, `${kind} cannot start`)
@@ -369,11 +367,11 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Delivers the events read so far until `deadline` aborts, which is in `timeoutMs`. */
+  /** Stops reading. Delivers the events read so far until `deadline` aborts, `timeoutMs` from now. */
   stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
-    // This leaves time to finish requests in progress. The rest is safe in the buffers until the next start.
+    // Leaves time to finish requests in progress. The rest is safe in buffers until the next start.
     for (const { buffer, delivery } of this.#destinations.values()) {
       buffer?.restAfter(timeoutMs / 2)
       delivery.rest()
@@ -383,9 +381,9 @@ export class Engine {
 
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
-   * one of their sources ends. The `same` processors keep running if all components before and behind them do. Others
-   * pass their state to their successors with the same options. Buffers whose destination `emptied` accepts deliver
-   * their events; the other buffers are passed on unchanged.
+   * one of their sources ends. The `same` processors keep running if all components before and after them do. Other
+   * components pass their state to successors with the same options. Buffers whose destination `emptied` accepts
+   * deliver their events; others are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -417,8 +415,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can keep running with the next configuration. A source that ends would resend the events not
-   * delivered yet.
+   * Whether a destination can keep running with the next configuration. If one of its sources ended, undelivered events
+   * would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -435,15 +433,15 @@ export class Engine {
   }
 
   /**
-   * While it is being replaced: destinations that do not deliver leave their events to their successors. `all`: so do
-   * delivering ones.
+   * During a replacement: makes destinations that do not deliver pass their events to their successors. `all`: also
+   * those that deliver.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())
       if ((all || !DELIVERING.includes(delivery.state)) && this.#hasSuccessor(id)) delivery.leave()
   }
 
-  /** Ends the attempts of destinations that leave. Returns whether there are any. */
+  /** Ends the attempts of destinations that pass on their events. Returns whether there were any. */
   cutAttempts(): boolean {
     return this.#endingDestinations().filter(([, { delivery }]) => delivery.cut()).length > 0
   }
@@ -453,7 +451,7 @@ export class Engine {
     else deadline.addEventListener('abort', () => this.abort(), { once: true })
   }
 
-  /** Ends immediately. Undelivered events are read again after the next start. */
+  /** Ends at once. Undelivered events are read again after the next start. */
   abort(): void {
     this.#endSources()
     this.#delivering.abort()
@@ -466,13 +464,13 @@ export class Engine {
     for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
-  /** Returns the state for the next engine, after a run that `leave` has ended. */
+  /** The state for the next engine, after a run that `leave` has ended. */
   handover(): EngineHandover {
-    for (const [id, counters] of this.#counters) if (!this.#goesOn(id)) counters.retire()
+    for (const [id, counters] of this.#counters) if (!this.#keepsRunning(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
-    // Events made from their events may still wait for a successor.
+    // Events made from the events of an ended source may still wait for a successor.
     for (const { id } of ended) this.#sources.get(id)?.run.output.giveUp()
     return {
       checkpoints: this.checkpoints,
@@ -486,7 +484,7 @@ export class Engine {
     }
   }
 
-  /** Releases everything, without a run. */
+  /** Releases everything. For an engine that did not run. */
   async discard(): Promise<void> {
     this.abort()
     for (const { buffer } of this.#destinations.values()) await buffer?.close()
@@ -497,24 +495,24 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /** Whether a component, or its successor, will receive events again that it has seen; default: whether any will. */
+  /** Whether a component or its successor will receive events that it has already seen. Default: whether any will. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
-  /** Components that would block a reload, if any. */
+  /** The components that would block a reload; undefined if none would. */
   stuck(): Stuck | undefined {
     const ending = this.#endingDestinations().map(([, run]) => run)
     return stuckOf(ending, this.#stages)
   }
 
-  /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
+  /** During a shutdown: whether the remaining events are safe, and cannot be delivered in `leftMs`. */
   isOnHold(leftMs: number): boolean {
     return isOnHold([...this.#destinations.values()], [...this.#sources.values()], leftMs)
   }
 
-  /** The current state of each destination; the daemon is ready when all of them are. */
+  /** The current state of each destination. The daemon is ready when all are ready. */
   states(): DestinationState[] {
     return [...this.#destinations].map(([id, { delivery }]) => destinationState(id, delivery, this.#runtime.clock))
   }
@@ -523,7 +521,7 @@ export class Engine {
     return [...this.#sources.values()].flatMap(({ run }) => run.failure ?? [])
   }
 
-  /** Number of events read and not settled. The next start reads them again if the source can. */
+  /** Number of events read but not settled. The next start reads them again, if their source can. */
   undelivered(): number {
     let events = 0
     for (const one of this.#runtime.metrics.components.values()) events += one.held().events + one.toRead.events
@@ -536,12 +534,12 @@ export class Engine {
   }
 }
 
-/** Whether it may block the process: it is the only destination, without a disk buffer. */
+/** Whether it may block the process: it is the only destination and has no disk buffer. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }
 
-/** The folder for a component's state; undefined with `processorClock`, whose times mean nothing later. */
+/** The folder for a component's state; undefined with `processorClock`, whose times have no meaning later. */
 function stateFolder(
   dataDir: string,
   kind: DataKind,
@@ -553,17 +551,17 @@ function stateFolder(
   return {
     path,
     hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
-    // All of it is needed, so nothing can be released.
+    // A component needs all its state, so nothing can be released.
     count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : () => {}),
   }
 }
 
-/** Whether all components copy lines as read and inspect no field, so lines need not be decoded. */
+/** Whether all components copy lines as read and inspect no field, so that lines need not be decoded. */
 function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true
     const fields = definition.usesFields?.(options) ?? []
-    // Records of a disk buffer state which lines were decoded.
+    // Records of a disk buffer say which lines were decoded.
     return copies && fields.length === 0 && delivery?.buffer.type !== 'disk'
   })
 }

@@ -5,7 +5,7 @@ import type { WaitingBatches } from '../flow/waiting.js'
 export class HandoverStates {
   readonly #left = new Map<string, HandoverState>()
   readonly #taken = new Set<string>()
-  /** Batches that wait for the decision of a processor, until the new components run. */
+  /** Batches that wait for a processor's decision. Kept until the new components run. */
   waiting: WaitingBatches = new Map()
 
   /** Takes the state of a component that has ended normally. */
@@ -14,7 +14,7 @@ export class HandoverStates {
     if (handoverState) this.#left.set(id, handoverState)
   }
 
-  /** The state for a new component, under its id or its previous one, or undefined. */
+  /** The state for a new component, by its id or its previous one; undefined if there is none. */
   take(id: string, renamedFrom = id): unknown {
     const from = this.#left.has(id) ? id : renamedFrom
     this.#taken.add(from)

@@ -34,7 +34,7 @@ export class Links {
     return fanOut
   }
 
-  /** `id`: its id in the running configuration. */
+  /** `id`: the destination's id in the running configuration. */
   addDestination(id: string, run: DestinationRun): void {
     this.#inputs.set(id, run.input)
     this.#destinations.set(id, run)
@@ -47,12 +47,12 @@ export class Links {
     for (const [name, fanOut] of run.fanOuts) this.#fanOuts.set(name, fanOut)
   }
 
-  /** Connects the readers, whose inputs were added, to the outputs that they read. */
+  /** Connects readers to the outputs that they read. Their inputs must have been added. */
   connect(readers: readonly { readonly id: string; readonly inputs: readonly string[] }[]): void {
     for (const { id, inputs } of readers) for (const input of inputs) this.fanOut(input).connect(this.#inputs.get(id)!)
   }
 
-  /** Passes on the events that a predecessor left to a component, before anything else arrives. */
+  /** Passes on events that a component's predecessor left. Call it before other events arrive. */
   inherit(id: string, batch: EventBatch): void {
     void this.#inputs.get(id)!.write(batch)
   }
@@ -62,7 +62,7 @@ export class Links {
     return [...this.#processors.values()].reduce((all, run) => all + run.between(), 0)
   }
 
-  /** The names that can be tapped: outputs, side outputs, and destinations for their input. */
+  /** What can be tapped: outputs, side outputs, and the inputs of destinations, by name. */
   outputs(): string[] {
     const sides = [...this.#processors.values()].flatMap(run => run.sides())
     const names = new Set([...this.#fanOuts.keys(), ...sides, ...this.#inputs.keys()])
@@ -70,13 +70,13 @@ export class Links {
   }
 
   /**
-   * Shows every batch of an output to `tap`, before its readers get it, until the result is called; undefined if there
-   * is no such output. Without taps there is no cost.
+   * Shows every batch of an output to `tap` before its readers receive it, until the result is called. Undefined if
+   * there is no such output. Costs nothing without taps.
    */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const [id, name] = output.split('.')
     const run = name === undefined ? undefined : this.#processors.get(id!)
-    // Sources and processors are tapped at their output; a destination only has an input.
+    // Sources and processors are tapped at their output, destinations at their input.
     const place = run?.open(name!) ?? this.#fanOuts.get(output) ?? this.#inputs.get(output)
     if (!place) return undefined
     const side = run?.stage.outputs.get(name!)
@@ -91,7 +91,7 @@ export class Links {
     }
   }
 
-  /** The components that read an output; null for a processor that only observes and discards nothing. */
+  /** The components that read an output; null if its processor only observes and does not discard. */
   readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
     if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
@@ -102,23 +102,23 @@ export class Links {
     return this.#processors.get(id)?.processor
   }
 
-  /** Reports what becomes of the events of a processor or a destination to one observer; undefined removes it. */
+  /** Reports what becomes of the events of a processor or destination to `observer`; undefined removes the observer. */
   observe(id: string, observer: FateObserver | undefined): void {
     const place = this.#processors.get(id)?.stage ?? this.#destinations.get(id)
     if (place) place.observer = observer
   }
 
-  /** Starts counting a component's decisions by key; undefined if it has no keys. */
+  /** Starts counting a component's decisions by key; undefined if it does not decide by key. */
   watchKeys(component: string): KeyWatch | undefined {
     return this.processor(component)?.watchKeys?.()
   }
 
-  /** The state of a bucket of a component, or undefined. */
+  /** The state of a component's bucket; undefined if it has none. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
     return this.processor(component)?.bucket?.(key, rule)
   }
 
-  /** The processors that need a server which does not reply, or that do not finish with events. */
+  /** The processors that need a server that does not reply, and those that take too long for a batch. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#processors].flatMap(([id, { stage, processor }]) => {
       const outage = processor.outage ?? stage.slow.outage
@@ -126,7 +126,7 @@ export class Links {
     })
   }
 
-  /** The reason why events wait in a component, if any. */
+  /** Why events wait in a component; undefined if none do, or it does not say. */
   waitState(component: string): WaitState | undefined {
     return this.#processors.get(component)?.stage.waitState
   }

@@ -5,7 +5,7 @@ import { moduleDigest } from '../../lib/modules/module-files.js'
 import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 
-/** Larger files are compared by their size and time. */
+/** Larger files are compared by size and time, not by content. */
 const LARGEST_READ = 64 * 1024 * 1024
 
 /** A configuration, and the files that its components read when it was loaded, by id. */
@@ -14,7 +14,7 @@ export interface Loaded {
   readonly files: ReadonlyMap<string, string>
 }
 
-/** Call it before the components read their files. Changes in between then count as changes at the next reload. */
+/** Call it before components read their files. A change in between then counts as one at the next reload. */
 export function withFiles(config: Config): Loaded {
   return { config, files: new Map(componentsOf(config).map(component => [component.id, filesOf(component)])) }
 }

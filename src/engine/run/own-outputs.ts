@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 
-/** Maximum number of remembered files that are no longer written to. */
+/** Maximum number of remembered files that nobody writes any more. */
 const MOST_FORMER = 1000
 
 type FileIdentity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
@@ -19,13 +19,13 @@ interface Graph {
 }
 
 /**
- * The files that destinations write to, by device and inode, even after rotation. A source must not read a file that
- * its own events reach, which would make them circulate forever. Cycles visible in the configuration are refused when
- * it is loaded; this class detects those hidden by links.
+ * The files that destinations write, by device and inode, also after rotation. A source must not read a file that its
+ * own events reach, or they would circulate forever. A configuration with visible cycles is refused when it is loaded;
+ * this class finds cycles that links hide.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()
-  /** The components that events of a source reach. */
+  /** The components that the events of each source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
 
   connect({ sources, processors, destinations }: Graph): void {
@@ -33,7 +33,7 @@ export class OwnOutputs {
     const readers = [...processors, ...destinations]
     for (const { id } of sources) {
       const reached = new Set([id])
-      // The set grows during the iteration.
+      // The set grows during this loop.
       for (const from of reached) {
         for (const reader of readers)
           if (reader.inputs.some(input => input.split('.')[0] === from)) reached.add(reader.id)
@@ -42,12 +42,12 @@ export class OwnOutputs {
     }
   }
 
-  /** Whether events of a source get to a component. */
+  /** Whether events of a source reach a component. */
   reaches(source: string, component: string): boolean {
     return this.#reached.get(source)?.has(component) === true
   }
 
-  /** Registers `destination` as a writer of this file until the returned function is called. */
+  /** Registers `destination` as a writer of this file, until the returned function is called. */
   writes(destination: string, file: FileIdentity): () => void {
     const { dev, ino, birthtimeNs } = file
     const key = `${dev}:${ino}`
@@ -63,16 +63,16 @@ export class OwnOutputs {
       if (isOver) return
       isOver = true
       written.writers--
-      // Without a birth time, a later file with the same inode could not be distinguished.
+      // A file without a birth time could not be told from a later one with the same inode.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }
   }
 
-  /** Whether the file, given as `device:inode`, contains events of this source. */
+  /** Whether a file contains events of this source. `key`: `device:inode`. */
   isOwn(source: string, key: string, birth: bigint): boolean {
     const written = this.#files.get(key)
-    // While the file is open, its inode is not reused.
+    // The inode of an open file is not reused.
     if (!written || (written.writers === 0 && written.file.birthtimeNs !== birth)) return false
     const reached = this.#reached.get(source)
     return reached !== undefined && [...written.destinations].some(id => reached.has(id))

@@ -6,8 +6,8 @@ import type { Stage } from '../flow/stage.js'
 import { type Watched, watched } from './measure/progress.js'
 
 /**
- * A processor with its stage and outputs, from start to end. Kept while other components are replaced, if those before
- * and behind it are kept, too.
+ * A processor with its stage and outputs, from start to end. Kept while other components are replaced, if the
+ * components before and after it are kept too.
  */
 export class ProcessorRun {
   readonly config: ComponentConfig
@@ -18,10 +18,10 @@ export class ProcessorRun {
   /** The outputs that are read or were tapped, by name. */
   readonly fanOuts = new Map<string, FanOut>()
   readonly watched: Watched
-  /** Counts of events that left the processor and have not reached the next queue. */
+  /** Count the events that left the processor but have not reached the next queue. */
   readonly #between: (() => number)[] = []
   #state: 'new' | 'started' | 'runs' | 'ended' = 'new'
-  /** Ends `run`. */
+  /** Lets `run` return. */
   #leave: (() => void) | undefined
 
   constructor(
@@ -56,8 +56,8 @@ export class ProcessorRun {
   }
 
   /**
-   * The fan-out of a side output; undefined if there is no such output. No event is written to one that is neither
-   * connected nor tapped.
+   * The fan-out of a side output; undefined if there is no such output. Events are written to it only if it is
+   * connected or tapped.
    */
   open(name: string): FanOut | undefined {
     const side = `${this.config.id}.${name}`
@@ -81,14 +81,14 @@ export class ProcessorRun {
     this.#state = 'started'
   }
 
-  /** Whether it can keep running when others are replaced. */
+  /** Whether it can keep running while other components are replaced. */
   get canStay(): boolean {
     return this.#state === 'runs' && !this.input.isEnded
   }
 
-  /** Runs until all of its outputs have ended, or until `leave` is called; then `run` of the next engine resumes. */
+  /** Runs until all its outputs have ended, or until `leave`. Then the next engine calls `run` to resume. */
   async run(): Promise<void> {
-    // As in SourceRun.feed, nothing that lasts as long as the processor refers to an engine that has ended.
+    // As in SourceRun.feed, nothing that lives as long as the processor refers to an engine that has ended.
     const left = new Promise<void>(resolve => {
       this.#leave = resolve
     })
@@ -106,13 +106,13 @@ export class ProcessorRun {
     })
   }
 
-  /** Prepares for a replacement of the components that feed it. */
+  /** Prepares for the replacement of the components before it. */
   leave(): void {
     this.input.detach()
     this.#leave?.()
   }
 
-  /** Ends a processor that was to keep running, after it has passed on its events. */
+  /** Ends a processor that was to keep running, once it has passed on its events. */
   async end(): Promise<void> {
     const over = this.run()
     this.input.release()

@@ -17,21 +17,21 @@ import type { CheckpointStore } from './state/checkpoints.js'
 /** The parts of a configuration that an engine uses. */
 export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
-/** The runtime environment of the engine. */
+/** What an engine needs besides its configuration. */
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
-  /** The clock of processors and their stages, if they have another one. */
+  /** The clock of processors and their stages, if it is another one. */
   readonly processorClock?: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet
   readonly stdin: Readable
   readonly stdout: Writable
-  /** Limits buffers and dead-letter files in addition to their own options. */
+  /** Limits buffers and dead-letter files in total, in addition to their own options. */
   readonly disk?: DiskAllowance | undefined
-  /** Limits the requests of all destinations together, in addition to their own options. */
+  /** Limits the requests of all destinations in total, in addition to their own options. */
   readonly requests?: RequestPool | undefined
-  /** Called when a destination cannot start and waiting would not help. If missing, the run ends. */
+  /** Called if a destination cannot start and waiting would not help. If missing, the run ends. */
   readonly failed?: (error: Error) => void
   /** Called when every destination has started. */
   readonly started?: () => void
@@ -41,16 +41,16 @@ export interface DestinationState {
   readonly id: string
   readonly state: string
   readonly reason: string | undefined
-  /** With `max_in_flight: auto`: the requests that are being sent, and how many may be. */
+  /** With `max_in_flight: auto`: the requests in flight, and how many are allowed. */
   readonly requests?: { readonly in_flight: number; readonly allowed: number }
-  /** With a spool: the events in it, and objects that still grow or wait to be sent. */
+  /** With a spool: the events in it, and the objects that grow or wait to be sent. */
   readonly spool?: {
     readonly events: number
     readonly bytes: number
     readonly open: number
     readonly closed: number
   }
-  /** While attempts fail: when that began, their number, and when the last and the next one are. ISO 8601. */
+  /** While attempts fail: when that began, how many failed, and the times of the last and next one, as ISO 8601. */
   readonly since?: string
   readonly failures?: number
   readonly last_failure?: string
@@ -73,7 +73,7 @@ export interface EngineHandover {
   readonly outputs: OwnOutputs
   /** Sources that keep running, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
-  /** Processors and destinations that do so, by id. */
+  /** Processors and destinations that keep running, by id. */
   readonly processors: ReadonlyMap<string, ProcessorRun>
   readonly destinations: ReadonlyMap<string, DestinationRun>
   readonly handoverStates: HandoverStates

@@ -7,16 +7,16 @@ import { componentsOf } from '../config/inputs.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { Loaded } from './loaded-files.js'
 
-/** Compares the components of a configuration with the next one. Ids are the previous ones. */
+/** Compares the components of a configuration with the next one, by their previous ids. */
 export interface Comparison {
-  /** Components whose options, delivery and files (by their bytes) stay the same, even if their inputs change. */
+  /** Components with the same options, delivery and files (by content), even if their inputs change. */
   readonly same: ReadonlySet<string>
   /**
-   * Components with a successor of equal options in the next configuration, which can take over their state. The
-   * successor of a processor may have another id, with `renamed_from`.
+   * Components that have a successor with the same options in the next configuration, which can take over their state.
+   * The successor of a processor may have another id, if it has `renamed_from`.
    */
   readonly succeeded: ReadonlySet<string>
-  /** Whether all components are the same, and read the same. */
+  /** Whether all components stay the same and read the same outputs. */
   readonly isUnchanged: boolean
 }
 
@@ -31,7 +31,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
     a.kind === b?.kind &&
     a.type === b.type &&
     a.definition.plugin === b.definition.plugin &&
-    // Parsed options may have private state. Given options are plain data, but hide changes of files.
+    // Parsed options may have private state. Given options are plain data, but do not show changes of files.
     (sameOptions(a.options, b.options) || (sameFiles(a, b) && sameGiven(a, b)))
   const isSame = (a: ComponentConfig) => {
     const b = byId.get(a.id)
@@ -49,7 +49,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
   }
 }
 
-/** Whether parsed options are equal, including secrets, patterns, codecs and conditions, which have private state. */
+/** Whether parsed options are equal. Knows secrets, patterns, codecs and conditions, which have private state. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
@@ -61,7 +61,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
     return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
   if (isComparison(a) && isComparison(b)) return conditionText(a) === conditionText(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
-  // Instances of other classes may have private state, so they never count as equal.
+  // Other classes may have private state, so their instances never count as equal.
   if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
     return false
   const names = Object.keys(a)
@@ -72,13 +72,13 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   )
 }
 
-/** Whether the options were equal before they were parsed, and name equal codecs. */
+/** Whether options were equal before parsing, and name equal codecs. */
 function sameGiven(a: ComponentConfig, b: ComponentConfig): boolean {
   const codecs = ({ options }: ComponentConfig) => [...codecsIn(options as object)]
   return a.given !== undefined && sameOptions(a.given, b.given) && sameOptions(codecs(a), codecs(b))
 }
 
-/** A part of a condition with a predicate, which is a new one each time the condition is parsed. */
+/** A comparison in a condition. Its predicate is a new function whenever the condition is parsed. */
 function isComparison(value: object): value is Condition {
   return 'holds' in value && typeof value.holds === 'function'
 }

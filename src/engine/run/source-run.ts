@@ -15,7 +15,7 @@ const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
 const REOPEN_FIRST_MS = 500
 const REOPEN_MAX_MS = 10_000
-/** A source that ran for this long is considered to have recovered. */
+/** A source that has run for this long counts as recovered. */
 const CALM_MS = 2000
 
 export interface SourceRunParts {
@@ -23,7 +23,7 @@ export interface SourceRunParts {
   readonly create: () => Promise<Source>
   readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
   readonly fanOut: FanOut
-  /** Bytes that it may have unacknowledged. */
+  /** Bytes that the source may have unacknowledged. */
   readonly share: number
   readonly counters: ComponentCounters
   readonly log: Logger
@@ -31,7 +31,7 @@ export interface SourceRunParts {
   readonly clock: TimerClock
 }
 
-/** A source that does not read: it failed and will be restarted, or it is blocked until an operator intervenes. */
+/** A source that does not read: it failed and will be restarted, or it waits for an operator. */
 export interface SourceFailure {
   readonly id: string
   readonly state: 'failing' | 'holding'
@@ -45,24 +45,24 @@ export interface Fed {
 }
 
 /**
- * A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. While its
- * saved positions cannot be read, it is not created, since it would read everything again.
+ * A source from start to end. Restarts it when it fails, and keeps it while downstream components are replaced. Does
+ * not create it while its saved positions cannot be read, since it would read everything again.
  */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly output: SourceOutput
   readonly counters: ComponentCounters
-  /** Undefined while its saved positions cannot be read. */
+  /** Undefined as long as its saved positions cannot be read. */
   source: Source | undefined
-  /** Why it is blocked, or why it failed recently. */
+  /** Why it waits for an operator, or why it failed recently. */
   failure: SourceFailure | undefined
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
   #state: 'new' | 'runs' | 'ended' = 'new'
-  /** Ends `feed`. */
+  /** Lets `feed` return. */
   #leave: ((failure?: Error) => void) | undefined
 
-  /** Creates the source, or waits for its saved positions when it runs. */
+  /** Creates the source. If its saved positions cannot be read, `feed` waits for them instead. */
   static async open(parts: SourceRunParts): Promise<SourceRun> {
     try {
       return new SourceRun(parts, await parts.create())
@@ -84,7 +84,7 @@ export class SourceRun {
 
   /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
   async feed(fanOut: FanOut): Promise<void> {
-    // No Promise.race with the run's promise: that would retain every fan-out for as long as the source runs.
+    // Not Promise.race with the run's promise, which would retain every fan-out as long as the source runs.
     const left = new Promise<void>((resolve, reject) => {
       this.#leave = failure => (failure ? reject(failure) : resolve())
     })
@@ -104,13 +104,13 @@ export class SourceRun {
     this.#run().then(() => over(), over)
   }
 
-  /** Pauses sending and leaves the fan-out. `output.attach` followed by `feed` resumes. */
+  /** Pauses sending and leaves the fan-out. To resume, call `output.attach`, then `feed`. */
   leave(): void {
     this.output.hold()
     this.#leave?.()
   }
 
-  /** Stops reading; `reason` is REPLACED at a reload. */
+  /** Stops reading. `reason`: REPLACED at a reload. */
   end(reason?: typeof REPLACED): void {
     if (reason !== undefined) this.output.replace()
     this.#reading.abort(reason)
@@ -125,7 +125,7 @@ export class SourceRun {
     context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
   }
 
-  /** Retries until the source can be created; undefined if it must end before that. */
+  /** Retries until the source can be created. Undefined if it has to end before that. */
   async #reopen(): Promise<Source | undefined> {
     const { create, context, random } = this.#parts
     const { signal } = this.#reading
@@ -165,7 +165,7 @@ export class SourceRun {
         const waitMs = backoff.next()
         const again_in = formatDuration(waitMs)
         if (error instanceof GivenBackError) {
-          // The reload ended before all events were delivered. The source itself did not fail.
+          // The reload came before all events were delivered. The source itself did not fail.
           const text = 'events were not delivered before the reload; the source reads them again from its checkpoint'
           log.info({ component: config.id, again_in }, text)
         } else {
@@ -176,7 +176,7 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
-        // Events read during a replacement would be given back with the rest.
+        // Events that it read during a replacement would be given back with the others.
         await output.resumed()
       } finally {
         calm()
@@ -185,7 +185,7 @@ export class SourceRun {
   }
 }
 
-/** Returns the error of unreadable positions. Throws any other error. */
+/** Returns the error if positions cannot be read. Throws any other error. */
 function unreadable(error: unknown, { checkpoints }: Pick<SourceContext, 'checkpoints'>): StateUnreadable {
   if (error instanceof NewerFormat && checkpoints.file !== undefined)
     return new StateUnreadable(checkpoints.file, error)

@@ -18,12 +18,12 @@ export interface ProcessorEnvironment
   readonly dataDir: string
 }
 
-/** A reload considers a processor stuck that works on a batch for longer than this. */
+/** For a reload, a processor is stuck if it works on a batch for longer than this. */
 const HANGS_MS = 5000
 
 /**
- * The fate of a batch that an ended stage has left: a successor gets it, its sources send its events again, or `both`,
- * if one of the sources cannot and others do.
+ * Where a batch from an ended stage goes: to a successor, back to its sources, or to `both` if one of its sources
+ * cannot send events again and others can.
  */
 export type Fate = 'passed_on' | 'given_back' | 'both'
 
@@ -35,7 +35,7 @@ export class Stages {
   readonly #givenBack = new Set<EventBatch>()
   /** Processors that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
-  /** Prepares the end of a processor during a replacement. */
+  /** Prepares a processor's end during a replacement. */
   #endStage: (run: ProcessorRun) => void = () => {}
 
   async create(
@@ -59,17 +59,17 @@ export class Stages {
     this.#runs.set(run.config.id, run)
   }
 
-  /** Processors that end with the engine. */
+  /** Processors that will end with the engine. */
   #ending(): ProcessorRun[] {
     return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
   }
 
-  /** Starts them one after the other. Does not throw; `failed` is called for one that cannot start. */
+  /** Starts them one after the other. Does not throw; calls `failed` for each that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
     for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
   }
 
-  /** Runs until all have ended, except for those that keep running. */
+  /** Runs until all have ended or left to keep running. */
   async run(): Promise<void> {
     await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
@@ -79,16 +79,16 @@ export class Stages {
   }
 
   /**
-   * Whether a processor passes the events it keeps to a successor with the same options, even if others were given
-   * back.
+   * Whether a processor passes the events that it keeps to a successor with the same options, even if other events were
+   * given back.
    */
   keeps(id: string): boolean {
     return this.#runs.get(id)?.config.plan?.keeps === true
   }
 
   /**
-   * Prepares for a replacement. `same` processors keep running if all components before and behind them do, among these
-   * `sources` and `destinations`, and their readers stay the same. The others end.
+   * Prepares for a replacement. The `same` processors keep running if their readers stay the same and all components
+   * before and after them keep running; `sources` and `destinations` are those that do. Other processors end.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -106,16 +106,16 @@ export class Stages {
     for (const run of this.left.values()) run.leave()
     this.#same = succeeded
     this.#endStage = ({ config: { id, type }, stage }) => {
-      // Without a successor for the events it keeps, a processor ends as if no more events arrived.
+      // A processor without a successor for the events that it keeps ends as if no more events arrived.
       stage.isReplaced = succeeded.has(id) || !this.keeps(id)
-      // Waiting events are left to a successor of the same type, even with other options.
-      const hasHeir = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
-      stage.endWaiting(source => hasHeir && sources.has(source))
+      // A successor of the same type takes waiting events, even if it has other options.
+      const hasSuccessor = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
+      stage.endWaiting(source => hasSuccessor && sources.has(source))
     }
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Removes processors from `left` that are linked to a matching component or to a removed one. Returns them. */
+  /** Removes the processors from `left` that are linked to a matching or a removed component. Returns them. */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {
@@ -130,7 +130,7 @@ export class Stages {
     return out
   }
 
-  /** Ends removed processors after they have passed on their events. */
+  /** Ends removed processors, once they have passed on their events. */
   async end(out: readonly ProcessorRun[], isAborted: boolean): Promise<void> {
     for (const run of out) {
       this.#endStage(run)
@@ -139,27 +139,27 @@ export class Stages {
     await Promise.all(out.map(run => run.end()))
   }
 
-  /** The processors that hang, if no other one is working. */
+  /** The stuck processors, if no other processor works on a batch. */
   hanging(): readonly string[] {
     const working = this.#ending().filter(({ stage }) => stage.slow.workedMs !== undefined)
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives events that wait for a decision back to sources that read them again. The others are decided now. */
+  /** Gives events that wait for a decision back, if their sources read them again. Others are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
 
   /**
-   * After the end: returns the events that stages and `deliveries` have left to their successors. A batch that is given
-   * back may belong to several sources, which changes the fate of their other events.
+   * After the end: takes the events that stages and `deliveries` have for their successors. If a batch of several
+   * sources is given back, the fate of these sources' other events changes.
    */
   takeLeft(
     fateOf: (batch: EventBatch) => Fate,
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
-    // Waiting events are due at once, unless the options of the successor are the same.
+    // Waiting events are due at once if the successor has other options.
     for (const [id, { stage }] of this.#runs)
       all.push([id, stage.leftToSuccessor.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
     for (const [id, batches] of deliveries)
@@ -183,7 +183,7 @@ export class Stages {
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
   }
 
-  /** Passes on the events that wait in a predecessor, after the start and before the first batch. */
+  /** Passes on events that wait in a predecessor. Call it after the start and before the first batch. */
   inherit(waiting: WaitingBatches): void {
     for (const [id, { stage, counters, config }] of this.#runs) {
       const { renamedFrom = id } = config
@@ -204,7 +204,7 @@ export class Stages {
   }
 }
 
-/** The component that an output belongs to. */
+/** The component to which an output belongs. */
 const componentOf = (output: string) => output.split('.')[0]!
 
 /** The readers of a component's outputs, each with an output that it reads: `reader.output`. */

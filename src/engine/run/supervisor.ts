@@ -15,28 +15,28 @@ import { discardOrphans, findOrphans, isThere, type Orphan, reportOrphans } from
 import { buffersLeftBehind, EventsLeftBehind, findRepeats, refuseRepeats } from './state/objections.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 
-/** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
+/** How long a reload waits for attempts at failing destinations, for removed destinations, and for stuck processors. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
-/** The largest disk buffer, in bytes, whose events are delivered during a reload. */
+/** The largest disk buffer, in bytes, that is delivered during a reload. */
 const MOST_DRAINED_BYTES = 16 * 1024 * 1024
-/** Consecutive checks that must find all remaining destinations paused before the shutdown stops waiting for them. */
+/** A shutdown stops waiting when this many consecutive checks find all remaining destinations paused. */
 const HOLD_CHECKS = 2
 
 /**
- * Called when `failed` was built but could not start, and `back`, the configuration before it, runs again. The caller
- * of `replace` was already notified that `failed` was applied.
+ * Called when `failed` could not start although it was built, and `back`, the previous configuration, runs again. By
+ * then the caller of `replace` was notified that `failed` was applied.
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
 /** Called with access to the events of an engine. */
 export type Follower = (links: Links, config: Config) => void
 
-/** The configuration may be valid, but it cannot be replaced at this moment. */
+/** The configuration may be valid, but this is not the time to replace it. */
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
+  /** Whether to refuse a configuration without a destination for buffered events that cannot be delivered first. */
   readonly keepsEvents?: boolean
 }
 
@@ -44,15 +44,13 @@ export interface ReplaceOptions {
  * Runs a configuration, and replaces it by another one while events flow. Invariants:
  * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
  * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
- *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
- *   Destinations that are equal keep their requests, buffers and outages, unless a source of theirs ends. Processors
- *   that are equal keep running if all components before and behind them do, and no event that they have seen was given
- *   back.
- * - Other processors and destinations with equal options pass their state to their successors: the throttle its
- *   buckets, http its connections. They do not if events that they have seen were given back, which would be counted
- *   twice, unless their plan `keeps`. Events that wait for a decision stay with their batch, and go to the successor
- *   too.
- * - A failing or paused destination leaves its undelivered events to its successor, if it has one. Other events that
+ *   configurations keep their connections, open files and unfinished lines, and pause during the replacement. Equal
+ *   destinations keep their requests, buffers and outages, unless one of their sources ends. Equal processors keep
+ *   running if all components before and after them do, and if no event that they have seen was given back.
+ * - Other processors and destinations pass their state to successors with equal options: the throttle its buckets, http
+ *   its connections. If events that they have seen were given back, these would count twice, so they then pass on
+ *   nothing, unless their plan `keeps`. Events that wait for a decision go to the successor with their batch.
+ * - A failing or paused destination passes its undelivered events to its successor, if it has one. Other events that
  *   the old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read
  *   them again, on its behalf.
  */
@@ -63,11 +61,11 @@ export class Supervisor {
   #loaded: Loaded
   /** The previous configuration, until the current one has started. */
   #fallback: Loaded | undefined
-  /** A configuration that could not start, until it has been replaced. */
+  /** A configuration that could not start, until it is replaced. */
   #broken: Config | undefined
   #engine: Engine
   #running: Promise<void> | undefined
-  /** Replacements run one at a time. */
+  /** Makes replacements run one at a time. */
   #queue: Promise<unknown> = Promise.resolve()
   #deadline: AbortSignal | undefined
   #aborted = false
@@ -78,12 +76,12 @@ export class Supervisor {
   #failed = false
   /** The number of replacements so far. */
   replaced = 0
-  /** When the current replacement began, wall clock in milliseconds, or undefined. */
+  /** When the current replacement began, wall clock in milliseconds; undefined without one. */
   replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
   readonly #followers = new Set<Follower>()
 
-  /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
+  /** Creates every component. Throws if one cannot be created. Does not read or send anything yet. */
   static async build(config: Config, runtime: Runtime, wentBack?: WentBack): Promise<Supervisor> {
     const supervised: { by?: Supervisor } = {}
     const all = {
@@ -91,7 +89,7 @@ export class Supervisor {
       failed: (error: Error) => supervised.by!.#cannotStart(error),
       started: () => supervised.by!.#discardOrphans(),
     }
-    // Duplicate events are better than lost ones: unlike a reload, a start is not refused for this.
+    // A reload is refused for this, but a start is not: duplicate events are better than lost ones.
     for (const { path, message } of await findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
@@ -111,7 +109,7 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Deletes data only after the configuration that requests it has started, and not during a replacement. */
+  /** Deletes the data only now, when the configuration that requests it has started, and not during a replacement. */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
       this.#orphans = await discardOrphans(this.#orphans, this.config, this.#runtime.log)
@@ -129,7 +127,7 @@ export class Supervisor {
 
   #cannotStart(error: Error): void {
     if (this.#isDraining) {
-      // It is being replaced anyway and delivers nothing.
+      // The engine is being replaced and delivers nothing.
       this.#engine.abort()
       return
     }
@@ -139,11 +137,11 @@ export class Supervisor {
       return
     }
     const failed = this.config
-    // Another destination of the same configuration has already been reported.
+    // Another destination of this configuration was already reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
-      // A pending replacement has already replaced it.
+      // A pending replacement was faster.
       if (this.config !== failed) return
       this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
@@ -167,7 +165,7 @@ export class Supervisor {
     }
   }
 
-  /** Replaces the configuration. Resolves when the new one runs. Rejects if it is unusable; then the old one stays. */
+  /** Replaces the configuration. Resolves when the new one runs. If it is unusable, rejects and keeps the old one. */
   replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
     const replaced = this.#queue.then(() => this.#replace(config, options))
     this.#queue = replaced
@@ -192,8 +190,8 @@ export class Supervisor {
       return
     }
     await refuseRepeats(config)
-    // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are
-    // excluded.
+    // Destinations that work deliver their buffers before they are replaced. Sources wait for this, so it excludes
+    // large buffers.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
@@ -201,7 +199,7 @@ export class Supervisor {
     await this.#swap(loaded, this.config === this.#broken ? this.#fallback : this.#loaded, keepsEvents)
   }
 
-  /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
+  /** Throws EventsLeftBehind if `config` does not have a destination for buffered events. */
   async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
     const left = (await buffersLeftBehind(this.config, config, this.#runtime.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
@@ -240,7 +238,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** Events given back by components that were removed will not reach them again. */
+  /** Counts the events that removed components gave back as discarded, since they cannot return to these components. */
   #abandonRemoved(): void {
     const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
@@ -250,7 +248,7 @@ export class Supervisor {
     return carryOver(this.config.dataDir, renames, this.#runtime.log)
   }
 
-  /** Rebuilds the previous configuration after the new one failed despite the dry run. */
+  /** Builds the previous configuration again, after the new one failed despite the dry run. */
   async #goBack(handover: EngineHandover): Promise<void> {
     handover.handoverStates.giveBack()
     try {
@@ -273,7 +271,7 @@ export class Supervisor {
     }
   }
 
-  /** Stops an engine, except for the components that keep running with the next one. */
+  /** Stops an engine, except for components that keep running with the next one. */
   async #drain(engine: Engine, loaded: Loaded): Promise<void> {
     const { compare } = await import('./same-components.js')
     const compared = compare(this.#loaded, loaded)
@@ -333,7 +331,7 @@ export class Supervisor {
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
 
-  /** Ends the shutdown early if the remaining events are safe and wait for an operator or a longer pause. */
+  /** Ends the shutdown early if the remaining events are safe, and wait for an operator or a longer pause. */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
@@ -348,7 +346,7 @@ export class Supervisor {
     })
   }
 
-  /** Ends immediately. Undelivered events are read again after the next start. */
+  /** Ends at once. Undelivered events are read again after the next start. */
   abort(): void {
     this.#aborted = true
     this.#deadline ??= AbortSignal.abort()
@@ -369,7 +367,7 @@ export class Supervisor {
     return this.#engine.links
   }
 
-  /** Calls `follow` now, and for each engine that replaces the running one, before its first event. */
+  /** Calls `follow` now, and for each engine that replaces the running one before its first event. */
   follow(follow: Follower): () => void {
     this.#followers.add(follow)
     follow(this.taps, this.config)
@@ -390,17 +388,17 @@ export class Supervisor {
     return this.#orphans.filter(isThere)
   }
 
-  /** Sources whose positions could not be saved at the last attempt. */
+  /** Sources whose positions could not be saved last time. */
   get unsaved(): readonly UnsavedPositions[] {
     return this.#engine.checkpoints.unsaved()
   }
 
-  /** Sources that are blocked or failed recently, and why. */
+  /** Sources that wait for an operator or failed recently, and why. */
   failures(): SourceFailure[] {
     return this.#engine.failures()
   }
 
-  /** Processors that need a server which does not reply, or that do not finish with events. */
+  /** Processors that need a server which does not reply, and those that do not finish with events. */
   outages() {
     return this.#engine.links.outages()
   }
@@ -410,7 +408,7 @@ export class Supervisor {
     return this.#deadline !== undefined
   }
 
-  /** Number of events read and not settled. */
+  /** Number of events read but not settled. */
   undelivered(): number {
     return this.#engine.undelivered()
   }

@@ -9,25 +9,25 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 
 export interface BatchOptions {
-  /** The codec, by its name alone or with options, or itself. */
+  /** The codec, its name, or its name with options. */
   readonly decode?: Codec | string | { readonly codec: string; readonly [option: string]: unknown }
-  /** The names that readers of this batch look for; make the readers first. */
+  /** The names that readers of this batch want. Create the readers first. */
   readonly wanted?: WantedNames
   readonly path?: string
   readonly host?: string
   readonly source?: string
   readonly peer?: string
   readonly receivedAt?: number
-  /** Longer lines come in pieces. */
+  /** Longer lines are divided. */
   readonly maxLineBytes?: number
-  /** Gives the last line no line end. */
+  /** Whether the last line has no line end. */
   readonly unterminated?: boolean
   readonly onSettled?: OnSettled
   readonly onShrink?: (bytes: number) => void
   readonly isBacklog?: boolean
 }
 
-/** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
+/** A batch of lines in its own chunk, each with an LF (write \r for CRLF). An object becomes its JSON. */
 export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
   const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
   const origin = {
@@ -75,7 +75,7 @@ export function readerOf(path: string, wanted: WantedNames): FieldReader {
   return new FieldReader(parseFieldPath(path), wanted)
 }
 
-/** The current text of the batch's events: the line as read, or the JSON of a modified event. */
+/** The current text of the batch's events: the line as read, or a modified event's JSON. */
 export function linesOf(batch: EventBatch): string[] {
   return Array.from({ length: batch.length }, (_, i) =>
     batch.flags[i]! & MODIFIED

@@ -29,8 +29,8 @@ const CHECKS: Readonly<Record<string, (subject: Subject) => void>> = {
 }
 
 /**
- * Holds a codec to its contract, with the options of each of its examples: that `scan`, `fields` and `encode` agree,
- * for any bytes, in linear time. Resolves with the violations; an empty list means that it conforms.
+ * Checks that a codec keeps its contract, with the options of each of its examples: `scan`, `fields` and `encode` agree
+ * for any bytes, in linear time. Resolves with the violations; empty if there are none.
  */
 export async function checkCodec(definition: CodecDefinition): Promise<string[]> {
   const all: string[] = []
@@ -101,7 +101,7 @@ function writesWhatItReads({ codec, example: { event }, found }: Subject): void 
     const batch = batchOf([line], { decode: codec })
     found.same(batch.scan(), 0, `${about}: lines that it cannot read`)
     const [chunk, start, end] = [batch.chunk, batch.starts[0]!, batch.ends[0]!]
-    // An event also has fields of its origin, if its line does not have them.
+    // The event also has fields of its origin that its line does not have.
     const all = codec.form === 'fields' ? codec.fields(chunk, start, end, FROM.receivedAt) : batch.fields(0)
     const names = Object.keys(event).filter(name => name in all)
     found.same(
@@ -138,7 +138,7 @@ function keepsToItsSlots({ codec, example: { line, event }, found }: Subject): v
 
 function readsAnyBytes({ codec, example: { event }, found }: Subject): void {
   const alphabet = Buffer.from('\0\t "=\\,;{}[]<1>:a\xc3\xa9\xff', 'latin1')
-  // Any sequence will do that does not repeat soon.
+  // Any sequence suffices that does not repeat soon.
   const lines = Array.from({ length: 300 }, (_, i) =>
     Buffer.from(Array.from({ length: i % 12 }, (_, k) => alphabet[(i * 7919 + k * k * 31 + k * i) % alphabet.length]!)),
   )

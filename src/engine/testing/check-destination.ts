@@ -18,19 +18,19 @@ import { Delivery } from '../flow/delivery/delivery.js'
 import { batchOf } from './batches.js'
 import { type Findings, findingsOf, until } from './findings.js'
 
-/** How long after its delivery an event may arrive. */
+/** How long after its delivery an event may arrive at the receiver. */
 const LATE_MS = 2000
 
 type DestinationDefinition = AnyDefinition<'destination'>
 
-/** Where a destination is to write, and what arrived there. Each check opens one of its own. */
+/** Where a destination writes, and what arrived there. Each check opens its own. */
 export interface DestinationOutput {
   readonly options: object
   /** Standard output, for a destination that writes to it. */
   readonly stdout?: NodeJS.WritableStream
-  /** All that has arrived so far, as text. It may come some time after its delivery. Missing if it is nowhere. */
+  /** All that has arrived so far, as text. Events may arrive later than they are delivered. Missing if unknown. */
   arrived?(): string | Promise<string>
-  /** Makes the next `attempts` fail, to be retried. Without it, failures are not checked. */
+  /** Makes the next `attempts` fail so that they are retried. If missing, failures are not checked. */
   fail?(attempts: number): void
   close?(): unknown
 }
@@ -47,9 +47,9 @@ const CHECKS: Readonly<Record<string, Check>> = {
 }
 
 /**
- * Holds a destination to its contract: acknowledgements, order, retries, an end in the middle and a reload. Its events
- * have `.message` with `event-N.`: the number ends there, whatever follows. Resolves with the violations; an empty list
- * means that it conforms.
+ * Checks that a destination keeps its contract: acknowledgements, order, retries, an abrupt end and a reload. The
+ * `.message` of its events contains `event-N.`; the dot ends the number. Resolves with the violations; empty if there
+ * are none.
  */
 export async function checkDestination(definition: DestinationDefinition, open: Open): Promise<string[]> {
   const all: string[] = []
@@ -70,7 +70,7 @@ class Opened {
   readonly #wanted = new WantedNames()
   readonly settled: AckStatus[][] = []
   readonly #made: Destination[] = []
-  /** Where a spool is. */
+  /** For the spool. */
   readonly #folder = mkdtempSync(join(tmpdir(), 'sluice-check-'))
   #count = 0
 
@@ -97,7 +97,7 @@ class Opened {
     return { destination, context }
   }
 
-  /** The destination behind a real delivery that hardly waits between attempts. */
+  /** The destination with a real delivery that hardly waits between attempts. */
   async deliver(inherited?: unknown) {
     const { destination, context } = await this.create(inherited)
     const options = { retry: { initial: '5ms', max: '20ms' }, batch: { max_wait: '5ms' }, max_in_flight: 1 }
@@ -138,14 +138,14 @@ class Opened {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  /** Compares the numbers of the events that have arrived, each once. */
+  /** Checks that these events have arrived, by number, in order and each once. */
   async hasArrived(wanted: readonly number[], found: Findings): Promise<void> {
     if (!this.output.arrived) return
     await this.#until(arrived => arrived.length >= wanted.length || arrived.some((n, i) => n !== wanted[i]))
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
-  /** Of these events, those that have not arrived. */
+  /** The events among these that have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
     if (!this.output.arrived) return []
     const missing = (arrived: readonly number[]) => {
@@ -156,12 +156,12 @@ class Opened {
     return missing(await this.#arrived())
   }
 
-  /** Waits a while: delivered events may arrive at the receiver a little later. */
+  /** Waits a while, since delivered events may arrive a little later. */
   async #until(test: (arrived: readonly number[]) => boolean): Promise<void> {
     for (let waited = 0; waited < LATE_MS && !test(await this.#arrived()); waited += 20) await sleep(20)
   }
 
-  /** Numbers of the events that have arrived. */
+  /** The numbers of the events that have arrived. */
   async #arrived(): Promise<number[]> {
     return Array.from((await this.output.arrived!()).matchAll(/event-(\d+)/g), ([, number]) => Number(number))
   }
@@ -209,7 +209,7 @@ async function endsInTheMiddle(opened: Opened, found: Findings): Promise<void> {
   found.ok(!said.includes('rejected'), 'events were rejected')
   const delivered = said.filter(status => status === 'delivered').length
   found.same(left.events, 50 - 10 * delivered, 'undelivered events')
-  // The next run sends the contents of a spool.
+  // The next run sends the spool.
   const missing = delivery.spooled ? [] : await opened.missing(numbers(0, 10 * delivered))
   found.same(missing, [], 'events that were acknowledged and did not arrive')
 }

@@ -14,7 +14,7 @@ import { type Findings, findingsOf, optionsOf } from './findings.js'
 import { settle } from './manual-time.js'
 import { loadedStageOf } from './stage.js'
 
-/** Field values as users have them, and lines that are not objects. */
+/** Lines with field values that users have, and lines that are not objects. */
 export const LINES: readonly string[] = [
   '{"app":"a","host":"edge-1","level":"error","ts":"2021-06-01T12:00:00.000Z","took_ms":5,"path":"/health"}',
   '{"app":"b","level":"info","ts":1622548800500,"took_ms":"12"}',
@@ -41,8 +41,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 }
 
 /**
- * Holds a processor to its contract, with the options of each of its examples: their output, acknowledgements, order,
- * back-pressure, stop and reload. Resolves with the violations; an empty list means that it conforms.
+ * Checks that a processor keeps its contract, with the options of each of its examples: output, acknowledgements,
+ * order, back-pressure, stop and reload. Resolves with the violations; empty if there are none.
  */
 export async function checkProcessor(definition: Processor): Promise<string[]> {
   const all: string[] = []
@@ -56,7 +56,7 @@ export async function checkProcessor(definition: Processor): Promise<string[]> {
   return all
 }
 
-/** Runs `check` with an example whose files are in a temporary folder. */
+/** Runs `check` with an example, after writing its files to a temporary folder. */
 async function withFiles(example: Example, check: (placed: Example) => Promise<void>): Promise<void> {
   const files = Object.entries(example.files ?? {})
   if (files.length === 0) return check(example)
@@ -70,7 +70,7 @@ async function withFiles(example: Example, check: (placed: Example) => Promise<v
   }
 }
 
-/** Takes batches a turn of the event loop later: until then, there is no room. */
+/** Takes one batch per event loop turn, without room for another meanwhile. */
 function collect(into: EventBatch[]): Writable {
   return new Writable({
     objectMode: true,
@@ -82,7 +82,7 @@ function collect(into: EventBatch[]): Writable {
   })
 }
 
-/** Sends batches through a stage. Returns what leaves it, and by the names of `outputs` what leaves them. */
+/** Sends batches through a stage. Returns the batches from its main output, and those from `outputs` by name. */
 async function through(stage: Stage, batches: readonly EventBatch[], outputs: Iterable<string> = []) {
   const main: EventBatch[] = []
   const aside = new Map(Array.from(outputs, name => [name, [] as EventBatch[]]))

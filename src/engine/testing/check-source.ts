@@ -13,16 +13,16 @@ import { MemoryCheckpoints, Taker } from './taker.js'
 
 type SourceDefinition = AnyDefinition<'source'>
 
-/** The input of a source, and how to write it. Each check opens one of its own. */
+/** The input of a source, and how to write to it. Each check opens its own. */
 export interface SourceInput {
   readonly options: object
   /** Standard input, for a source that reads it. */
   readonly stdin?: Readable
-  /** Whoever writes hears what became of it: `write` resolves with the status of the answer. */
+  /** Whether `write` resolves with the status that the source answers. */
   readonly answers?: true
-  /** Writes lines, in one portion. `port` is where the source listens, if it logs `listening` with its `address`. */
+  /** Writes lines at once. `port`: where the source listens, if it logs `listening` with its `address`. */
   write(lines: readonly string[], port: number): unknown
-  /** The line of an event; default: `.message`. */
+  /** The line of an event. Default: `.message`. */
   lineOf?(event: Fields): unknown
   close?(): void
 }
@@ -38,8 +38,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
 }
 
 /**
- * Holds a source to its contract: order, back-pressure, acknowledgements, an end in the middle and what is given back.
- * `open` makes an empty input. Resolves with the violations; an empty list means that it conforms.
+ * Checks that a source keeps its contract: order, back-pressure, acknowledgements, an abrupt end, and events given
+ * back. `open` creates an empty input. Resolves with the violations; empty if there are none.
  */
 export async function checkSource(definition: SourceDefinition, open: Open): Promise<string[]> {
   const all: string[] = []
@@ -52,9 +52,9 @@ export async function checkSource(definition: SourceDefinition, open: Open): Pro
   return all
 }
 
-/** Takes batches some turns of the event loop later, and knows how many were given to it at once. */
+/** Takes batches some event loop turns later, and records how many it was given at once. */
 class Slow extends Taker {
-  /** Read at once: the bytes of a batch are valid until it is settled. */
+  /** Read on arrival, since the bytes of a batch are valid until it is settled. */
   readonly received: unknown[] = []
   most = 0
   #sending = 0
@@ -75,7 +75,7 @@ class Slow extends Taker {
   }
 }
 
-/** A source with its input, which runs any number of times. */
+/** A source with its input. It can run any number of times. */
 export class OpenedSource {
   readonly input: SourceInput
   readonly #definition: SourceDefinition
@@ -123,7 +123,7 @@ export class OpenedSource {
     }
     const first = await begin()
     let last = first
-    /** Runs it again after it has failed, as the engine does. */
+    /** Runs the source again after it failed, as the engine does. */
     const again = async () => void (last = await begin())
     const end = async () => {
       controller.abort()
@@ -261,7 +261,7 @@ async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, 
   await readsOn(opened, ['line 4'], found, checkpoints)
 }
 
-/** After a restart, nothing comes but what is written then. */
+/** After a restart, only lines that are written then arrive. */
 async function readsOn(
   opened: OpenedSource,
   lines: readonly string[],

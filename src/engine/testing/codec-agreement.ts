@@ -7,16 +7,16 @@ import { Members } from '../../lib/formats/members.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
 
-/** The fields that `read` yields, as an object; undefined: the line cannot be decoded. */
+/** The fields that `read` yields, as an object; undefined if the line cannot be decoded. */
 export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
   const members = new Members()
   if (!codec.read(line, start, end, members, 1e12)) return undefined
   const { out } = members
   const { length } = out
-  // A scan needs a byte to stop at.
+  // The scan needs a control character after the text.
   out.addByte(0)
   const entries: [string, unknown][] = []
-  // Each name by itself: some engines' JSON.parse takes an escaped name of a member for another one.
+  // Parses each name alone, since JSON.parse of some engines takes an escaped member name for another one.
   for (let p = 0; p < length; p++) {
     const nameEnd = stringEnd(out.bytes, p + 1) + 1
     const name = JSON.parse(out.bytes.toString('utf8', p, nameEnd)) as string
@@ -27,8 +27,8 @@ export function readFields(codec: Codec, line: Buffer, start = 0, end = line.len
 }
 
 /**
- * Checks that field readers find the values of the whole event and of `read`: before and after the batch was moved, in
- * a copy, and with invalid bytes.
+ * Checks that field readers find the same values as `fields` and `read`: before and after the batch was moved, in a
+ * copy, and with invalid bytes.
  */
 export function agreesWithFields(
   t: { same(found: unknown, wanted: unknown, what: string): unknown },

@@ -30,7 +30,7 @@ export class Findings {
   }
 }
 
-/** The violations, each with `title`. An exception of `work`, and a `work` that does not end, are violations, too. */
+/** The violations, each after `title`. An exception of `work`, or a `work` that does not end, is one too. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()
@@ -48,7 +48,7 @@ export async function findingsOf(title: string, work: (found: Findings) => unkno
   return found.list.map(text => `${title}: ${text}`)
 }
 
-/** Waits until `test` holds. Throws if it does not in time. */
+/** Waits until `test` returns true. Throws if that takes too long. */
 export async function until(test: () => boolean, what: string): Promise<void> {
   for (let waited = 0; !test(); waited += 5) {
     if (waited > PATIENCE_MS) throw new Error(`${what}: did not happen within ${PATIENCE_MS / 1000} seconds`)

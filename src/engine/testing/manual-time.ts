@@ -1,6 +1,6 @@
 import { type after, type Clock, nextTurn } from '../../lib/time.js'
 
-/** A clock and timers that stand still until `advance`. */
+/** A clock with timers that stands still until `advance`. */
 export class ManualTime implements Clock {
   #now = 0
   #timers: { at: number; fn: () => void }[] = []
@@ -21,17 +21,17 @@ export class ManualTime implements Clock {
     }
   }
 
-  /** Timers that are set. */
+  /** Number of timers that are set. */
   get timers(): number {
     return this.#timers.length
   }
 
-  /** When the next timer rings; undefined when none is set. */
+  /** When the next timer is due; undefined if none is set. */
   get next(): number | undefined {
     return this.#timers.length === 0 ? undefined : Math.min(...this.#timers.map(({ at }) => at))
   }
 
-  /** Lets `ms` go by, and everything happen that is due by then. */
+  /** Moves the clock by `ms` milliseconds. Runs each timer at its time. */
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms
     await settle()

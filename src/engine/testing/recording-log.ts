@@ -7,7 +7,7 @@ export interface Logged {
   readonly text: string | undefined
 }
 
-/** A logger that keeps what is logged in `into`. */
+/** A logger that adds messages to `into`. */
 export function recordingLog(into: Logged[]): Logger {
   const at = (level: Logged['level']) => (fields: unknown, text?: string) => {
     const isText = typeof fields === 'string'

@@ -12,19 +12,19 @@ import { ManualTime } from './manual-time.js'
 
 export interface StageOptions {
   readonly counters?: ComponentCounters
-  /** The names of a predecessor, which its events were read for. */
+  /** The names of a predecessor, for which its events were scanned. */
   readonly wanted?: WantedNames
   readonly clock?: TimerClock
   readonly onError?: OnError
   readonly log?: ComponentContext['log'] | undefined
   readonly state?: ProcessorContext['state']
   readonly deadLetters?: StageContext['deadLetters']
-  /** State passed on by the predecessor. */
+  /** State from the predecessor. */
   readonly inherited?: unknown
   readonly readsAgain?: (source: string) => boolean
 }
 
-/** A processor in its stage, without an engine. Events that reach it must share `wanted`. */
+/** A processor in its stage, without an engine. Events that it receives must share `wanted`. */
 export function stageOf(definition: AnyDefinition<'processor'>, options: object, more: StageOptions = {}) {
   const { created, inStage } = prepared(definition, options, more)
   return inStage(created as Processor)

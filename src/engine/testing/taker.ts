@@ -3,11 +3,11 @@ import { Ack, type AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { type Deferred, deferred } from '../../lib/time.js'
 
-/** Takes what a source sends. Settles it on request, and has room as long as `room` is open. */
+/** Takes what a source sends, and settles it on request. Has room unless `block` was called. */
 export class Taker implements Output {
   readonly batches: EventBatch[] = []
   readonly unsettled: Ack[] = []
-  /** How batches are settled at once; undefined: by `settle`. */
+  /** The status with which batches are settled at once; undefined: `settle` does it later. */
   settlesAs: AckStatus | undefined
   #room: Deferred | undefined
 
@@ -20,7 +20,7 @@ export class Taker implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    // The batch's memory, and the memory of its readers, is reused when the batch is settled.
+    // The memory of a batch and its readers is reused when the batch is settled.
     batch.move(Buffer.from(batch.chunk), batch.starts.slice(), batch.ends.slice())
     batch.scan()
     this.batches.push(batch)
@@ -33,7 +33,7 @@ export class Taker implements Output {
     for (const ack of this.unsettled.splice(0)) ack.settle(status)
   }
 
-  /** From now on there is no room. */
+  /** From now on, there is no room. */
   block(): void {
     this.#room = deferred()
   }
@@ -48,7 +48,7 @@ export class Taker implements Output {
   }
 }
 
-/** A document in memory. Saved data stays for the next run; the rest is lost, as in a kill. */
+/** A document in memory. Saved data stays for the next run, and the rest is lost, as in a kill. */
 export class MemoryCheckpoints implements Checkpoints {
   document: unknown
   changes = 0

@@ -2,13 +2,13 @@ import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Replaces files atomically: a reader, or the next start after a crash, finds either the old or the new content, never
- * a part. This relies on the order: write a file beside it, sync it, rename it, sync the folder.
+ * Replaces files atomically: a reader, or the next start after a crash, finds the old content or the new one, but never
+ * a part. This needs the order: write a file beside it, sync it, rename it, sync the folder.
  */
 
 /**
- * Writes `content` to `path`. With `keep`, the old content is kept under that name. After a failure the old content is
- * still at `path`, or, with `keep`, at `keep`. Only one writer per path at a time.
+ * Writes `content` to `path`. With `keep`, the old content stays under that name. After a failure, the old content is
+ * still at `path` or, with `keep`, at `keep`. A path must have only one writer at a time.
  */
 export async function writeAtomic(path: string, content: string | Buffer, keep?: string, mode = 0o600): Promise<void> {
   const beside = `${path}.new`
@@ -48,7 +48,7 @@ export async function syncFolder(path: string): Promise<void> {
   try {
     await folder.sync()
   } catch (error) {
-    // Some file systems cannot sync a folder; their names are durable anyway.
+    // Some file systems cannot sync a folder, but their names are durable anyway.
     const { code } = error as NodeJS.ErrnoException
     if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
   } finally {

@@ -1,18 +1,18 @@
 import type { Clock } from '../time.js'
 
-/** After a slow call, the number of calls made in another thread. It doubles if the next slow call follows soon. */
+/** How many calls after a slow one another thread makes. The number doubles if the next slow call follows soon. */
 const LEAST_APART = 64
 const MOST_APART = 1024
 
 /**
- * Decides whether a read or write of a local file is made directly. For cached data, this takes a fraction of the time
- * of another thread, and the data stays in the processor's cache. A call that waits for a disk would block the process.
- * Therefore another thread makes the next calls after a slow one.
+ * Decides whether to read or write a local file directly. For cached data this takes a fraction of another thread's
+ * time, and the data stays in the processor's cache. But a call that waits for a disk would block the process, so
+ * another thread makes the calls that follow a slow one.
  */
 export class DirectCalls {
   readonly #clock: Clock
   readonly #slowMs: number
-  /** Calls still to be made in another thread. */
+  /** How many calls another thread still has to make. */
   #apart = 0
   #next = LEAST_APART
   /** Direct calls since the last slow one. */
@@ -24,7 +24,7 @@ export class DirectCalls {
     this.#slowMs = slowMs
   }
 
-  /** Begins a call. Returns its time, for `end`, or undefined if it must be made in another thread. */
+  /** Begins a call. Returns its start time, for `end`; undefined if another thread must make it. */
   begin(): number | undefined {
     if (this.#apart === 0) return this.#clock.now()
     this.#apart--

@@ -5,12 +5,12 @@ import { orNone, readlinkSync, realpathSync } from './disk/disk.js'
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 
-/** The path with all symbolic links resolved; the file need not exist. Throws if a file system does not respond. */
+/** The path with all symbolic links resolved. The file need not exist. Throws if a file system does not respond. */
 export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   const found = orNone(() => realpathSync(whole))
   if (found !== undefined) return found
-  // It does not exist, or it is a symbolic link to something missing.
+  // The path does not exist, or is a symbolic link to something that does not.
   const folder = dirname(whole)
   if (folder === whole) return whole
   const real = join(finalPath(folder, links), basename(whole))
@@ -18,7 +18,7 @@ export function finalPath(path: string, links = MOST_LINKS): string {
   return target === undefined ? real : finalPath(resolve(dirname(real), target), links - 1)
 }
 
-/** Identifies a file: equal for all paths that lead to it, including hard links. */
+/** Identifies a file: the same for all paths to it, also for hard links. */
 export function fileIdentity(path: string): string {
   try {
     const { dev, ino } = statSync(path)

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
- * For each program it reads a line with an id, a line with the number of words, and the words, one per line. It writes
- * the id and the exit code when the program has ended. Signals that end the service end the programs only; the script
- * itself ends at the end of its input.
+ * Per program, reads a line with an id, a line with the number of words, and the words, one per line. Writes the id and
+ * the exit code when the program has ended. Signals that end the service only end the programs. The script ends when
+ * its input does.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r id && IFS= read -r count; do
@@ -13,9 +13,8 @@ while IFS= read -r id && IFS= read -r count; do
 done 3>&1`
 
 /**
- * Runs programs in a process that was started before any file on a remote file system was opened. A process started
- * later first closes the descriptors that it inherits, and closing a remote file may block, which would block this
- * process as well.
+ * Runs programs in a process that was started before any remote file was opened. A process started later would first
+ * close inherited descriptors. Closing a remote file may block it, and then this process too.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined
@@ -28,12 +27,12 @@ export class HelperProcess {
     return this.#child !== undefined
   }
 
-  /** Starts it. Once it has ended, it is not started again. */
+  /** Starts the process, unless it has already ended once. */
   start(): void {
     if (!this.#hasEnded) this.#child ??= this.#start()
   }
 
-  /** Resolves with the exit code of the program or the shell; undefined without a helper. Line ends become spaces. */
+  /** Resolves with the exit code of the program or shell; undefined without the process. Line ends become spaces. */
   run(words: readonly string[]): Promise<number | undefined> {
     const stdin = this.#child?.stdin
     if (!stdin?.writable) return Promise.resolve(undefined)
@@ -50,7 +49,7 @@ export class HelperProcess {
     child.once('exit', () => this.#end())
     child.stdin.on('error', () => {})
     child.stdout.on('data', data => this.#onOutput(String(data)))
-    // It ends with its input and must not keep this process alive.
+    // The process ends with its input and must not keep this one alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
     return child

@@ -3,18 +3,18 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Creates a folder and its missing parents. The option `recursive` of Node.js does the same, but never returns if a file
- * system answers ENOENT to a new folder in an existing one, as /proc does.
+ * Creates a folder and its missing parents. The option `recursive` of Node.js never returns if a file system answers
+ * ENOENT to a new folder in an existing one, as /proc does.
  */
 
-/** Folders that are known to be durable. */
+/** Folders that certainly are durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** The parent folder may be unreadable or read-only; then it cannot be synced. */
+/** The parent folder may be unreadable or read-only. It then cannot be synced. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
 /**
- * Creates the folder. It survives a power failure once this resolves. A folder is only created once its parent is
+ * Creates the folder, which survives a power failure once this resolves. Creates a folder only when its parent is
  * durable. After a failure or a kill in between, a later call only has to sync the folder's own name.
  */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
@@ -22,7 +22,7 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   const found = await kindAt(whole)
   if (found !== 'folder') {
     if (found === 'missing') await makeFolder(dirname(whole), mode)
-    // Another process may have created it in between.
+    // Another process may have created it meanwhile.
     await mkdir(whole, { mode }).catch(async error => {
       if ((await kindAt(whole)) !== 'folder') throw error
     })

@@ -1,6 +1,6 @@
 import { isAbsolute, resolve } from 'node:path'
 
-/** A path as given and, if it is relative, its absolute form. */
+/** The path as given, with its absolute form if it is relative. */
 export function shownPath(path: string): string {
   return isAbsolute(path) ? path : `${path} (${resolve(path)})`
 }

@@ -1,15 +1,15 @@
-/** CSV as in RFC 4180, of a text that is read as a whole. */
+/** Reads a whole text of CSV, as in RFC 4180. */
 
 export interface CsvRecord {
-  /** The line where it begins, from 1. */
+  /** The line where the record begins, from 1. */
   readonly line: number
   readonly fields: string[]
 }
 
-/** A problem in a text; `line` counts from 1. */
+/** A problem in a text. `line` counts from 1. */
 export interface CsvProblem {
   readonly line: number
-  /** The index of the wrong record, if the problem is in a record. */
+  /** The index of the record with the problem, if it is in one. */
   readonly record?: number
   readonly message: string
 }
@@ -21,14 +21,14 @@ export interface CsvTable {
 }
 
 const LINE = /\r?\n/
-/** A quoted field, in which quotes are doubled, or an unquoted one; then its delimiter. */
+/** A quoted field, with doubled quotes in it, or an unquoted one; then the delimiter. */
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
 
-/** Limits: more would take too much memory. */
+/** Maximum counts. More would take too much memory. */
 const MOST_VALUES = 8_000_000
 const MOST_RECORDS = 2_000_000
 
-/** Reads a table with a header. Each record has a field for each of its names, without white space around it. */
+/** Reads a table with a header. Each record has a field for each column, without surrounding white space. */
 export function readCsvTable(text: string): CsvTable | CsvProblem {
   const all = recordsOf(text)
   if (!all) return { line: 1, message: `has more than ${MOST_RECORDS} rows or ${MOST_VALUES} values` }
@@ -68,7 +68,7 @@ function recordsOf(text: string): CsvRecord[] | undefined {
       if (++values > MOST_VALUES || records.length > MOST_RECORDS) return undefined
       FIELD.lastIndex = at
       const match = FIELD.exec(text)
-      // A quote within a field, or one that is never closed: the rest of the line is the field.
+      // A quote is in the middle of a field or never closed, so the field is the rest of the line.
       const end = match ? FIELD.lastIndex : endOfLine(text, at)
       const [whole, quoted, plain] = match ?? [text.slice(at, end)]
       record.fields.push((quoted?.replaceAll('""', '"') ?? plain ?? whole).trim())
@@ -86,7 +86,7 @@ function endOfLine(text: string, at: number): number {
   return end < 0 ? text.length : end + 1
 }
 
-/** The line of a quote that is never closed. */
+/** The line of a quote that is never closed; undefined if there is none. */
 function openQuoteOf(text: string): number | undefined {
   let isOpen = false
   for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at + 1)) isOpen = !isOpen

@@ -13,43 +13,43 @@ const OPEN_BRACKET = 0x5b
 const BACKSLASH = 0x5c
 const LOWER_U = 0x75
 const LOWER_X = 0x78
-/** First bytes, in UTF-8, of soft hyphens, of other characters without a width, and of wide ones. */
+/** First bytes, in UTF-8, of soft hyphens, of other zero-width characters, and of wide characters. */
 const SOFT = 0xc2
 const NARROW = 0xe2
 const WIDE = 0xef
 
-/** The bytes that escapes begin with. */
+/** The bytes with which an escape can begin. */
 export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE, SOFT, NARROW, WIDE]
 const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
 
-/** An escape may be escaped again in another way, as a \n of JSON in a URL. */
+/** Maximum nesting of escapes. For example, a URL may escape a \n of JSON again. */
 export const MOST_LEVELS = 3
 const LONGEST_COLOR = 24
 const LONGEST_REFERENCE = 8
 
-/** The meaning of a letter or quote after a backslash; 0: it has none. */
+/** What a letter or quote after a backslash means; 0: nothing. */
 const BEHIND_BACKSLASH = new Uint8Array(256)
 for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""', "''", '//']) {
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** The meaning of the last escape: a byte, a code point if it is not ASCII and `isCodePoint`, or NOTHING. */
+/** What the last escape means: a byte; a code point, if not ASCII and `isCodePoint`; or NOTHING. */
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
 let isColor = false
 
 /**
- * The end of the escape at `p`, or -1; `meaning` then has its meaning. Escapes are: `%3D`, `%253D` and so on; `\n`,
- * `\"`, `\u003d`, `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal colors,
- * which mean a space and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide digits,
- * letters, dots, dashes and @ of East Asian texts.
+ * The end of the escape at `p`, or -1. Sets `meaning`. Escapes are: `%3D`, `%253D` and so on; `\n`, `\"`, `\u003d`,
+ * `\x3d`, `\012` after any number of backslashes; the `#012` of rsyslog; `&#61;`; terminal colors, which mean a space
+ * and set `isColor`; soft hyphens and zero-width spaces, which mean nothing; and the wide digits, letters, dots, dashes
+ * and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
   isColor = false
-  // Bytes after the end are not read.
+  // Does not read beyond the end.
   if (p + 3 > end) return b[p] === BACKSLASH ? backslashEnd(b, p, end) : -1
   switch (b[p]) {
     case PERCENT:
@@ -120,7 +120,7 @@ function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   return true
 }
 
-/** Three octal digits of a control character. Other digits after backslashes can be an address in a path. */
+/** The end of a control character's three octal digits, or -1. Other digits may be part of a path in a text. */
 function octalEnd(b: Buffer, p: number, end: number): number {
   if (p + 3 > end || b[p] !== ZERO) return -1
   const high = b[p + 1]! - ZERO
@@ -130,7 +130,7 @@ function octalEnd(b: Buffer, p: number, end: number): number {
   return p + 3
 }
 
-/** A numeric character reference of HTML or XML. */
+/** The end of a numeric character reference of HTML or XML, or -1. */
 function referenceEnd(b: Buffer, p: number, end: number): number {
   if (b[p + 1] !== HASH) return -1
   const isInHex = b[p + 2] === LOWER_X
@@ -154,14 +154,14 @@ function colorEnd(b: Buffer, p: number, end: number): number {
   return to < last ? to + 1 : -1
 }
 
-/** The second and the third byte of a zero-width space, a joiner, a direction mark or an invisible operator. */
+/** Whether the second and third byte are of a zero-width space, joiner, direction mark or invisible operator. */
 function isNarrow(bytes: number): boolean {
   return (
     (bytes >= 0x808b && bytes <= 0x808f) || (bytes >= 0x80aa && bytes <= 0x80ae) || (bytes >= 0x81a0 && bytes <= 0x81a4)
   )
 }
 
-/** A digit, letter, dot, dash or @ as wide as an ideograph, or the byte order mark. */
+/** The end of a digit, letter, dot, dash or @ as wide as an ideograph, or of a byte order mark; or -1. */
 function wideEnd(b: Buffer, p: number): number {
   const [second, third] = [b[p + 1]!, b[p + 2]!]
   if (second === 0xbb && third === 0xbf) {
@@ -179,22 +179,22 @@ function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
 
-/** A text without its escapes. `read` reuses its memory for another text. */
+/** A text without its escapes. Each `read` reuses the memory. */
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0
-  /** Whether terminal colors mean nothing rather than a space, as within a highlighted word. */
+  /** Whether terminal colors mean nothing instead of a space, as within a highlighted word. */
   joins = false
   /** Whether there were terminal colors. */
   hasColors = false
-  /** Where each escape ends in the original text, and where its meaning ends in `text`. */
+  /** The end of each escape in the original text, and the end of its meaning in `text`. */
   readonly #ends: number[] = []
   readonly #places: number[] = []
   #count = 0
   #start = 0
 
   /**
-   * Reads [start, end) and removes one level of escapes. `isText`: it stays valid UTF-8. Returns whether it has any.
+   * Reads [start, end) and removes one level of escapes. `isText`: keeps it valid UTF-8. Returns whether it had any.
    */
   read(b: Buffer, start: number, end: number, isText: boolean): boolean {
     this.#read(b, start, end, 0x10ffff)
@@ -202,7 +202,7 @@ export class Unescaped {
     return this.#count > 0
   }
 
-  /** Escapes of code points above `most` stay. */
+  /** Keeps escapes of code points above `most`. */
   #read(b: Buffer, start: number, end: number, most: number): void {
     if (this.text.length < end - start) this.text = Buffer.allocUnsafeSlow(2 * (end - start))
     const { text } = this
@@ -217,7 +217,7 @@ export class Unescaped {
       }
       const to = escapeEnd(b, p, end)
       if (to < 0 || meaning > most) {
-        // Inspects a run of backslashes only once.
+        // Inspects each run of backslashes only once.
         p = Math.max(p + 1, endOfBackslashes(b, p, end))
         continue
       }
@@ -237,7 +237,7 @@ export class Unescaped {
     this.length = length
   }
 
-  /** The place in the original text of what begins or ends at `p` of the text. */
+  /** The position in the original text for position `p` of `text`. */
   placeOf(p: number): number {
     // The number of escapes before.
     let low = 0
@@ -250,7 +250,7 @@ export class Unescaped {
   }
 }
 
-/** The bytes [start, end) without any escapes. */
+/** The bytes [start, end) with all escapes resolved. */
 export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   let plain = b.subarray(start, end)
   for (let n = 0; n < MOST_LEVELS; n++) {
@@ -261,7 +261,7 @@ export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   return plain
 }
 
-/** Replaces each secret in the text by `[hidden]`, even if it is written with escapes. */
+/** Replaces each secret in the text by `[hidden]`, also if written with escapes. */
 export function hideSecrets(text: string, secrets: readonly string[]): string {
   const b = Buffer.from(text)
   const wanted = secrets.filter(secret => secret !== '').map(secret => Buffer.from(secret))
@@ -275,7 +275,7 @@ export function hideSecrets(text: string, secrets: readonly string[]): string {
   return hidden + b.toString('utf8', at)
 }
 
-/** The places of the secrets in the text, also where removing up to `levels` levels of escapes reveals them. */
+/** Where secrets are in the text, also after removing up to `levels` levels of escapes. */
 function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
   const found: [number, number][] = []
   for (const secret of secrets) {

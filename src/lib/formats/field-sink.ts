@@ -1,4 +1,4 @@
-/** A field name in UTF-8: a constant, or a range of each line that `at` sets. */
+/** A field name in UTF-8: a constant, or the range that `at` sets for each line. */
 export class FieldName {
   bytes: Buffer
   start = 0
@@ -25,19 +25,19 @@ export class FieldName {
   }
 }
 
-/** Converts ranges of a line that are not plain text to values. Codecs implement it. */
+/** Converts a range of a line that is not plain text to a value. Codecs implement it. */
 export interface ValueMaker {
   value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
 }
 
 /**
  * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
- * valid during the call. A codec with constant names passes each of them once.
+ * valid during the call. A codec whose names are constant passes each of them once.
  */
 export interface FieldSink {
   /** The value is the UTF-8 text [start, end). */
   text(name: FieldName, b: Buffer, start: number, end: number): void
-  /** The value is the text of the JSON string with the content [start, end) between its quotes. */
+  /** The value is the JSON string with the content [start, end) between its quotes. */
   string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void
   /** The value is [start, end), which is valid JSON. */
   json(name: FieldName, b: Buffer, start: number, end: number): void

@@ -2,13 +2,13 @@ import { BACKSLASH, QUOTE } from './ascii.js'
 import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 
 const FIRST_BYTES = 1024
-/** A sink may keep a slice of this many bytes. */
+/** A sink may keep slices of at least this many bytes. */
 const KEPT_FROM = 16 * 1024
 
-/** Bytes of text for which there is room before they are escaped. */
+/** Texts are escaped in parts of this many bytes, after making room. */
 const ESCAPED_AT_ONCE = 2048
 
-/** Appends bytes to memory that grows, and is reused after `clear`. */
+/** Appends bytes to memory that grows, and that is reused after `clear`. */
 export class GrowingBytes implements ByteSink {
   bytes: Buffer
   length = 0
@@ -33,7 +33,7 @@ export class GrowingBytes implements ByteSink {
     this.length = 0
   }
 
-  /** Passes all of it to `to`, and clears it. Memory of which a slice may be kept is not written to again. */
+  /** Passes all bytes to `to` and clears them. Does not write again to memory of which `to` may keep a slice. */
   giveTo(to: ByteSink): void {
     to.add(this.bytes, 0, this.length)
     if (this.length >= KEPT_FROM) this.bytes = Buffer.allocUnsafeSlow(this.bytes.length)
@@ -58,7 +58,7 @@ export class GrowingBytes implements ByteSink {
     this.length += this.bytes.write(text, this.length)
   }
 
-  /** Whether the JSON value from `start` on is a string with an escape. */
+  /** Whether the JSON value from `start` on is a string with escapes. */
   hasEscape(start: number): boolean {
     if (this.bytes[start] !== QUOTE) return false
     for (let p = start + 1; p < this.length; p++) if (this.bytes[p] === BACKSLASH) return true

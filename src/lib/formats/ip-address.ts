@@ -1,15 +1,15 @@
 import { COLON, POINT } from './ascii.js'
 
-/** Reads IP addresses from bytes. An IPv4 address is read as the IPv6 address that maps it, `::ffff:10.0.0.1`. */
+/** Reads IP addresses from bytes. An IPv4 address is read as the IPv6 address to which it is mapped. */
 
 /** `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255` */
 const LONGEST = 45
 const GROUPS = 8
 const MAPPED = 0xffff
-/** Bits before the IPv4 address in the one that maps it. */
+/** Bits before the IPv4 address in a mapped address. */
 const MAPPED_BITS = 96
 
-/** 0 to 15 for hexadecimal digits, 16 for other characters. */
+/** The value of each hexadecimal digit; 16 for other characters. */
 const HEX_VALUE = new Uint8Array(256).fill(16)
 for (let value = 0; value < 16; value++) {
   const digit = value.toString(16)
@@ -23,13 +23,13 @@ export const groups = new Uint16Array(GROUPS)
 /** A range of addresses, such as `10.0.0.0/8`. */
 export interface AddressRange {
   readonly groups: Uint16Array
-  /** The bits of each group that all addresses of the range have in common. */
+  /** The bits in each group that all addresses of the range share. */
   readonly masks: Uint16Array
   /** Whether it is an IPv4 range, which may also be written with mapped addresses. */
   readonly isIPv4: boolean
 }
 
-/** Reads [start, end) into `groups`. Returns 4 or 6 by its notation, or 0 for other text. Zones are not read. */
+/** Reads [start, end) into `groups`. Returns 4 or 6 for the notation, or 0 for other text. Does not read zones. */
 export function readAddress(b: Uint8Array, start: number, end: number): 0 | 4 | 6 {
   if (end - start > LONGEST) return 0
   const v4 = readIPv4(b, start, end)
@@ -42,7 +42,7 @@ export function readAddress(b: Uint8Array, start: number, end: number): 0 | 4 | 
   return 4
 }
 
-/** Parses a range, or an address as a range of one; undefined if it is neither. Bits after the prefix are ignored. */
+/** Parses a range, or an address as a range of one; undefined if it is neither. Ignores bits after the prefix. */
 export function parseRange(text: string): AddressRange | undefined {
   const [address = '', prefix, ...more] = text.split('/')
   const bytes = Buffer.from(address)
@@ -55,12 +55,12 @@ export function parseRange(text: string): AddressRange | undefined {
   return { groups: groups.slice(), masks, isIPv4: isMapped(groups) && bits >= MAPPED_BITS }
 }
 
-/** Whether it is an IPv4 address, in its own form or mapped. */
+/** Whether this is an IPv4 address, mapped or not. */
 export function isMapped(groups: Uint16Array): boolean {
   return (groups[0]! | groups[1]! | groups[2]! | groups[3]! | groups[4]!) === 0 && groups[5] === MAPPED
 }
 
-/** The address as a number; -1 unless [start, end) is four decimal octets without leading zeros. */
+/** The address as a number; -1 if [start, end) is not four decimal octets without leading zeros. */
 function readIPv4(b: Uint8Array, start: number, end: number): number {
   let address = 0
   let octets = 0
@@ -78,7 +78,7 @@ function readIPv4(b: Uint8Array, start: number, end: number): number {
 function readIPv6(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   let count = 0
-  /** Number of groups before the `::`. */
+  /** Number of groups before the `::`; -1 if there is none. */
   let gap = -1
   if (end - p >= 2 && b[p] === COLON) {
     if (b[p + 1] !== COLON) return false

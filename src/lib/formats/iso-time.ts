@@ -4,29 +4,29 @@ import { COLON, COMMA, MINUS, POINT } from './ascii.js'
 
 const MS_PER_DAY = 86_400_000
 const PLUS = 0x2b
-/** The range of `Date` before and after the epoch. */
+/** The largest time of `Date`, before or after the epoch. */
 export const LARGEST_MS = 8.64e15
 /** Length of `2026-01-31T23:59:59`. */
 const USUAL_LENGTH = 19
 
-/** Position of the parser. Module state is enough, since `parseAny` never yields. */
+/** Position of the parser. Module state suffices, since `parseAny` never yields. */
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
-/** Digits of the fraction; added last, which gives the same number for every notation of a time. */
+/** The fraction in microseconds. Added last, so that every notation of a time gives the same number. */
 let micros = 0
 
 /**
- * Returns milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds, or NaN if it is
- * not a time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an
- * offset, and for a date alone, it is UTC.
+ * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds; NaN if it is not a
+ * time. A space may replace the T, seconds and punctuation may be missing, and an offset may follow. Without an offset,
+ * or with only a date, it is UTC.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
   return Number.isNaN(ms) ? parseAny(text, from, to) : ms
 }
 
-/** Parses `2026-01-31T23:59:59Z`, optionally with a fraction and an offset such as +01:00; NaN for any other form. */
+/** Parses `2026-01-31T23:59:59Z`, perhaps with a fraction or an offset such as +01:00; NaN for any other form. */
 function parseUsual(b: Uint8Array, p: number, to: number): number {
   if (b[p + 4] !== MINUS || b[p + 7] !== MINUS || b[p + 10] !== 0x54) return Number.NaN
   if (b[p + 13] !== COLON || b[p + 16] !== COLON) return Number.NaN
@@ -56,7 +56,7 @@ function parseUsual(b: Uint8Array, p: number, to: number): number {
   return (b[i] === PLUS ? wholeMs - offsetMs : wholeMs + offsetMs) + behind / 1000
 }
 
-/** Cache of the last day: consecutive times are mostly of the same day. */
+/** The last day, cached since consecutive times are mostly on the same day. */
 let lastDay = -1
 let lastDayMs = Number.NaN
 
@@ -71,7 +71,7 @@ export function dayOf(year: number, month: number, day: number): number {
   return lastDayMs
 }
 
-/** The value of two digits; far below zero if they are not digits. */
+/** The value of two digits; far below zero if they are not both digits. */
 export function two(b: Uint8Array, p: number): number {
   const tens = b[p]! - 0x30
   const ones = b[p + 1]! - 0x30
@@ -88,7 +88,7 @@ function parseAny(text: Uint8Array, from: number, to: number): number {
   return at === end && Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** Reads exactly `count` digits; NaN if there are fewer. */
+/** Reads exactly `count` digits; NaN if there are not as many. */
 function digits(count: number): number {
   let value = 0
   for (let i = 0; i < count; i++, at++) {
@@ -99,7 +99,7 @@ function digits(count: number): number {
   return value
 }
 
-/** Consumes the byte if it is next. */
+/** Takes the byte if it is next. Returns whether it was. */
 function take(byte: number): boolean {
   if (at >= end || bytes[at] !== byte) return false
   at++
@@ -128,7 +128,7 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Days since the epoch. Years begin with March here, which makes the leap day the last day of a year. */
+/** Days since the epoch. The year begins in March, so that the leap day is the last of a year. */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
@@ -143,7 +143,7 @@ function timeOfDay(): number {
   const minutes = within(digits(2), 0, 59)
   let ms = 0
   if (extended ? take(COLON) : isDigit()) {
-    // 60 is a leap second; it counts as the first second of the next minute.
+    // 60 is a leap second, and counts as the first second of the next minute.
     ms = within(digits(2), 0, 60) * 1000
     if ((take(POINT) || take(COMMA)) && !fraction()) return Number.NaN
   }
@@ -155,7 +155,7 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/** Reads the digits of the fraction, down to microseconds, the precision of a double. False if there are none. */
+/** Reads the digits of the fraction, as far as microseconds, which a double can hold. False if there are none. */
 function fraction(): boolean {
   const first = at
   for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit

@@ -2,25 +2,25 @@ import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, Q
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Finds members of objects and items of arrays in valid JSON, with the bytes to cut to remove one. */
+/** Finds members of objects and items of arrays in valid JSON, and the bytes to cut to remove one. */
 
-/** The last result. It is reused to avoid allocations. */
+/** The last result, reused to avoid allocations. */
 export const found = {
-  /** Number of members with the name. The rest describes the last of them, whose value counts. */
+  /** Number of members with the name. The others describe the last one, whose value counts. */
   count: 0,
-  /** The name with its quotes. */
+  /** The range of the name with its quotes. */
   nameStart: 0,
   nameEnd: 0,
   start: 0,
   end: 0,
-  /** Cutting the bytes [cutStart, cutEnd) removes the member or item with one comma. */
+  /** Without the bytes [cutStart, cutEnd), the member or item is removed together with one comma. */
   cutStart: 0,
   cutEnd: 0,
   /** Whether it is the only member or item. */
   isOnly: false,
 }
 
-/** A name to look for, in the forms in which it is compared and written. */
+/** A name to look for, as it is compared and written. */
 export class MemberName {
   readonly text: string
   readonly bytes: Buffer
@@ -30,7 +30,7 @@ export class MemberName {
   constructor(text: string) {
     this.text = text
     this.json = Buffer.from(JSON.stringify(text))
-    // Half a surrogate pair can only be written as an escape, so use bytes that match no name.
+    // Half a surrogate pair can only be written as an escape, so these bytes match no name.
     this.bytes = text.isWellFormed() ? Buffer.from(text) : Buffer.from([0])
   }
 }
@@ -66,8 +66,8 @@ export function findMember(b: Buffer, start: number, end: number, name: MemberNa
 }
 
 /**
- * Like `findMember`, for a member whose value is known to be [from, to): much faster. Returns false if its name is
- * written with escapes or may occur twice: use `findMember` then. `isOnlyOne`: it is known to occur once.
+ * Like `findMember`, if the value is known to be [from, to), and much faster. Returns false if the name has escapes or
+ * may occur twice; call `findMember` then. `isOnlyOne`: it certainly occurs once.
  */
 export function memberOf(
   b: Buffer,
@@ -92,7 +92,7 @@ export function memberOf(
   return true
 }
 
-/** Whether [start, end) has the bytes of a name or an escape, which could be in a name. Checks four bytes at a time. */
+/** Whether [start, end) contains a name's bytes, or an escape, which may be part of it. Checks four bytes at a time. */
 function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
   const letter = json[1]!
   let p = start + 1
@@ -116,7 +116,7 @@ function isAt(b: Buffer, at: number, json: Buffer): boolean {
   return true
 }
 
-/** The end of what precedes the white space before `p`. */
+/** Where the white space before `p` begins. */
 function skipSpaceBack(b: Buffer, p: number): number {
   while (b[p - 1]! <= 0x20) p--
   return p
@@ -162,7 +162,7 @@ export function isEmptyObject(b: Buffer, start: number, end: number): boolean {
   return b[skipSpace(b, skipSpace(b, start, end) + 1, end)] === CLOSE_OBJECT
 }
 
-/** Whether the name between the quotes at `quote` and `end`, which has no escapes, is `name`. */
+/** Whether the text between the quotes at `quote` and `end`, which has no escapes, is this name. */
 function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): boolean {
   const length = bytes.length
   if (end - quote - 1 !== length) return false
@@ -170,7 +170,7 @@ function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): b
   return true
 }
 
-/** Includes the comma after it, or else the one before it. */
+/** Sets the range to cut: with the comma after it, or if there is none, the comma before it. */
 function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
   const isLast = b[next] !== COMMA
   found.cutStart = isLast && comma >= 0 ? comma : from
@@ -182,8 +182,8 @@ function cut(b: Buffer, from: number, to: number, comma: number, next: number, e
 type Member = readonly [from: number, to: number]
 
 /**
- * Adds the valid JSON object [start, end) with each name once: at the place of the first member that has it, with the
- * value of the last one, as JSON.parse reads it. Members are copied as they were written. `without`: a name left out.
+ * Adds the valid JSON object [start, end) with each name once, as JSON.parse reads it: at the place of the first member
+ * with that name, with the value of the last. Members are copied as written. `without`: a name to leave out.
  */
 export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string): void {
   const members = new Map<string, Member>()

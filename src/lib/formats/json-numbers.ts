@@ -1,9 +1,9 @@
 import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** Maximum length of an integer whose digits are certainly its canonical text. */
+/** The text of an integer with at most this many digits is certainly canonical. */
 export const LONGEST_PLAIN_NUMBER = 15
-/** Digits of the largest integer that is exact, and its sign. */
+/** Characters of the largest exact integer, with its sign. */
 const MOST_DIGITS = 17
 
 /** Adds all digits of an integer. */
@@ -29,14 +29,14 @@ export function addInteger(to: GrowingBytes, value: number | bigint): void {
   to.length += size
 }
 
-/** Adds a number with its fraction, even if that is 0, which keeps its type. NaN and infinities become null. */
+/** Adds a number with its fraction, also if that is 0, to keep its type. NaN and infinities become null. */
 export function addFloat(to: GrowingBytes, value: number): void {
   if (!Number.isFinite(value)) to.addText('null')
   else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))
   else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
 }
 
-/** The integer in [start, end) if it is short and its text is String() of it; NaN otherwise. Builds no string. */
+/** The integer in [start, end), if it is short and String() gives the same text; otherwise NaN. Builds no string. */
 export function plainInteger(bytes: Uint8Array, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let p = negative ? start + 1 : start

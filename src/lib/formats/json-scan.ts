@@ -1,18 +1,18 @@
 import { resized } from '../columns.js'
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 /**
- * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
- * of the wanted top-level names. Nothing is decoded. It agrees with JSON.parse on every line of valid UTF-8: it checks
- * the whole grammar, names may be escaped, the last of duplicate names wins, and nesting is unlimited.
+ * In one strict pass over a line, checks that it is a complete, valid JSON object, and finds the values of wanted
+ * top-level names. Decodes nothing. Agrees with JSON.parse on every line of valid UTF-8: it checks the whole grammar,
+ * names may be escaped, the last of duplicate names counts, and nesting is unlimited.
  *
- * Invariant: a control character follows the scanned bytes (usually a line end). It stops every inner loop, so they
- * need no check for the end. No byte beyond it is read: a single read past the end of a buffer would make the loops
- * several times slower for the lifetime of the process.
+ * A control character must follow the scanned bytes, usually a line end. It stops every inner loop, so the loops do not
+ * check for the end. No byte beyond it is read: a single read past the end of a buffer would make the loops several
+ * times slower for the lifetime of the process.
  */
 
 /**
- * The top-level names to look for. Each has a slot, its index. Names are only added, until `clear` removes all. A batch
- * that was scanned before has no slots for names that were added since (EventBatch.renew).
+ * The top-level names to look for. The index of a name is its slot. Names are only added, until `clear` removes all. A
+ * batch that was scanned earlier has no slots for names added since (EventBatch.renew).
  */
 export class WantedNames {
   readonly names: string[] = []
@@ -21,17 +21,16 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
-  /** Whether only whole lines are used. If so, they are not scanned ahead. */
+  /** Whether only whole lines are used, so that they are not scanned ahead. */
   isUnused = false
-  /** Whether ids of events are used. If so, their inputs are saved before the first event leaves. */
+  /** Whether ids of events are used, so that their inputs are saved before the first event leaves. */
   areIdsUsed = false
 
-  /** The slot of `name`; the same name always has the same slot. */
+  /** The slot of `name`, always the same one. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
-    // Half a surrogate pair has no UTF-8 encoding (it can only be written as an escape), so use bytes that match no
-    // name.
+    // Half a surrogate pair has no UTF-8 encoding and can only be written as an escape, so these bytes match no name.
     const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
@@ -39,7 +38,7 @@ export class WantedNames {
     return this.names.push(name) - 1
   }
 
-  /** Removes all names. Readers and batches that were made before must not be used any more. */
+  /** Removes all names. Readers and batches from before must not be used any more. */
   clear(): void {
     this.names.length = 0
     this.bytes.length = 0
@@ -50,11 +49,11 @@ export class WantedNames {
 
 /**
  * Numbers per slot in the output of a scan: the start of the value (0 if the name is missing), and (end << 1 |
- * special). The last bit is set if a string has escapes and if the name occurs more than once; it may be set without.
+ * special). The last bit is set if a string has escapes or the name occurs more than once, and sometimes otherwise.
  */
 export const SLOT = 2
 
-/** 1 for bytes that end the plain part of a string: the quote, the backslash and control characters. */
+/** 1 for each byte that ends the plain part of a string: the quote, the backslash and control characters. */
 const ENDS_PLAIN = new Uint8Array(256)
 for (let byte = 0; byte < 0x20; byte++) ENDS_PLAIN[byte] = 1
 ENDS_PLAIN[QUOTE] = 1
@@ -67,9 +66,9 @@ for (const digit of '0123456789') DIGIT[digit.charCodeAt(0)] = 1
 const ESCAPED = new Uint8Array(256)
 for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
-/** Whether the string that `stringEnd` scanned last has an escape. */
+/** Whether the last string that `stringEnd` scanned has an escape. */
 export let sawEscape = false
-/** If so, where the first one is. */
+/** The index of the first escape in that string. */
 export let firstEscape = 0
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */
@@ -166,10 +165,10 @@ export function skipSpace(b: Uint8Array, p: number, end: number): number {
   return p
 }
 
-/** For each open container below the outermost, 1 if it is an object. Kept between calls and grown on demand. */
+/** For each open container inside the outermost: 1 if it is an object. Kept between calls, and grown on demand. */
 let nesting = new Uint8Array(64)
 
-/** The end of the object or array that opens at `p`, or -1. Iterative: nesting costs one byte per level, no stack. */
+/** The end of the object or array that opens at `p`, or -1. Not recursive: a level takes one byte and no stack. */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
   let depth = 0
@@ -198,7 +197,7 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
       if (p < 0) return -1
       p = skipSpace(b, p, end)
     }
-    // After a value or at the end of an empty container: close all containers that end here, or continue after a comma.
+    // After a value, or at the end of an empty container: closes all containers that end here, or goes past a comma.
     while (b[p] === (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
       p++
       if (depth === 0) return p
@@ -216,12 +215,12 @@ export function valueEnd(b: Uint8Array, p: number, end: number): number {
   return b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
 }
 
-/** The slot of the name with the bytes [start, end), which has no escapes, or -1 if it is not wanted. */
+/** The slot of the name with the bytes [start, end), which have no escapes; -1 if it is not wanted. */
 export function slotOf(b: Uint8Array, start: number, end: number, wanted: WantedNames): number {
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }
 
-/** The slot of the name with the bytes [start, end), or -1 if it is not wanted. */
+/** The slot of the name with the bytes [start, end); -1 if it is not wanted. */
 function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
   if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))
   const length = end - start
@@ -235,8 +234,8 @@ function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean,
 }
 
 /**
- * Scans the line [start, end) of `b`. Returns true if it is one complete JSON object; then `out` holds SLOT numbers for
- * each wanted name from index `at` on. That part of `out` must be 0 before the call.
+ * Scans the line [start, end) of `b`. Returns whether it is one complete JSON object. If so, `out` contains SLOT
+ * numbers for each wanted name from index `at` on. That part of `out` must be 0 before the call.
  */
 export function scanObject(
   b: Uint8Array,
@@ -247,7 +246,7 @@ export function scanObject(
   at: number,
 ): boolean {
   if (end < b.length && b[end]! < 0x20) return scanValue(b, start, end, wanted, out, at)
-  // A line without a line end is scanned in a copy that has a byte to stop at.
+  // A line without a line end is copied, to add the control character.
   const copy = Buffer.allocUnsafe(end - start + 1)
   copy.set(b.subarray(start, end))
   copy[end - start] = 0
@@ -265,7 +264,7 @@ export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** Like `scanObject`, for bytes that are known to be valid JSON, with anything after them: a value inside a line. */
+/** Like `scanObject`, for bytes that certainly begin with valid JSON, such as a value inside a line. */
 export function scanValue(
   b: Uint8Array,
   start: number,

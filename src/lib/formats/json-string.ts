@@ -1,31 +1,31 @@
 import { BACKSLASH, ZERO } from './ascii.js'
 /** Writes JSON strings as JSON.stringify does, from bytes to bytes. */
 
-/** Receives bytes in the order of the calls. It copies less than 16 KiB, and may keep a slice of more. */
+/** Receives bytes in order. Copies less than 16 KiB, and may keep a slice of more. */
 export interface ByteSink {
   add(source: Buffer, start: number, end: number): void
-  /** `addEscaped`, if the sink has a faster way. */
+  /** Like the function `addEscaped`, if the sink has a faster way. */
   addEscaped?(source: Buffer, start: number, end: number): void
 }
 
-/** Adds bytes whose memory is reused afterwards. */
+/** Adds bytes whose memory is reused after the call. */
 export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): void {
   for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
 }
 
-/** Bytes that every sink copies. */
+/** Every sink copies this many bytes. */
 const MOST_COPIED = 16 * 1024 - 1
 const U = 0x75
-/** For each byte, the character after the backslash, `u` with four digits; 0: the byte needs no escape. */
+/** For each byte: the character after the backslash of its escape, `u` if four digits follow; 0: not escaped. */
 const LETTERS = Uint8Array.from({ length: 256 }, (_, byte) => {
   const [backslash, letter] = Buffer.from(JSON.stringify(String.fromCharCode(byte)).slice(1, -1))
   return byte < 0x80 && backslash === BACKSLASH ? letter! : 0
 })
 const DIGITS = Buffer.from('0123456789abcdef')
 
-/** Maximum bytes of an escaped byte. */
+/** Maximum bytes that one escaped byte takes. */
 export const MOST_ESCAPED = 6
-/** Bytes of text that are escaped at a time: little enough to be copied by every sink. */
+/** Bytes of text that are escaped at a time: few enough that every sink copies them. */
 const AT_ONCE = 2048
 const escaped = Buffer.allocUnsafeSlow(AT_ONCE * MOST_ESCAPED)
 
@@ -42,7 +42,7 @@ export function addEscaped(to: ByteSink, b: Buffer, start: number, end: number):
   }
 }
 
-/** The end of the text that needs no escapes. Four bytes per iteration. */
+/** The end of the text that needs no escapes. Checks four bytes at a time. */
 function plainEnd(b: Buffer, p: number, end: number): number {
   for (const stop = end - 3; p < stop; p += 4) {
     if (LETTERS[b[p]!] !== 0) return p
@@ -57,7 +57,7 @@ function plainEnd(b: Buffer, p: number, end: number): number {
 /** Up to this size, a loop that checks and copies each byte is faster than a check and a call of `copy`. */
 const COPIED_AT_ONCE = 160
 
-/** Escapes [start, end) into `to` at `at`, where there is room. Returns the end. */
+/** Escapes [start, end) into `to` at `at`, which must have room. Returns the end. */
 export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   let p = start
   if (end - start > COPIED_AT_ONCE) {
@@ -69,7 +69,7 @@ export function escapeInto(to: Buffer, at: number, b: Buffer, start: number, end
     const second = b[p + 1]!
     const third = b[p + 2]!
     const fourth = b[p + 3]!
-    // Bytes after the first escape are overwritten later: there is room, and a branch costs more than a store.
+    // What follows the first escape is overwritten later: there is room, and a branch takes longer than a store.
     to[at] = first
     to[at + 1] = second
     to[at + 2] = third
@@ -103,7 +103,7 @@ function escapeByte(to: Buffer, at: number, byte: number): number {
   return at
 }
 
-/** Up to this size a loop is faster than a call of `copy`. */
+/** Up to this size, a loop is faster than a call of `copy`. */
 const SHORT = 40
 
 /** Copies [start, end) to `to` at `at`. Returns the end. */
@@ -122,14 +122,14 @@ export function writeBytes(b: Buffer, start: number, end: number, to: Buffer, at
   return at
 }
 
-/** The meaning of the letter of an escape. */
+/** What the letter of an escape means. */
 const MEANS = new Uint8Array(256)
 for (const [letter, byte] of Object.entries({ '"': 0x22, '\\': 0x5c, '/': 0x2f, b: 8, f: 12, n: 10, r: 13, t: 9 }))
   MEANS[letter.charCodeAt(0)] = byte
 
 /**
- * Copies [start, end), the content of a valid JSON string, to `to` at `at` without escapes, which never takes more
- * bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
+ * Copies the content [start, end) of a valid JSON string to `to` at `at`, with its escapes resolved, which never takes
+ * more bytes. Returns the end. Half a surrogate pair becomes U+FFFD.
  */
 export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, end: number): number {
   for (let p = start; p < end; ) {
@@ -144,7 +144,7 @@ export function unescapeInto(to: Buffer, at: number, b: Buffer, start: number, e
       continue
     }
     let from = p
-    // Several escapes may be one character.
+    // Several escapes may form one character.
     for (p += 4; b[p] === BACKSLASH && b[p + 1] === U && p < end; p += 6);
     let text = ''
     for (; from < p; from += 6) text += String.fromCharCode(Number.parseInt(b.toString('latin1', from, from + 4), 16))

@@ -1,6 +1,6 @@
 import { CR, LF, SPACE } from './ascii.js'
 
-/** Makes valid JSON fit on one line, in place: all its line ends are between values. Returns the number of LFs. */
+/** Puts valid JSON on one line, in place. Its line ends are all between values. Returns the number of LFs. */
 export function flatten(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {
@@ -10,7 +10,7 @@ export function flatten(json: Buffer, start: number, end: number): number {
   return lines
 }
 
-/** The end of V8's message for text that is not JSON. It quotes the text, which may hold keys. */
+/** The end of V8's message for text that is not JSON. It quotes the text, which may contain keys. */
 const QUOTED = /(?:^|, )(?:\.{3})?".*"(?:\.{3})? is not valid JSON$/s
 
 /** JSON.parse, with errors that do not quote the text. */
@@ -32,7 +32,7 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** An open object or array: its members, the position of the next one, and whether none is written yet. */
+/** An open object or array: its members, the position of the next one, and whether none is written so far. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]
   readonly names: readonly string[] | undefined

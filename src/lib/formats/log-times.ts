@@ -3,17 +3,17 @@ import { dayOf, two } from './iso-time.js'
 import { MONTHS, type TimeReader } from './strptime.js'
 import { TimeZone } from './time-zone.js'
 
-/** Times as web servers write them, as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
+/** Converts times of web servers to ISO 8601 in UTC. Caches the last one, since many lines have the same second. */
 
 const MS_PER_DAY = 86_400_000
 const SLASH = 0x2f
 const PLUS = 0x2b
-/** Length of `31/Jan/2026:12:00:00 +0100`, at least. */
+/** Minimum length of `31/Jan/2026:12:00:00 +0100`. */
 const COMMON_LENGTH = 26
 /** Length of `2026-01-31T11:00:00.000Z`. */
 const ISO_LENGTH = 24
 
-/** Milliseconds since the epoch of the time in the bytes [start, end), or NaN. */
+/** The time in the bytes [start, end) in milliseconds since the epoch; NaN if it is not one. */
 type TimeOf = (b: Buffer, start: number, end: number) => number
 
 /** Makes a TimeOf from a function that reads a string. */
@@ -27,7 +27,7 @@ export class LastTime {
   readonly #last = Buffer.alloc(64)
   #length = -1
   #iso = Buffer.alloc(ISO_LENGTH)
-  /** The day of `#iso`, counted from the epoch; NaN if its text cannot be reused for other times of that day. */
+  /** The day of `#iso`, counted from the epoch. NaN: its text cannot be reused for other times of that day. */
   #day = Number.NaN
   #isTime = false
 
@@ -47,7 +47,7 @@ export class LastTime {
     return this.#isTime ? this.#iso : undefined
   }
 
-  /** Writes the text of a time. Mostly, only the digits after the date differ from the last time. */
+  /** Writes the text of a time. Mostly only the digits after the date differ from the last one. */
   #write(ms: number): boolean {
     const day = Math.floor(ms / MS_PER_DAY)
     if (day !== this.#day) {
@@ -71,7 +71,7 @@ export class LastTime {
 
   #isLast(b: Buffer, start: number, length: number): boolean {
     if (length !== this.#length) return false
-    // The seconds at the end differ first.
+    // Compares from the end, where the seconds are.
     for (let i = length - 1; i >= 0; i--) if (b[start + i] !== this.#last[i]) return false
     return true
   }
@@ -82,17 +82,17 @@ function putTwo(to: Buffer, at: number, value: number): void {
   to[at + 1] = ZERO + (value % 10)
 }
 
-/** Three letters as a number, in lower case. Only letters become lower-case letters. */
+/** Three letters as a number, in lower case. Other characters do not become letters. */
 const lettersAt = (b: Uint8Array, p: number) => ((b[p]! | 0x20) << 16) | ((b[p + 1]! | 0x20) << 8) | (b[p + 2]! | 0x20)
 
 const MONTH_LETTERS = MONTHS.map(name => lettersAt(Buffer.from(name), 0))
 
-/** The month, from 0, whose English name begins with the three bytes at `p`, in any case; otherwise -1. */
+/** The month, from 0, whose English name begins with the three bytes at `p`, in any case; -1 if there is none. */
 export function monthAt(b: Uint8Array, p: number): number {
   return MONTH_LETTERS.indexOf(lettersAt(b, p))
 }
 
-/** `31/Jan/2026:12:00:00 +0100`, of access logs. The offset may have a colon. */
+/** Reads `31/Jan/2026:12:00:00 +0100`, as in access logs. The offset may have a colon. */
 export function commonLogTime(b: Buffer, p: number, end: number): number {
   if (end - p < COMMON_LENGTH) return Number.NaN
   const sign = b[p + 21] === MINUS ? -1 : 1

@@ -2,11 +2,11 @@ import { resized } from '../columns.js'
 import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
-/** Initial room for members. Room for more than MOST_KEPT is not kept. */
+/** Initial room for members. More than MOST_KEPT is not kept. */
 const USUAL = 64
 const MOST_KEPT = 4096
 
-/** Finds the members of JSON objects, in one strict pass over the bytes. */
+/** Finds the members of a JSON object in one strict pass over its bytes. */
 export class MemberPlaces {
   count = 0
   /** Between the quotes. */
@@ -14,10 +14,10 @@ export class MemberPlaces {
   nameEnds = new Int32Array(USUAL)
   valueStarts = new Int32Array(USUAL)
   valueEnds = new Int32Array(USUAL)
-  /** Whether the name has escapes, and whether the value is a string with some: NAME and VALUE. */
+  /** NAME if the name has escapes, VALUE if the value is a string with escapes. */
   escapes = new Uint8Array(USUAL)
 
-  /** Whether [start, end) is a JSON object, with white space around it. A control character must be at `end`. */
+  /** Whether [start, end) is a JSON object, perhaps with white space. The byte at `end` must be a control character. */
   read(b: Uint8Array, start: number, end: number): boolean {
     this.count = 0
     if (this.escapes.length > MOST_KEPT) this.#resize(USUAL)

@@ -4,23 +4,23 @@ import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
 
-/** Further members are only written, since each name is compared with all others. */
+/** Further members have no known place, since each name is compared with all others. */
 const MOST_KNOWN = 64
 
-/** Shorter texts are escaped at once, with room for their maximum size. */
+/** Shorter texts are escaped at once, with room for the maximum size. */
 const SHORT = 2048
 
-/** Writes the fields of a line as members of a JSON object, and records their places. */
+/** Writes the fields of a line as members of a JSON object, and remembers where they are. */
 export class Members implements FieldSink {
   /** The members, with commas between them. */
   readonly out = new GrowingBytes()
-  /** How many members have known places. */
+  /** Number of members with a known place. */
   count = 0
-  /** Whether there may be others, or several of one name, or names with escapes. */
+  /** Whether there may be others, or several with one name, or names with escapes. */
   isUnclear = false
   /** A bit for each length of a known name, modulo 32. */
   lengths = 0
-  /** Where the name is in `out`, without its quotes. */
+  /** The range of the name in `out`, without its quotes. */
   readonly nameStarts = new Int32Array(MOST_KNOWN)
   readonly nameEnds = new Int32Array(MOST_KNOWN)
   readonly valueStarts = new Int32Array(MOST_KNOWN)
@@ -75,7 +75,7 @@ export class Members implements FieldSink {
     this.#end(valueStart, this.out.hasEscape(valueStart) ? 1 : 0)
   }
 
-  /** Writes a name, and makes room for `more` bytes. Returns where its value begins. */
+  /** Writes a name, and makes room for `more` bytes. Returns the start of its value. */
   #addName(name: FieldName, more = 0): number {
     const { out } = this
     const { json } = name

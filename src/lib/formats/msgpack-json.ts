@@ -11,11 +11,11 @@ const FALSE = Buffer.from('false')
 const TIMESTAMP = Buffer.from('"timestamp":')
 
 const STR_8 = 0xd9
-/** An array of two values. */
+/** The type of an array of two values. */
 const PAIR = 0x92
-/** Shorter texts are escaped at once, with room for their maximum size. */
+/** Shorter texts are escaped at once, with room for the maximum size. */
 const SHORT = 2048
-/** Records of more levels cannot be read. */
+/** Maximum nesting of a record. */
 const MOST_LEVELS = 256
 /** The result for bytes that cannot be read. */
 const NONE = -1
@@ -24,21 +24,21 @@ const isArray = (type: number) => (type >= 0x90 && type < 0xa0) || type === ARRA
 const isMap = (type: number) => (type >= 0x80 && type < 0x90) || type === MAP_16 || type === MAP_16 + 1
 const isText = (type: number) => (type >= 0xa0 && type < FIRST_TYPE) || (type >= STR_8 && type < ARRAY_16)
 
-/** Writes MessagePack records as JSON. Each method returns the end of the bytes that it has read, or NONE. */
+/** Writes MessagePack records as JSON. Each method returns the end of the bytes that it read, or NONE. */
 export class MsgpackJson {
   readonly #binaryIsText: boolean
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** Whether the outermost map that was read has a key of this name. */
+  /** Whether the outermost map that was read has the key `timestamp`. */
   #hasTimestamp = false
 
-  /** `binaryIsText`: binary values are written as text, not in base64. */
+  /** `binaryIsText`: writes binary values as text, not in base64. */
   constructor(binaryIsText: boolean) {
     this.#binaryIsText = binaryIsText
   }
 
-  /** Adds the JSON of the record [start, end), a map or a Fluentd entry. Otherwise returns false and adds nothing. */
+  /** Adds the JSON of the record [start, end), which is a map or a Fluentd entry. For other records, returns false. */
   write(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
     this.#b = b
     this.#end = end
@@ -50,7 +50,7 @@ export class MsgpackJson {
     return false
   }
 
-  /** `[time, map]` or `[[time, metadata], map]`: the time becomes `timestamp` if the map does not have it. */
+  /** Writes `[time, map]` or `[[time, metadata], map]`. The time becomes `timestamp` if the map does not have one. */
   #entry(start: number): number {
     const [b, to] = [this.#b, this.#to]
     const before = to.length
@@ -110,7 +110,7 @@ export class MsgpackJson {
 
   #map(p: number, length: number, level: number): number {
     const to = this.#to
-    // Each member takes two bytes at least.
+    // Each member takes at least two bytes.
     if (level === MOST_LEVELS || length * 2 > this.#end - p) return NONE
     to.addByte(OPEN_OBJECT)
     for (let n = 0; n < length; n++) {
@@ -141,7 +141,7 @@ export class MsgpackJson {
     return p
   }
 
-  /** A key that is not text becomes the text of its JSON. Maps and arrays cannot be keys. */
+  /** Writes a key. A key that is not text becomes the text of its JSON. Maps and arrays cannot be keys. */
   #key(p: number): number {
     const [b, to] = [this.#b, this.#to]
     if (p >= this.#end || isMap(b[p]!) || isArray(b[p]!)) return NONE
@@ -186,7 +186,7 @@ export class MsgpackJson {
     return stop
   }
 
-  /** `p` is at the number of its type; its bytes follow. */
+  /** Writes an extension. `p` is at the number of its type, before its bytes. */
   #extension(p: number, size: number): number {
     const b = this.#b
     const stop = p + 1 + size
@@ -203,7 +203,7 @@ function safe(high: number, low: number): number | undefined {
   return high < 2 ** 21 ? high * 2 ** 32 + low : undefined
 }
 
-/** A time as MessagePack defines it, or as Fluentd does: seconds and nanoseconds of 32 bits each. */
+/** Reads a time of MessagePack, or of Fluentd: seconds and nanoseconds of 32 bits each. */
 function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): string | undefined {
   if (isEventTime) return size === 8 ? rfc3339(b.readUInt32BE(p), b.readUInt32BE(p + 4)) : undefined
   if (size === 4) return rfc3339(b.readUInt32BE(p), 0)
@@ -214,7 +214,7 @@ function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): str
   return size === 12 ? rfc3339(Number(b.readBigInt64BE(p + 4)), b.readUInt32BE(p)) : undefined
 }
 
-/** The time of an entry from its JSON: text already, or seconds since the epoch. */
+/** The time of an entry, from its JSON: text already, or seconds since the epoch. */
 function timeOf(json: string): string | undefined {
   if (json[0] === '"') return /^"\d{4}-.*Z"$/.test(json) ? json.slice(1, -1) : undefined
   const seconds = Number(json)

@@ -1,14 +1,14 @@
 import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
 
-/** The range of first bytes, from `nil` on, that do not include the value. 0xc1 is not a type. */
+/** The types from `nil` on, whose first byte does not contain the value. 0xc1 is not a type. */
 export const FIRST_TYPE = 0xc0
 export const LAST_TYPE = 0xdf
-/** For each of these types, the number of length bytes that follow. */
+/** For each of these types: the number of length bytes that follow. */
 export const LENGTH_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0],
   ...[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4],
 )
-/** For each of these types, the number of bytes besides the length and its content. */
+/** For each of these types: the number of bytes besides the length and the content of that length. */
 export const FIXED_BYTES = Uint8Array.of(
   ...[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 4, 8, 1, 2, 4, 8],
   ...[1, 2, 4, 8, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0, 0],
@@ -23,12 +23,12 @@ export function lengthAt(b: Buffer, p: number, size: number): number {
   return length
 }
 
-/** Whether a record can begin with this byte: it is a map, or an array. */
+/** Whether a record can begin with this byte, as a map or an array. */
 const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >= ARRAY_16 && byte <= LAST_TYPE)
 
 /** Finds the ends of MessagePack values, which have no delimiters. */
 export class MsgpackScanner implements RecordScanner {
-  /** Remaining values of the record, and remaining bytes of the current one. */
+  /** Values of the record that remain, and bytes of the current one. */
   #values = 1
   #bytes = 0
   #isInside = false

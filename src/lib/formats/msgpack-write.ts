@@ -8,26 +8,26 @@ const F = 0x66
 const N = 0x6e
 const T = 0x74
 
-/** Integers of more digits may not be exact as numbers. */
+/** Integers with more digits may not be exact as numbers. */
 const MOST_DIGITS = 15
 const MOST_UINT = 2n ** 64n - 1n
 const LEAST_INT = -(2n ** 63n)
-/** Deeper objects and arrays get a length of 32 bits, which limits how often each byte is moved. */
+/** Objects and arrays nested deeper get a length of 32 bits, which limits how often each byte is moved. */
 const MOST_SHORT_LEVELS = 16
-/** Members of an object or array whose length is in its type. */
+/** Maximum members of an object or array whose length is in its type byte. */
 const MOST_FIXED = 15
 
-/** Writes valid JSON as MessagePack: integers as integers, other numbers as doubles, each in the shortest form. */
+/** Writes valid JSON as MessagePack, in the shortest form: integers as integers, other numbers as doubles. */
 export class MsgpackWriter {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
-  /** For each open object or array: where it begins in the output, its members so far, and whether it is an object. */
+  /** For each open object or array: its start in the output, its members so far, and whether it is an object. */
   readonly #heads: number[] = []
   readonly #counts: number[] = []
   readonly #areObjects: boolean[] = []
 
-  /** Adds the value in [start, end). The scan needs a byte after it to stop at. */
+  /** Adds the value in [start, end). The byte after it must be a control character. */
   write(b: Buffer, start: number, end: number, to: GrowingBytes): void {
     this.#b = b
     this.#end = end
@@ -39,7 +39,7 @@ export class MsgpackWriter {
       if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#open(byte === OPEN_OBJECT)
         p = skipSpace(b, p + 1, end)
-        // The code of a closing bracket is that of the opening one plus 2.
+        // The code of a closing bracket is that of its opening bracket plus 2.
         if (b[p] !== byte + 2) {
           p = this.#member(p)
           continue
@@ -67,7 +67,7 @@ export class MsgpackWriter {
     to.length += bytes
   }
 
-  /** Begins the next member at `p`; returns where its value is. */
+  /** Begins the next member at `p`. Returns the start of its value. */
   #member(p: number): number {
     const at = this.#heads.length - 1
     this.#counts[at]!++
@@ -163,7 +163,7 @@ export class MsgpackWriter {
     else this.#large(value)
   }
 
-  /** An integer of 64 bits; one that needs more becomes a double. */
+  /** Writes an integer of up to 64 bits. A larger one becomes a double. */
   #large(digits: number | string): void {
     const to = this.#to
     const value = BigInt(digits)

@@ -8,16 +8,16 @@ const LONG_INTEGER = /^-?\d{16,}$/
 const MANY_DIGITS = /\d{16}/
 
 /**
- * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Numbers beyond the range of a double, and
- * integers of which a double loses digits, stay as they were written.
+ * Writes the valid JSON value [start, end) with JSON.parse and `jsonText`. Keeps numbers as written if a double could
+ * not hold them, or would lose digits of an integer.
  */
 export function normalJson(b: Buffer, start: number, end: number): string {
   const text = b.toString('utf8', start, end)
   const normal = jsonText(JSON.parse(text))
-  // Numbers beyond the range become null.
+  // Numbers beyond the range of a double become null.
   if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
   const numbers: string[] = []
-  // A text replaces each number in both steps. It is random, so the input cannot contain it.
+  // A text replaces each number in both steps. It is random, so that the input cannot contain it.
   const mark = randomUUID()
   let marked = ''
   let copied = start
@@ -38,7 +38,7 @@ export function normalJson(b: Buffer, start: number, end: number): string {
   return jsonText(JSON.parse(marked)).replace(restored, (_, n) => numbers[n]!)
 }
 
-/** Whether a double has the value of a JSON number, as far as it matters. */
+/** Whether a double has the value of a JSON number, as far as it matters here. */
 function isKept(number: string): boolean {
   const value = Number(number)
   return Number.isFinite(value) && (!LONG_INTEGER.test(number) || String(value) === number)

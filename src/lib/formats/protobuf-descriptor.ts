@@ -1,7 +1,7 @@
 import { WantedNames } from './json-scan.js'
 import { BYTES, NotProtobuf, VARINT, WireReader } from './protobuf-wire.js'
 
-/** The types of fields, as descriptors number them. */
+/** The types of fields, by their number in descriptors. */
 export const TYPE = {
   double: 1,
   float: 2,
@@ -25,20 +25,20 @@ export const TYPE = {
 
 export interface EnumType {
   readonly name: string
-  /** The names as JSON. */
+  /** The names, as JSON. */
   readonly names: ReadonlyMap<number, string>
   readonly numbers: ReadonlyMap<string, number>
 }
 
 export interface Field {
-  /** As in the definition. */
+  /** The name in the definition. */
   readonly name: string
   readonly jsonName: string
   readonly number: number
   readonly type: number
   readonly isRepeated: boolean
   readonly isPacked: boolean
-  /** Fields of a oneof share it: a message has only one of them. */
+  /** The same for all fields of a oneof, of which a message has only one. */
   readonly place: number
   message: MessageType | undefined
   enum: EnumType | undefined
@@ -47,10 +47,10 @@ export interface Field {
 export interface MessageType {
   readonly name: string
   readonly isMapEntry: boolean
-  /** Number of fields; each oneof counts as one. */
+  /** Number of fields. Each oneof counts as one. */
   places: number
   readonly fields: Map<number, Field>
-  /** Both names of each field; `named` has the field of each slot. */
+  /** Both names of each field, and the field of each slot. */
   readonly wanted: WantedNames
   readonly named: Field[]
 }
@@ -72,7 +72,7 @@ export function readTypes(bytes: Buffer): Types {
   return reading
 }
 
-/** A field of a message of the descriptor: a number, or the range of its bytes. */
+/** A field of a message in the descriptor: a number, or the range of its bytes. */
 interface Part {
   readonly number: number
   readonly value: number
@@ -101,7 +101,7 @@ const numberOf = (parts: readonly Part[], number: number) => all(parts, number).
 class DescriptorReader implements Types {
   readonly messages = new Map<string, MessageType>()
   readonly #enums = new Map<string, EnumType>()
-  /** Names of the types of fields, until all are known. */
+  /** The type names of fields, until all types are known. */
   readonly #links: { readonly field: Field; readonly type: string; readonly of: string }[] = []
 
   read(bytes: Buffer): void {

@@ -7,24 +7,24 @@ import { KNOWN } from './protobuf-known.js'
 import { addScalar, addZero } from './protobuf-scalars.js'
 import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
 
-/** Maximum size of the JSON of a record, in multiples of the record: names and enums are long, values one byte. */
+/** Maximum size of a record's JSON, as a multiple of the record: names and enums are long, values may be one byte. */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 
-/** Shorter texts are escaped at once, with room for their maximum size. */
+/** Shorter texts are escaped at once, with room for the maximum size. */
 const SHORT = 2048
 
-/** The wire type of each type of a field; -1: groups, which are not read. */
+/** The wire type of each field type; -1: groups, which are not read. */
 const WIRE_TYPES = [-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, -1, 2, 2, 0, 0, 5, 1, 0, 0]
 
 export interface JsonOptions {
-  /** As in the definition, or in the usual form of JSON. */
+  /** Names as in the definition, or in the usual form of JSON. */
   readonly fieldNames: 'proto' | 'json'
   /** Whether 64-bit integers are written as texts. */
   readonly textIntegers: boolean
 }
 
-/** A field of a message and where its values begin, each with its tag. */
+/** A field of a message and the start of each of its values, with the tag. */
 interface Found {
   readonly field: Field
   readonly places: number[]
@@ -34,10 +34,10 @@ interface Found {
 export class ProtobufJson {
   readonly types: Types
   readonly #options: JsonOptions
-  /** By field: its name in JSON, with the quotes and the colon. */
+  /** For each field: its name in JSON, with quotes and colon. */
   readonly #names = new Map<Field, Buffer>()
   to!: GrowingBytes
-  /** The maximum end of the JSON of the record. */
+  /** Maximum end of the record's JSON. */
   #most = 0
 
   constructor(types: Types, options: JsonOptions) {
@@ -51,7 +51,7 @@ export class ProtobufJson {
     }
   }
 
-  /** Adds the JSON of the message [start, end). Returns false and adds nothing if it is not of this type. */
+  /** Adds the JSON of the message [start, end). If it is not of this type, returns false and adds nothing. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
     const before = to.length
     this.to = to
@@ -66,7 +66,7 @@ export class ProtobufJson {
     }
   }
 
-  /** Writes the message of the reader. */
+  /** Writes the message that the reader contains. */
   message(type: MessageType, reader: WireReader, level: number): void {
     if (level === MOST_LEVELS) broken()
     const known = KNOWN.get(type.name)
@@ -91,7 +91,7 @@ export class ProtobufJson {
     }
   }
 
-  /** Writes the value of the only field of a message. Returns false if it is missing. */
+  /** Writes the value of a message's only field. Returns false if it is missing. */
   unnamed(type: MessageType, reader: WireReader, level: number): boolean {
     if (type.places > 1) broken()
     const [found] = fieldsOf(type, reader)
@@ -99,12 +99,12 @@ export class ProtobufJson {
     return found !== undefined
   }
 
-  /** Combines all values of a field: elements in one array, messages merged, or the last value. */
+  /** Combines all values of a field: elements in an array, messages merged, or otherwise the last value. */
   #field({ field, places }: Found, reader: WireReader, level: number): void {
     if (field.isRepeated) this.#elements(field, places, reader, level)
     else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)
     else {
-      // Concatenated messages are the same as one message with all of their fields.
+      // Concatenated messages equal one message with all their fields.
       const contents = places.map(place => behindTag(reader, place).inner().rest())
       this.message(field.message!, WireReader.of(Buffer.concat(contents)), level + 1)
     }
@@ -128,7 +128,7 @@ export class ProtobufJson {
     to.addByte(entry ? CLOSE_OBJECT : CLOSE_ARRAY)
   }
 
-  /** An entry of a map: its key as a name, and its value. A missing one is the default of its type. */
+  /** Writes an entry of a map: its key as a name, and its value. If one is missing, it is the default of its type. */
   #entry(type: MessageType, reader: WireReader, level: number): void {
     const { to } = this
     const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
@@ -150,7 +150,7 @@ export class ProtobufJson {
     add(value)
   }
 
-  /** Writes the default of a missing field. */
+  /** Writes the default for a missing field. */
   default(field: Field, level: number): void {
     const { to } = this
     if (field.type === TYPE.string || field.type === TYPE.bytes) to.addText('""')
@@ -196,7 +196,7 @@ function behindTag(reader: WireReader, place: number): WireReader {
   return reader
 }
 
-/** The fields of a message in their order. The last field of a oneof counts. */
+/** The fields of a message in order. Of a oneof, the last one counts. */
 function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   const found = new Map<number, Found>()
   while (reader.p < reader.end) {
@@ -215,7 +215,7 @@ function fieldsOf(type: MessageType, reader: WireReader): Found[] {
   return [...found.values()]
 }
 
-/** The field of a tag; undefined if the type has none, or its wire type does not fit. */
+/** The field of a tag; undefined if the type has none, or if its wire type does not match. */
 function fieldOf(type: MessageType, tag: number): Field | undefined {
   const field = type.fields.get(tag >>> 3)
   if (!field) return undefined

@@ -3,13 +3,13 @@ import type { ProtobufJson } from './protobuf-json.js'
 import { BYTES, broken, MOST_LEVELS, VARINT, WireReader, WRAPPERS } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
-/** Writes the message of the reader as JSON. */
+/** Writes the message that the reader contains as JSON. */
 type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
 
 const MOST_NANOS = 999_999_999
 const NOTHING = Buffer.alloc(0)
 
-/** Fields 1 and 2 of a message: seconds and nanoseconds. */
+/** Reads fields 1 and 2 of a message: seconds and nanoseconds. */
 function timeOf(reader: WireReader): { seconds: number; nanos: number } {
   let [seconds, nanos] = [0, 0]
   while (reader.p < reader.end) {
@@ -45,7 +45,7 @@ const wrapper: Known = (json, type, reader, level) => {
   if (!json.unnamed(type, reader, level)) json.default(type.fields.get(1) ?? broken(), level)
 }
 
-/** Paths separated by commas, with names in the usual form of JSON. */
+/** Writes paths, separated by commas, with names in the usual form of JSON. */
 const fieldMask: Known = (json, type, reader, level) => {
   const { to } = json
   const before = to.length
@@ -58,7 +58,7 @@ const fieldMask: Known = (json, type, reader, level) => {
   to.addText(JSON.stringify(names.join(',')))
 }
 
-/** A message with the name of its type; the bytes of an unknown type. */
+/** Writes a message with the name of its type. For an unknown type, writes the bytes. */
 const any: Known = (json, _type, reader, level) => {
   const { to } = json
   let url = ''
@@ -85,7 +85,7 @@ const any: Known = (json, _type, reader, level) => {
   to.addText('}')
 }
 
-/** The types with a JSON form of their own. */
+/** The types that have their own JSON form. */
 export const KNOWN: ReadonlyMap<string, Known> = new Map(
   Object.entries({
     Timestamp: timestamp,

@@ -1,6 +1,6 @@
 import type { GrowingBytes } from './growing-bytes.js'
 
-/** Writes values in wire format. */
+/** Writes values in the wire format. */
 export class WireWriter {
   to!: GrowingBytes
 
@@ -8,7 +8,7 @@ export class WireWriter {
     this.varint((number << 3) | wire, number >>> 29)
   }
 
-  /** Writes any bits: 64 bits in two halves. */
+  /** Writes a varint of 64 bits, given as two halves. */
   varint(low: number, high = 0): void {
     const { to } = this
     to.reserve(10)
@@ -45,7 +45,7 @@ export class WireWriter {
     this.to.length += 8
   }
 
-  /** Begins a value after its length, which mostly takes `room` bytes. Returns its place, for `end`. */
+  /** Begins a value that follows its length, which mostly takes `room` bytes. Returns its start, for `end`. */
   begin(room = 1): number {
     const { to } = this
     to.reserve(room)
@@ -53,7 +53,7 @@ export class WireWriter {
     return to.length
   }
 
-  /** Writes the length of the bytes after `from`, and moves them if the length does not take `room` bytes. */
+  /** Writes the length of the bytes after `from`. Moves them if the length does not take `room` bytes. */
   end(from: number, room = 1): void {
     const { to } = this
     const size = to.length - from

@@ -10,7 +10,7 @@ const FALSE = Buffer.from('false')
 const WIDE_SIGNED: ReadonlySet<number> = new Set([TYPE.int64, TYPE.sint64, TYPE.sfixed64])
 const WIDE_UNSIGNED: ReadonlySet<number> = new Set([TYPE.uint64, TYPE.fixed64])
 
-/** Adds the number or boolean at the place of the reader. `isText`: writes 64-bit integers as texts. */
+/** Adds the number or boolean at the reader's position. `isText`: writes 64-bit integers as text. */
 export function addScalar(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
   switch (type) {
     case TYPE.int32:
@@ -44,7 +44,7 @@ export function addScalar(reader: WireReader, to: GrowingBytes, type: number, is
   }
 }
 
-/** Adds the default of a missing number or boolean. */
+/** Adds the default for a missing number or boolean. */
 export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
   if (type === TYPE.bool) addBoolean(to, false)
   else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')
@@ -83,7 +83,7 @@ function addNumber(to: GrowingBytes, value: number): void {
   to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
 }
 
-/** The number with the fewest digits that equals this one in 32 bits. */
+/** The number with the fewest digits that equals this one as a 32-bit float. */
 function shortest(value: number): number {
   if (!Number.isFinite(value) || (Number.isInteger(value) && Math.abs(value) < 2 ** 24)) return value
   for (let digits = 6; digits < 9; digits++) {

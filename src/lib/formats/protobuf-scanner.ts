@@ -7,7 +7,7 @@ const MOST_BYTES = 2 ** 31 - 1
 /** Finds the ends of records that begin with their length: a varint, or four bytes, the highest first. */
 export class LengthScanner implements RecordScanner {
   readonly #isVarint: boolean
-  /** Remaining bytes of the record; undefined if its length is unknown. */
+  /** Remaining bytes of the record; undefined while its length is unknown. */
   #left: number | undefined
 
   constructor(isVarint: boolean) {
@@ -32,7 +32,7 @@ export class LengthScanner implements RecordScanner {
   }
 }
 
-/** Bytes of the length at the beginning of a record; one more than are available if it is incomplete. */
+/** How many bytes the length at the start of a record takes; one more than are available if it is incomplete. */
 export function varintSize(b: Buffer, p: number, to: number): number {
   for (let n = 0; n < MOST_VARINT_BYTES; n++) {
     if (p + n >= to) return to - p + 1

@@ -1,4 +1,4 @@
-/** The types of values on the wire. */
+/** The types of values in the wire format. */
 export const VARINT = 0
 export const FIXED_64 = 1
 export const BYTES = 2
@@ -10,13 +10,13 @@ const MOST_VARINT_BYTES = 10
 /** Maximum nesting of groups, and of messages. */
 export const MOST_LEVELS = 100
 
-/** Google's wrapper types, whose messages have one value. */
+/** Google's wrapper types, whose messages contain one value. */
 export const WRAPPERS: readonly string[] = [
   ...['DoubleValue', 'FloatValue', 'Int64Value', 'UInt64Value', 'Int32Value', 'UInt32Value'],
   ...['BoolValue', 'StringValue', 'BytesValue'],
 ]
 
-/** The bytes are not a message of the type. */
+/** The bytes are not a message of this type. */
 export class NotProtobuf extends Error {}
 const BROKEN = new NotProtobuf('not a message')
 
@@ -24,7 +24,7 @@ export function broken(): never {
   throw BROKEN
 }
 
-/** Reads one value after the other from the bytes of a message. Throws NotProtobuf if they end too soon. */
+/** Reads values in order from the bytes of a message. Throws NotProtobuf if the bytes end too soon. */
 export class WireReader {
   readonly b: Buffer
   p: number
@@ -49,26 +49,26 @@ export class WireReader {
     return this
   }
 
-  /** A reader of the bytes whose length is next. Moves past them. */
+  /** A reader of the bytes that follow their length. Moves past them. */
   inner(): WireReader {
     const size = this.length()
     const from = this.take(size)
     return new WireReader(this.b, from, from + size)
   }
 
-  /** The bytes whose length is next, as text. Moves past them. */
+  /** The bytes that follow their length, as text. Moves past them. */
   text(encoding: 'utf8' | 'base64'): string {
     const size = this.length()
     const from = this.take(size)
     return this.b.toString(encoding, from, from + size)
   }
 
-  /** The bytes that have not been read. */
+  /** The bytes that were not read so far. */
   rest(): Buffer {
     return this.b.subarray(this.p, this.end)
   }
 
-  /** The lower 32 bits of a varint, signed. The upper ones are in `high`. */
+  /** The lower 32 bits of a varint, signed. `high` has the upper ones. */
   varint(): number {
     const { b, end } = this
     this.high = 0
@@ -96,14 +96,14 @@ export class WireReader {
     return low
   }
 
-  /** A varint that is a length; the bytes of that length follow. */
+  /** A varint that is the length of the bytes after it. */
   length(): number {
     const length = this.varint() >>> 0
     if (this.high !== 0 || length > this.end - this.p) broken()
     return length
   }
 
-  /** Moves over `size` bytes. Returns where they begin. */
+  /** Moves past `size` bytes. Returns their start. */
   take(size: number): number {
     const from = this.p
     if (size > this.end - from) broken()
@@ -111,7 +111,7 @@ export class WireReader {
     return from
   }
 
-  /** Moves over the value of a field, whose number and wire type are `tag`. */
+  /** Moves past the value of a field. `tag`: its number and wire type. */
   skip(tag: number): void {
     for (let level = 0; ; ) {
       const type = tag & 7

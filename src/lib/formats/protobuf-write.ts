@@ -36,7 +36,7 @@ function wireOf({ type }: Field): number {
   return type === TYPE.string || type === TYPE.bytes || type === TYPE.message ? BYTES : VARINT
 }
 
-/** Writes JSON as messages. Leaves out members without a field, and values that do not fit their field. */
+/** Writes JSON as messages. Omits members without a field, and values that do not fit their field. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
   /** Called for each value that does not fit its field. */
@@ -48,7 +48,7 @@ export class ProtobufWriter {
     this.#onLeftOut = onLeftOut
   }
 
-  /** Adds the message of the object in [start, end). A scan needs a byte after it to stop at. */
+  /** Adds the message of the object in [start, end). The byte after it must be a control character. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): void {
     this.b = b
     this.#end = end
@@ -73,7 +73,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Calls `each` with the places of the name and the value of each member. */
+  /** Calls `each` with the range of the name and the start of the value of each member. */
   #members(open: number, each: (nameStart: number, nameEnd: number, value: number) => void): void {
     const { b } = this
     const end = this.#end
@@ -93,7 +93,7 @@ export class ProtobufWriter {
     return slotOf(this.b, nameStart + 1, nameEnd - 1, type.wanted)
   }
 
-  /** Writes a field with all of its values. Returns false if the JSON at `p` does not fit. */
+  /** Writes a field with all its values. Returns false if the JSON at `p` does not fit. */
   field(field: Field, p: number, level: number): boolean {
     const { b } = this
     if (b[p] === N && field.message?.name !== 'google.protobuf.Value') return true
@@ -115,7 +115,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Writes one value with its tag, or nothing. */
+  /** Writes one value with its tag, or nothing if it does not fit. */
   #tagged(field: Field, p: number, level: number): boolean {
     const { wire } = this
     const before = wire.to.length
@@ -142,7 +142,7 @@ export class ProtobufWriter {
     return true
   }
 
-  /** Writes a value without a tag. Returns false if the JSON at `p` does not fit: discard the output then. */
+  /** Writes a value without a tag. Returns false if the JSON at `p` does not fit; then discard the output. */
   value(field: Field, p: number, level: number): boolean {
     const { wire, b } = this
     switch (field.type) {
@@ -181,7 +181,7 @@ export class ProtobufWriter {
     }
   }
 
-  /** Writes text as it is, and any other value as its JSON. */
+  /** Writes text unchanged, and any other value as its JSON. */
   #text(p: number): void {
     const { wire, b } = this
     if (b[p] === QUOTE) {

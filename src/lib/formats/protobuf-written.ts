@@ -6,7 +6,7 @@ import type { ProtobufWriter } from './protobuf-write.js'
 import { TIME_FORMATS } from './time-formats.js'
 import { TimeZone } from './time-zone.js'
 
-/** Writes the content of a message from the JSON at `p`; returns false if it has another form. */
+/** Writes the content of a message from the JSON at `p`. Returns false if the JSON has another form. */
 type Written = (writer: ProtobufWriter, type: MessageType, p: number, level: number) => boolean
 
 const QUOTE = 0x22
@@ -32,14 +32,14 @@ function putTime({ wire }: ProtobufWriter, seconds: number, nanos: number): bool
 
 const nanosOf = (fraction: string) => Number(fraction.slice(0, 9).padEnd(9, '0'))
 
-/** A text in RFC 3339, or seconds since the epoch. */
+/** Reads a text in RFC 3339, or seconds since the epoch. */
 const timestamp: Written = (writer, _type, p) => {
   const text = tokenText(writer.b, p, writer.endOf(p))
   const time = TIME_FORMATS[writer.b[p] === QUOTE ? 'rfc3339' : 'unix']!(text, UTC, 0)
   return time !== undefined && putTime(writer, Math.floor(time.ms / 1000), nanosOf(time.fraction))
 }
 
-/** Seconds; in a text, an `s` may follow. */
+/** Reads seconds; in a text, an `s` may follow them. */
 const duration: Written = (writer, _type, p) => {
   const text = tokenText(writer.b, p, writer.endOf(p))
   const found = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?s?$/.exec(text)
@@ -49,7 +49,7 @@ const duration: Written = (writer, _type, p) => {
   return putTime(writer, factor * Number(seconds), factor * nanosOf(fraction))
 }
 
-/** The message has one field, and the JSON is its value. */
+/** Writes a message with one field, whose value the JSON is. */
 const only: Written = (writer, type, p, level) => {
   const field = type.fields.get(1)
   return field !== undefined && writer.field(field, p, level)
@@ -83,7 +83,7 @@ const fieldMask: Written = (writer, type, p) => {
   return true
 }
 
-/** The types with a JSON form of their own. */
+/** The types that have their own JSON form. */
 export const WRITTEN: ReadonlyMap<string, Written> = new Map(
   Object.entries({
     Timestamp: timestamp,
@@ -92,7 +92,7 @@ export const WRITTEN: ReadonlyMap<string, Written> = new Map(
     ListValue: onlyIn(OPEN_ARRAY),
     Value: value,
     FieldMask: fieldMask,
-    // Its type would differ from the field's.
+    // The written type would differ from that of the field.
     Any: () => false,
     ...Object.fromEntries(WRAPPERS.map(name => [name, only])),
   } satisfies Record<string, Written>).map(([name, written]) => [`google.protobuf.${name}`, written]),

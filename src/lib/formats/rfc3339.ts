@@ -1,11 +1,11 @@
-/** Seconds since the epoch of the first and the last time with a year of four digits. */
+/** The first and last second since the epoch in a year of four digits. */
 const FIRST = -62_167_219_200
 const LAST = 253_402_300_799
 
 let lastSeconds = Number.NaN
 let lastText = ''
 
-/** A time in UTC as text, with 0, 3, 6 or 9 digits of the fraction. Undefined if its year does not have four digits. */
+/** A time in UTC as text, with 0, 3, 6 or 9 digits of the fraction; undefined if its year does not have four digits. */
 export function rfc3339(seconds: number, nanos: number): string | undefined {
   if (!(seconds >= FIRST && seconds <= LAST && nanos >= 0 && nanos < 1e9)) return undefined
   if (seconds !== lastSeconds) {
@@ -15,7 +15,7 @@ export function rfc3339(seconds: number, nanos: number): string | undefined {
   return `${lastText}${fractionOf(nanos)}Z`
 }
 
-/** `.5` as `.500`; nothing for 0. */
+/** The fraction of a second, such as `.500`; empty for 0. */
 export function fractionOf(nanos: number): string {
   if (nanos === 0) return ''
   const digits = String(nanos).padStart(9, '0')

@@ -1,6 +1,6 @@
 import type { TimeZone } from './time-zone.js'
 
-/** Reads times as a format describes them, with the directives of strptime. */
+/** Reads times in a given format, with the directives of strptime. */
 
 /** A time: milliseconds since the epoch of its full second, and the digits of its fraction. */
 export interface ReadTime {
@@ -8,7 +8,7 @@ export interface ReadTime {
   readonly fraction: string
 }
 
-/** Returns the time in a text, or undefined. `zone` is for texts without one; `wall` gives a missing year. */
+/** Returns the time in a text, or undefined. `zone`: for texts without a zone. `wall`: gives a missing year. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
 /** The first three letters of each month. */
@@ -16,7 +16,7 @@ export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' 
 const MONTH =
   'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'
 const DAY = 'mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?'
-/** Names of zones, in minutes from UTC: those of RFC 822 and a few unambiguous ones. */
+/** Names of zones, in minutes from UTC: those of RFC 822, and some others that are unambiguous. */
 const ZONES: Readonly<Record<string, number>> = {
   ...{
     Z: 0,
@@ -36,7 +36,7 @@ const ZONES: Readonly<Record<string, number>> = {
 }
 const ZONE = '[+-]\\d\\d:?(?:\\d\\d)?|[A-Za-z]{1,4}'
 
-/** The regular expressions of directives. The text of a group is stored under the letter. */
+/** The regular expressions of directives. The text of a group is stored under the directive's letter. */
 const DIRECTIVES: Readonly<Record<string, string>> = {
   Y: '(\\d{4})',
   y: '(\\d{2})',
@@ -79,10 +79,10 @@ const SAME: Readonly<Record<string, string>> = {
   Z: 'z',
 }
 const LONGEST_FORMAT = 256
-/** Longer texts are not times. */
+/** Maximum characters of a time. */
 export const LONGEST_TIME = 128
 
-/** Compiles a format. Throws an Error that says what is wrong with it. */
+/** Compiles a format. Throws an Error that says what is wrong in it. */
 export function compileFormat(format: string): TimeReader {
   if (format.length > LONGEST_FORMAT) throw new Error(`the format is longer than ${LONGEST_FORMAT} characters`)
   const kinds: string[] = []
@@ -115,7 +115,7 @@ export function compileFormat(format: string): TimeReader {
   }
 }
 
-/** The time from the parts of a text, by directive. */
+/** The time from parts of a text, by directive. */
 export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
   const fraction = given.f ?? ''
   if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }
@@ -134,7 +134,7 @@ export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, 
   return Number.isNaN(ms) ? undefined : { ms, fraction }
 }
 
-/** The local time as if it were UTC; NaN for a day that does not exist. */
+/** The local time as if it were UTC; NaN if the day does not exist. */
 function localTime(
   given: Readonly<Record<string, string>>,
   year: number,
@@ -159,7 +159,7 @@ function hourOf({ H, I, p }: Readonly<Record<string, string>>): number {
   return (hour % 12) + (/^p/i.test(p ?? '') ? 12 : 0)
 }
 
-/** Undefined without a year. Two digits are of the years from 1969 to 2068. */
+/** Undefined if the year is missing. Two digits mean a year from 1969 to 2068. */
 function yearOf({ Y, y }: Readonly<Record<string, string>>): number | undefined {
   if (Y !== undefined) return Number(Y)
   return y === undefined ? undefined : Number(y) + (Number(y) < 69 ? 2000 : 1900)
@@ -173,10 +173,10 @@ function minutesOf(zone: string): number | undefined {
   return sign === '-' ? -offset : offset
 }
 
-/** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
+/** The farthest that a timestamp without a year may be from the time at which it was received. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-/** The time in the year nearest to `wall`. `inYear` gives milliseconds, or NaN for a day that does not exist. */
+/** The time in the year nearest to `wall`. `inYear` returns milliseconds, or NaN if the day does not exist. */
 export function nearest(inYear: (year: number) => number, wall: number): number {
   const received = new Date(wall).getFullYear()
   let best = inYear(received)

@@ -5,7 +5,7 @@ import { BACKSLASH, EQUALS, QUOTE, SPACE } from './ascii.js'
 const OPEN = 0x5b
 const CLOSE = 0x5d
 
-/** The index after the structured data that begins at `p`; -1 if there is none or it is malformed. */
+/** The index after the structured data at `p`; -1 if there is none or it is malformed. */
 export function structuredDataEnd(b: Uint8Array, p: number, end: number): number {
   if (p >= end || b[p] !== OPEN) return -1
   while (p < end && b[p] === OPEN) {
@@ -35,10 +35,10 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
   return p === start ? -1 : p
 }
 
-/** The beginning of an element, or a parameter of it. */
+/** The beginning of an element, or one of its parameters. */
 const PART = /\[([^\x00-\x20=\]"]+)| ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
 
-/** Parses valid structured data to parameters by element and name. A repeated name has a list of its values. */
+/** Parses valid structured data to parameters, by element and name. A repeated name gets a list of its values. */
 export function structuredData(text: string): Record<string, Record<string, string | string[]>> {
   const elements = new Map<string, Map<string, string | string[]>>()
   let element = new Map<string, string | string[]>()
@@ -48,10 +48,10 @@ export function structuredData(text: string): Record<string, Record<string, stri
       elements.set(id, element)
       continue
     }
-    // Only these three are escapes; elsewhere a backslash stands for itself.
+    // Only these three are escapes; any other backslash is literal.
     const value = written!.includes('\\') ? written!.replace(/\\(["\\\]])/g, '$1') : written!
     const before = element.get(name!)
-    // A line may repeat a name a hundred thousand times, so the list is extended in place.
+    // Extends the list in place, since a line may repeat a name a hundred thousand times.
     if (Array.isArray(before)) before.push(value)
     else element.set(name!, before === undefined ? value : [before, value])
   }

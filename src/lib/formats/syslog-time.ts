@@ -1,4 +1,4 @@
-/** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
+/** Timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
 import { COLON, DOT, SPACE } from './ascii.js'
 import { firstOf, LastTime, monthAt } from './log-times.js'
@@ -10,7 +10,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The value of `digits` digits at `p` if it is between `from` and `to`; otherwise -1. */
+/** The value of `digits` digits at `p`, if it is from `from` to `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
   if (p + digits > end) return -1
   let value = 0
@@ -21,7 +21,7 @@ function number(b: Uint8Array, p: number, end: number, digits: number, from: num
   return value >= from && value <= to ? value : -1
 }
 
-/** The index after the `hh:mm:ss` at `p` with an optional fraction, or -1. */
+/** The index after `hh:mm:ss` with an optional fraction at `p`, or -1. */
 function clockEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 2, 0, 23) < 0 || b[p + 2] !== COLON) return -1
   if (number(b, p + 3, end, 2, 0, 59) < 0 || b[p + 5] !== COLON) return -1
@@ -59,13 +59,13 @@ export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   return clockEnd(b, p, end)
 }
 
-/** The time that was converted last: many lines have the same second. */
+/** The last converted time, cached since many lines have the same second. */
 let last: LastTime
 let lastWall = Number.NaN
 
 /**
- * Converts a time that `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year that is nearest to
- * `wall`. Undefined if the day does not exist. Valid until the next call.
+ * Converts a time that `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year nearest to `wall`.
+ * Undefined if the day does not exist. Valid until the next call.
  */
 export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {
   if (wall !== lastWall) last = new LastTime(firstOf([TIME_FORMATS.syslog!], wall))

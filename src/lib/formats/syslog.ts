@@ -4,11 +4,11 @@ import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
 /**
  * Syslog lines in the forms found in practice: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps
- * that rsyslog forwards, and without a priority, as in files. One pass over the bytes finds the parts; decoding happens
- * on demand.
+ * that rsyslog forwards, and without a priority, as in files. Finds the parts in one pass over the bytes; decoding
+ * happens on demand.
  *
- * A line is syslog if it begins with a priority or with a timestamp. Everything that cannot be attributed to another
- * part is the message: only separators belong to no part.
+ * A line is syslog if it begins with a priority or a timestamp. What belongs to no other part is the message; only
+ * separators belong to no part at all.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */
@@ -23,14 +23,14 @@ export const MESSAGE = 6
 export const PRIORITY = 7
 const PARTS = 8
 
-/** Positions of the parts of the line scanned last; a start of -1 means that the line does not have the part. */
+/** Where the parts of the last scanned line are. A start of -1 means that the line does not have the part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** Facility * 8 + severity of the line scanned last, or -1, and the position of its digits. */
+/** Facility * 8 + severity of the last scanned line, or -1, and where its digits are. */
 export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
-/** Whether its timestamp has neither year nor zone. */
+/** Whether the line's timestamp has neither year nor zone. */
 let classic = false
 
 export const FACILITIES =
@@ -45,7 +45,7 @@ const OPEN = 0x5b
 const CLOSE = 0x5d
 const NIL = 0x2d
 
-/** Finds the parts of the line [start, end); false if it is not syslog. */
+/** Finds the parts of the line [start, end). Returns false if it is not syslog. */
 export function scanSyslog(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   priority = -1
@@ -62,7 +62,7 @@ function put(part: number, start: number, end: number): void {
   partEnds[part] = end
 }
 
-/** The index after `NNN>` at `p`, or -1. Sets the priority. */
+/** The index after `NNN>` at `p`, or -1. Sets `priority`. */
 function priorityEnd(b: Uint8Array, p: number, end: number): number {
   let value = 0
   const digits = p
@@ -74,7 +74,7 @@ function priorityEnd(b: Uint8Array, p: number, end: number): number {
   return p + 1
 }
 
-/** Resets the parts at the beginning of a line. The priority is already known. */
+/** Resets the parts for a new line, whose priority is already known. */
 function clearParts(): void {
   partStarts.fill(-1)
   if (priority >= 0) put(PRIORITY, digitsStart, digitsEnd)
@@ -90,7 +90,7 @@ function wordEnd(b: Uint8Array, p: number, end: number): number {
   return p
 }
 
-/** Scans what follows the version in RFC 5424. */
+/** Scans a line of RFC 5424 after the version. */
 function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   classic = false
@@ -105,7 +105,7 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   const data = p
   p = b[p] === NIL ? p + 1 : structuredDataEnd(b, p, end)
   if (p < 0 || (p < end && b[p] !== SPACE)) {
-    // If the sender omits it or writes it wrongly, it stays readable in the message.
+    // Missing or malformed data stays readable in the message.
     putMessage(b, data, end)
     return true
   }
@@ -120,7 +120,7 @@ function putMessage(b: Uint8Array, p: number, end: number): void {
   put(MESSAGE, marked ? p + 3 : p, end)
 }
 
-/** Scans what follows the priority in RFC 3164, or the whole line of a file. */
+/** Scans a line of RFC 3164 after the priority, or a whole line of a file. */
 function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   if (priority >= 0 && p < end && b[p] === SPACE) p++
@@ -143,7 +143,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** Scans a host and what follows it. If there is no host, all of it is the message. */
+/** Scans a host and the rest of the line. Without a host, all is the message. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++
@@ -163,7 +163,7 @@ function isHostByte(byte: number): boolean {
   )
 }
 
-/** Scans `app:` or `app[pid]:` and the message. Returns false if there is none; then all of it is the message. */
+/** Scans `app:` or `app[pid]:` and the message. Returns false if there is no such tag, so that all is the message. */
 function scanTag(b: Uint8Array, p: number, end: number): boolean {
   const stop = wordEnd(b, p, end)
   let open = p + 1
@@ -197,12 +197,12 @@ function allDigits(b: Uint8Array, p: number, end: number): boolean {
   return p === end
 }
 
-/** Whether the timestamp of the line scanned last has neither year nor zone; if so, `classicTime` reads it. */
+/** Whether the timestamp of the last scanned line has neither year nor zone. If so, `classicTime` reads it. */
 export function isClassicTime(): boolean {
   return classic
 }
 
-/** The field `facility`, `severity` or `severity_code` (0, emerg, to 7, debug) of a priority. */
+/** The field `facility`, `severity` or `severity_code` of a priority. The code is from 0 (emerg) to 7 (debug). */
 export function fieldOfPriority(priority: number, name: string): string | number | undefined {
   if (name === 'severity_code') return priority & 7
   return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]

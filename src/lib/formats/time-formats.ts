@@ -1,6 +1,6 @@
 import { compileFormat, LONGEST_TIME, type ReadTime, type TimeReader, timeOf } from './strptime.js'
 
-/** The named time formats, and all of them combined. */
+/** The named time formats, and one that tries all of them. */
 
 const ISO =
   /^\s*([+-]?\d{4,6})-?(\d\d)-?(\d\d)(?:[Tt ]+(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d{1,9})\d*)?)?)?\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$/i
@@ -12,7 +12,7 @@ const iso: TimeReader = (text, zone, wall) => {
   return timeOf({ Y: Y!, m: m!, d: d!, H, M, S, f, z }, zone, wall)
 }
 
-/** Seconds since the epoch times 10^`digits`. */
+/** A number of seconds since the epoch, times 10^`digits`. */
 function epoch(digits: number): TimeReader {
   return text => {
     const [, sign = '', whole = '', rest = ''] = /^\s*(-?)(\d{1,24})(?:\.(\d{1,24}))?\s*$/.exec(text) ?? []
@@ -25,7 +25,7 @@ function epoch(digits: number): TimeReader {
 function epochTime(sign: string, seconds: string, digits: string): ReadTime | undefined {
   const fraction = digits.slice(0, 9)
   const ms = Number(seconds) * 1000
-  // toISOString counts a fraction from the second before it.
+  // A negative time counts its fraction from the second before.
   if (sign === '-' && Number(fraction) > 0) {
     const rest = String(10 ** fraction.length - Number(fraction)).padStart(fraction.length, '0')
     return { ms: -ms - 1000, fraction: rest }
@@ -35,10 +35,10 @@ function epochTime(sign: string, seconds: string, digits: string): ReadTime | un
 
 const EPOCHS = [epoch(0), epoch(3), epoch(6), epoch(9)]
 
-/** Seconds, milliseconds, microseconds or nanoseconds: the unit that gives a time between 1973 and 5138. */
+/** Seconds, milliseconds, microseconds or nanoseconds, whichever gives a time between 1973 and 5138. */
 const anyEpoch: TimeReader = (text, zone, wall) => {
   const digits = /^\s*-?(\d+)/.exec(text)?.[1]?.length ?? 0
-  // A few digits are more likely a year or another number.
+  // Fewer digits are more likely a year or another number.
   if (digits < 9) return undefined
   return EPOCHS[digits < 12 ? 0 : digits < 15 ? 1 : digits < 18 ? 2 : 3]!(text, zone, wall)
 }
@@ -65,7 +65,7 @@ const common = compileFormat('%d/%b/%Y:%H:%M:%S %z')
 const syslog = firstOf(['%b %e %H:%M:%S%.f', '%b %e %Y %H:%M:%S%.f'].map(compileFormat))
 const others = ['%a %b %e %H:%M:%S %Z %Y', '%a %b %e %H:%M:%S%.f %Y', '%Y/%m/%d %H:%M:%S%.f'].map(compileFormat)
 
-/** By name. */
+/** Each format by name. */
 export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
   auto: firstOf([iso, anyEpoch, rfc2822, http, common, syslog, ...others]),
   iso8601: iso,
@@ -82,10 +82,10 @@ export const TIME_FORMATS: Readonly<Record<string, TimeReader>> = {
 
 const LARGEST_MS = 8.64e15
 
-/** The last second, which many lines share, and its text up to the fraction. */
+/** The last second and its text up to the fraction, cached since many lines share it. */
 let [lastMs, lastSecond] = [Number.NaN, '']
 
-/** As ISO 8601 in UTC, with at least three digits of the fraction; undefined if ISO 8601 cannot express it. */
+/** The time as ISO 8601 in UTC, with at least three digits of the fraction; undefined if out of range. */
 export function isoText({ ms, fraction }: ReadTime): string | undefined {
   if (!(Math.abs(ms) <= LARGEST_MS)) return undefined
   if (ms !== lastMs) lastSecond = new Date(ms).toISOString().slice(0, -4)

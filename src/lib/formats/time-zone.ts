@@ -1,19 +1,19 @@
 /** A time zone with its clock changes. */
 
 const DAY_MS = 86_400_000
-/** Clocks change at full quarters of an hour. */
+/** Clocks only change at full quarters of an hour. */
 const QUARTER_MS = 900_000
 const MOST_CACHED = 4096
 
 export class TimeZone {
   /** Undefined for UTC. */
   readonly #format: Intl.DateTimeFormat | undefined
-  /** Differences to UTC by quarter of an hour, local time. */
+  /** Offsets from UTC, by quarter of an hour in local time. */
   readonly #known = new Map<number, number>()
   #lastQuarter = Number.NaN
   #lastOffset = 0
 
-  /** Throws a RangeError for a name that the runtime does not know. */
+  /** Throws a RangeError if the runtime does not know the name. */
   constructor(name: string) {
     // Creating the format takes milliseconds.
     if (name === 'UTC') return
@@ -21,8 +21,8 @@ export class TimeZone {
   }
 
   /**
-   * Milliseconds since the epoch of a local time, given as if it were UTC. An hour that clocks repeat counts as the
-   * first one. A time that clocks skip moves forward by the change. NaN for NaN.
+   * Converts a local time, given as if it were UTC, to milliseconds since the epoch. In an hour that clocks repeat, the
+   * first one counts. A time that clocks skip moves forward by the change. NaN for NaN.
    */
   utc(local: number): number {
     if (!this.#format || Number.isNaN(local)) return local
@@ -47,7 +47,7 @@ export class TimeZone {
     return this.#offset(local - after) === after ? after : before
   }
 
-  /** Local time minus UTC at a time. */
+  /** Local time minus UTC, at the time `utc`. */
   #offset(utc: number): number {
     const part: Record<string, number> = {}
     for (const { type, value } of this.#format!.formatToParts(utc)) part[type] = Number(value)
@@ -56,7 +56,7 @@ export class TimeZone {
   }
 }
 
-/** Divides times into the numbers of a local calendar and clock. Throws a RangeError for an unknown zone. */
+/** Converts times to the numbers of a local calendar and clock. Throws a RangeError if the zone is unknown. */
 export function localTimes(timeZone: string): Intl.DateTimeFormat {
   return new Intl.DateTimeFormat('en-US', {
     timeZone,

@@ -1,11 +1,11 @@
 import { Lexer, Parser } from 'yaml'
 
-/** Maximum number of open tokens. Each level of a readable configuration opens up to two. */
+/** Maximum number of open tokens. A level of a readable configuration opens at most two. */
 const MOST_OPEN = 256
 
 /**
- * The offset at which a YAML text is nested too deeply: parsing it could use up the memory or the stack. Undefined if
- * it is not. Each level of `- - -` repeats all tokens of its outer levels.
+ * The offset at which a YAML text is nested so deeply that parsing could exhaust the memory or the stack; undefined if
+ * there is none. Each level of `- - -` repeats all tokens of the levels outside it.
  */
 export function tooDeepAt(text: string): number | undefined {
   const parser = new Parser()

@@ -6,21 +6,21 @@ import type { LineMemory, Lines } from './line-memory.js'
 export interface LineFormat {
   /** Its number in assembly/field-lines.ts. */
   readonly number: number
-  /** The names of its fields, in the order of their numbers there. Names of origins among them are in every line. */
+  /** The names of its fields, in the order of their numbers there. Every line has those that are origin fields. */
   readonly names: readonly string[]
 }
 
-/** The parts of events besides the fields of their lines. */
+/** The parts of events around the fields of their lines. */
 export interface EventFrame {
-  /** The beginning. With `hasLine`, it ends with the opening quote of the line. */
+  /** The beginning. With `hasLine`, it ends with the opening quote for the line. */
   readonly head: Buffer
-  /** Whether the line follows, as the content of a string. */
+  /** Whether the line follows the head, as the content of a string. */
   readonly hasLine: boolean
-  /** The part before the fields. The kernel adds a comma to it, unless only a brace precedes the fields. */
+  /** The part before the fields. The kernel adds a comma, unless only a brace precedes the fields. */
   readonly middle: Buffer
   /** The part after the fields. */
   readonly end: Buffer
-  /** The places of wanted values in the middle: three numbers each, the slot and those of a SLOT. */
+  /** Where wanted values are in `middle`: three numbers each, the slot and those of a SLOT. */
   readonly middleSlots: Int32Array
 }
 
@@ -65,21 +65,21 @@ export interface FieldExports {
   ): number
 }
 
-/** Maximum size of a frame, and of the numbers of its slots. */
+/** Maximum size of a frame, and maximum numbers in its slots. */
 const FRAME_BYTES = 16 * 1024
 const MIDDLE_SLOTS = 3 * 16
 const MOST_FIELDS = 64
 /** Bytes of an entry of the field table, and of the name in it. */
 const ENTRY_BYTES = 40
 const NAME_BYTES = 32
-/** Shorter batches are read faster in JavaScript. */
+/** JavaScript reads smaller batches faster. */
 const LEAST_BYTES = 1024
 
 const NO_NAMES = new WantedNames()
 
-/** Reads lines that consist of fields. Leaves rare forms to the caller. */
+/** Reads lines that consist of fields. Leaves rare lines to the caller. */
 export class FieldLines {
-  /** The last output: event i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
+  /** The last output. Event i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -107,12 +107,12 @@ export class FieldLines {
     code.setFields(this.#table)
   }
 
-  /** Whether the lines are long enough. */
+  /** Whether the lines are long enough for the kernel to be faster. */
   isWorthwhile({ length, starts, ends }: Lines): boolean {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }
 
-  /** Like JsonLines.scan, with the slots of a codec of the form `fields`. Leaves lines with a flag of `by.skipped`. */
+  /** Like JsonLines.scan, for a codec of the form `fields`. Leaves lines with a flag of `by.skipped`. */
   scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
     const { length, flags } = lines
     const memory = this.#memory
@@ -168,8 +168,8 @@ export class FieldLines {
   }
 
   /**
-   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit. It takes lines whose flags under `asked`
-   * are `taken`. Returns the end of the group.
+   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit. Leaves lines whose flags under `asked`
+   * are not `taken`. Returns the end of the group.
    */
   write(
     format: LineFormat,

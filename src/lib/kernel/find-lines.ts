@@ -2,10 +2,10 @@ import { isInChunkMemory } from '../lines/chunk-memory.js'
 import type { FindLines } from '../lines/line-splitter.js'
 import { theKernel } from './kernel.js'
 
-/** JavaScript searches a shorter portion as fast. */
+/** JavaScript searches shorter portions as fast. */
 const LEAST_BYTES = 1024
 
-/** Finds lines in the kernel, if it can read them and the call is worthwhile. */
+/** Finds lines in the kernel, if it can read the chunk and the call is worthwhile. */
 export const findLines: FindLines = (chunk, start, from, end, longest) =>
   end - from >= LEAST_BYTES && isInChunkMemory(chunk)
     ? theKernel()?.lines.find(chunk, start, from, end, longest)

@@ -1,7 +1,7 @@
 import { SLOT, type WantedNames } from '../formats/json-scan.js'
 import { AHEAD, type LineMemory, type Lines } from './line-memory.js'
 
-/** Flags of lines: not to be scanned, with a line end, and those that a scan sets. */
+/** Flags of lines: which lines to skip, which have a line end, and what a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
   readonly ended: number
@@ -49,8 +49,8 @@ export class JsonLines {
 
   /**
    * Scans lines of valid UTF-8 as `scanObject` does, and sets their flags. `out` gets SLOT numbers for each wanted name
-   * of each line. Returns how many rare lines must be scanned in another way; `by.scanned` is removed from their flags.
-   * Undefined: it did not scan.
+   * of each line. Returns how many rare lines must be scanned in another way, with `by.scanned` cleared in their flags.
+   * Undefined: it could not scan.
    */
   scan(lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number | undefined {
     const { length, flags } = lines
@@ -84,7 +84,7 @@ export class JsonLines {
     return undecided
   }
 
-  /** Writes the table of names, if they changed; false if there are too many of them. */
+  /** Writes the table of names if they have changed. Returns false if there are too many. */
   #use(wanted: WantedNames): boolean {
     if (this.#wanted === wanted && this.#version === wanted.version) return this.#fits
     this.#wanted = wanted
@@ -93,7 +93,7 @@ export class JsonLines {
     const table = this.#names
     let text = table + wanted.bytes.length * NAME_SIZE
     const needed = wanted.bytes.reduce((sum, { length }) => sum + length, text)
-    // Names are compared by their first 8 bytes, which are read whatever their length.
+    // The first 8 bytes of a name are read, whatever its length.
     this.#fits = needed + 8 <= table + NAMES_BYTES
     if (!this.#fits) return false
     for (const [slot, name] of wanted.bytes.entries()) {

@@ -8,12 +8,12 @@ import { type RecordExports, RecordLines } from './log-records.js'
 import { type StringExports, Strings } from './strings.js'
 
 /**
- * Runs the most expensive work per byte in WebAssembly with SIMD. It reads lines in place if their chunk is in the
- * memory that it shares with the pool of chunks. Others are copied there in groups. The code is in `assembly/`. Calls
- * never yield, so one instance serves the whole process.
+ * Does the work that costs most per byte in WebAssembly with SIMD. Reads lines in place if their chunk is in the memory
+ * that it shares with the pool of chunks, and otherwise copies them there in groups. Its code is in `assembly/`. Calls
+ * never yield, so the process needs one instance.
  */
 
-/** Declares only the parts in use: the full types come with those of a browser. */
+/** Only the parts in use. The full types come with those of a browser. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
@@ -36,7 +36,7 @@ export interface Kernel {
 let kernel: Kernel | undefined
 let isLoaded = false
 
-/** The kernel; undefined if WebAssembly with SIMD cannot run, as with `node --jitless`. */
+/** The kernel; undefined if WebAssembly with SIMD cannot run, for example with `node --jitless`. */
 export function theKernel(): Kernel | undefined {
   if (isLoaded) return kernel
   isLoaded = true

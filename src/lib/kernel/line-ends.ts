@@ -25,12 +25,12 @@ export class LineEnds {
 
   constructor(code: LineEndExports, memory: LineMemory) {
     this.#code = code
-    // Each line has at least one byte.
+    // A line has at least one byte.
     const size = CHUNK_BYTES * LINE_BYTES
     this.#columns = new Uint8Array(memory.bytes.buffer, memory.take(size), size)
   }
 
-  /** Like FindLines, for a chunk in the shared memory. */
+  /** Like FindLines, for chunks in the shared memory. */
   find(chunk: Buffer, start: number, from: number, end: number, longest: number): LineColumns | undefined {
     const { byteOffset: at } = chunk
     const { byteOffset: columns } = this.#columns

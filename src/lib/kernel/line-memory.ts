@@ -9,23 +9,23 @@ export interface Lines {
   readonly flags: Uint8Array
 }
 
-/** Lines that were scanned: `stride` numbers of `slots` for each. */
+/** Scanned lines, with `stride` numbers of `slots` per line. */
 export interface ScannedLines extends Lines {
   readonly slots: Int32Array
   readonly stride: number
 }
 
-/** Bytes of lines, and number of lines, that are read at a time. Longer lines are not read here. */
+/** Maximum bytes of lines, and number of lines, that are read at a time. Longer lines are not read by the kernel. */
 const TEXT_BYTES = 512 * 1024
 export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
 const SLOT_BYTES = 512 * 1024
 /** Bytes that are written at a time. */
 const OUTPUT_BYTES = 512 * 1024
-/** The kernel reads ahead of the end of a line. */
+/** The kernel reads this many bytes beyond the end of a line. */
 export const AHEAD = 64
 
-/** The kernel's own part of the shared memory: columns of a group of lines, and the areas of `take`. */
+/** The kernel's part of the shared memory: columns for a group of lines, and areas from `take`. */
 export class LineMemory {
   readonly bytes: Buffer
   readonly view: DataView
@@ -38,7 +38,7 @@ export class LineMemory {
   readonly #text: number
   #used: number
 
-  /** `base`: the first address that the kernel does not use itself. */
+  /** `base`: the first address after the kernel's own data. */
   constructor(base: number, { buffer }: FixedMemory) {
     this.#used = (base + 15) & ~15
     this.bytes = Buffer.from(buffer)
@@ -51,7 +51,7 @@ export class LineMemory {
     this.output = Buffer.from(buffer, this.take(OUTPUT_BYTES), OUTPUT_BYTES)
   }
 
-  /** Reserves `bytes` of memory for one use, a multiple of 16, and returns the address. */
+  /** Reserves `bytes` of memory, a multiple of 16, for one use. Returns the address. */
   take(bytes: number): number {
     const at = this.#used
     this.#used += bytes
@@ -60,8 +60,8 @@ export class LineMemory {
   }
 
   /**
-   * Puts lines from `from` on into the columns, as many as fit, and their text into the memory if it is not there.
-   * `stride`: slots of each. Returns the end of the group; `from` if the first line does not fit.
+   * Puts lines from `from` on into the columns, as many as fit, and copies their text unless it is in the memory
+   * already. `stride`: slots per line. Returns the end of the group; `from` if the first line does not fit.
    */
   put(lines: Lines, from: number, stride: number): number {
     const { chunk, length, starts, ends, flags } = lines
@@ -73,7 +73,7 @@ export class LineMemory {
     return to
   }
 
-  /** Puts flags and slots of lines into the shared memory from `from` on, as many as fit. Returns their end. */
+  /** Puts flags and slots of lines from `from` on into the shared memory, as many as fit. Returns their end. */
   putScanned(lines: ScannedLines, from: number): number {
     const { length, flags, slots, stride } = lines
     const to = this.#until(length, from, stride)
@@ -87,17 +87,17 @@ export class LineMemory {
     return Math.min(length, from + most)
   }
 
-  /** The number to subtract from positions of lines from `from` on to get addresses. */
+  /** The number to subtract from positions of lines from `from` on, to get addresses. */
   shift({ chunk, starts }: Lines, from: number): number {
     return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
   }
 
-  /** Copies the lines from `from` on, at most up to `to`, that fit into the memory. Returns their end. */
+  /** Copies those lines from `from` to `to` that fit into the memory. Returns their end. */
   #copy(from: number, to: number, { chunk, starts, ends }: Lines): number {
     const begin = starts[from]!
     let until = from
     while (until < to && ends[until]! - begin < TEXT_BYTES) until++
-    // With the byte after the last line, which is part of its line end.
+    // Copies one byte more, which belongs to the last line end.
     if (until > from) this.bytes.set(chunk.subarray(begin, ends[until - 1]! + 1), this.#text)
     return until
   }

@@ -1,6 +1,6 @@
 import type { LineMemory, Lines } from './line-memory.js'
 
-/** The use of a field in a log record, if it is not an attribute. `left`: its events are left to the caller. */
+/** What a field is in a log record, if not an attribute. `left`: the kernel leaves its events to the caller. */
 export const USE = { left: 1, body: 2, time: 3, severity: 4, trace: 5, span: 6 } as const
 
 /** Texts with their numbers. */
@@ -11,7 +11,7 @@ export interface LogFields {
   readonly uses: Table
   /** The names of fields whose values decide the group of an event. */
   readonly grouped: readonly string[]
-  /** The numbers of severities, by their words in lower case. */
+  /** The numbers of severities, by name in lower case. */
   readonly severities: Table
 }
 
@@ -35,16 +35,16 @@ const TEXT_AT = 16
 const MOST_TEXT = 16
 const MOST_ENTRIES = 64
 const MOST_GROUPED = 15
-/** The number of a field that decides the group is above these bits. */
+/** Above these bits: the number of a field that decides the group. */
 const USE_BITS = 8
 
-/** Writes JSON objects as log records of OTLP. Leaves rare forms to the caller. */
+/** Writes JSON objects as log records of OTLP. Leaves rare objects to the caller. */
 export class RecordLines {
-  /** The last output: record i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
+  /** The last output. Record i of the group is at [starts[i], ends[i]) of `output`; `ends[i]` is 0 if it was left. */
   readonly output: Buffer
   readonly starts: Int32Array
   readonly ends: Int32Array
-  /** 1 for each record of the same group as the one before it. */
+  /** 1 for each record whose group is that of the previous one. */
   readonly same: Uint8Array
   readonly #code: RecordExports
   readonly #memory: LineMemory
@@ -71,7 +71,7 @@ export class RecordLines {
   }
 
   /**
-   * Writes the records of valid JSON objects from `from` on, as many as fit. They lie in the chunk in their order.
+   * Writes the records of valid JSON objects from `from` on, as many as fit. The objects are in order in the chunk.
    * `observed`: when they were read, in milliseconds. Returns the end of the group.
    */
   write(lines: Lines, from: number, fields: LogFields, observed: number): number {

@@ -1,7 +1,7 @@
 import { isInChunkMemory } from '../lines/chunk-memory.js'
 import { type LineMemory, MOST_LINES, type ScannedLines } from './line-memory.js'
 
-/** Selects the lines whose slots are read: those whose flags under `mask` are `plain`. */
+/** Selects the lines whose slots are read: those with flags that are `plain` under `mask`. */
 export interface PlainFlags {
   readonly mask: number
   readonly plain: number
@@ -43,10 +43,10 @@ export interface StringExports {
   learnKey(owner: number, address: number, size: number, hash: number, number: number): void
 }
 
-/** The text that values are compared with. */
+/** The text to compare values with. */
 export interface WantedText {
   readonly text: Buffer
-  /** Whether values with this text are wanted, or those with another one. */
+  /** Whether values must equal this text, or must differ from it. */
   readonly same: boolean
   /** Whether only a string can have this text. */
   readonly isString: boolean
@@ -55,11 +55,11 @@ export interface WantedText {
 export interface HashOptions {
   readonly seed: number
   readonly longest: number
-  /** The owner of the numbers of values. */
+  /** The owner of numbers of values. */
   readonly owner: number
 }
 
-/** The place of each value, its hash, and its number or one of src/components/throttle/buckets/key-table.ts. */
+/** Where each value is, its hash, and its number (or one of src/components/throttle/buckets/key-table.ts). */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -67,21 +67,21 @@ export interface StringColumns {
   readonly ids: Int32Array
 }
 
-/** Maximum length of a text that values are compared with. */
+/** Maximum length of a text to compare with. */
 const TEXT_BYTES = 1024
 /** Bytes of the table of known values. */
 const KNOWN_BYTES = 256 * 1024
 /** Bytes of a number in a slot. */
 const NUMBER = 4
 
-/** The values of one name in lines of JSON whose chunk is in the memory of the kernel. */
+/** Reads the values of one name in lines of JSON whose chunk is in the kernel's memory. */
 export class Strings {
   readonly #code: StringExports
   readonly #memory: LineMemory
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  /** A number for each line: `among` of `narrow`, or `skipped` of `hash`. */
+  /** One number per line: `among` of `narrow`, or `skipped` of `hash`. */
   readonly #column: Uint8Array
   #owners = 0
 
@@ -95,24 +95,24 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
-  /** Whether it can read values of these lines: they are in its memory, and there is room for the slots of one. */
+  /** Whether it can read values of these lines: the chunk is in its memory, and the slots of a line have room. */
   #reaches({ chunk, stride }: ScannedLines): boolean {
     return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
   }
 
-  /** A new owner of numbers of values. Whenever one of these numbers changes, a new owner is needed. */
+  /** A new owner of numbers. Make a new one whenever one of these numbers changes. */
   owner(): number {
     return ++this.#owners
   }
 
-  /** Stores the number of the value [start, end) of a chunk, if it is short. This may remove others. */
+  /** Stores the number of the value [start, end) of a chunk, if the value is short. May remove others. */
   learn(owner: number, chunk: Buffer, start: number, end: number, hash: number, number: number): void {
     if (isInChunkMemory(chunk)) this.#code.learnKey(owner, chunk.byteOffset + start, end - start, hash, number)
   }
 
   /**
-   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Replaces it by 0 if
-   * the value is not wanted, and by 2 if it is unknown. Returns how many are unknown; undefined if it cannot.
+   * Compares the values whose slot numbers begin at `first` with a text, for lines with a 1 in `among`. Sets that to 0
+   * if the value is not wanted, and to 2 if unknown. Returns how many are unknown; undefined if it cannot compare.
    */
   narrow(
     lines: ScannedLines,
@@ -150,8 +150,8 @@ export class Strings {
   }
 
   /**
-   * Finds the texts whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines
-   * that are left out. Returns how many others have no known number; undefined if it cannot hash.
+   * Finds the texts whose slot numbers begin at `first`, and hashes those of 1 to `longest` bytes. Leaves out lines
+   * with a 1 in `skipped`. Returns how many of the others have no known number; undefined if it cannot hash.
    */
   hash(
     lines: ScannedLines,

@@ -1,28 +1,28 @@
 /**
- * A memory of fixed size in which WebAssembly code can read chunks in place. It never grows, so views of it stay valid.
- * The first part is for that code itself. Unwritten parts do not take memory.
+ * A memory of fixed size in which WebAssembly code reads chunks in place. It never grows, so views of it stay valid.
+ * The first part is for the code itself. Parts that were never written take no memory.
  */
 
-/** The size of a chunk: a read of 512 KiB after the unfinished line that the previous read left. */
+/** The size of a chunk: a read of 512 KiB after an unfinished line of the previous read. */
 export const CHUNK_BYTES = 528 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
 export const OWN_BYTES = 7.25 * 1024 * 1024
 const PAGE = 64 * 1024
-/** `.scripts/build-kernel.mjs` compiles the kernel for the same number. */
+/** `.scripts/build-kernel.mjs` compiles the kernel for this number. */
 const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1
 
 export interface FixedMemory {
   readonly buffer: ArrayBuffer
 }
 
-/** Declares only the parts in use: the full types come with those of a browser. */
+/** Only the parts in use. The full types come with those of a browser. */
 declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
 
 let memory: FixedMemory | undefined
 let isMade = false
 
-/** The memory; undefined without WebAssembly, as with `node --jitless`. */
+/** The memory; undefined without WebAssembly, for example with `node --jitless`. */
 export function chunkMemory(): FixedMemory | undefined {
   if (isMade) return memory
   isMade = true

@@ -1,6 +1,6 @@
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
 
-/** A chunk of at least this size is reused. */
+/** Minimum size of a chunk that is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
 /** Maximum number of chunks outside the shared memory that are kept for reuse. */
 const MOST_KEPT = 24
@@ -8,12 +8,12 @@ const MOST_KEPT = 24
 const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
-/** The memory from `numbersFor` for chunks in use. */
+/** Memory that `numbersFor` gave out for chunks in use. */
 const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
-/** Number of chunks of the memory that were taken at least once. */
+/** Number of chunks in the shared memory that were ever taken. */
 let used = 0
 
-/** Returns a chunk of at least `size` bytes, held by the caller. Only large chunks are reused. */
+/** A chunk of at least `size` bytes, with the caller as holder. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
   if (size > CHUNK_BYTES || size < REUSED_BYTES) return Buffer.allocUnsafeSlow(size)
   const chunk = free.pop() ?? unused() ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
@@ -25,32 +25,32 @@ function unused(): Buffer | undefined {
   return used < MOST_CHUNKS ? chunkAt(used++) : undefined
 }
 
-/** Smaller portions of a stream go to memory of their own size. */
+/** Smaller portions of a stream get memory of their own size. */
 const LARGE_PORTION_BYTES = 16 * 1024
 
-/** The room to take for a portion of a stream. Unless it is small, it goes to memory that is reused. */
+/** The room to take for a portion of a stream. A large portion gets memory that is reused. */
 export function roomForPortion(bytes: number): number {
   return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
 
-/** A page of memory, and of a file in the cache. */
+/** Size of a page of memory, and of the file cache. */
 export const PAGE_BYTES = 4096
 
-/** How many of `bytes` to add to `pending` ones at a time: if possible, as many as fit into memory that is reused. */
+/** How many of `bytes` to add at a time to `pending` bytes: if possible, what fits into memory that is reused. */
 export function portionAfter(pending: number, bytes: number): number {
   const most = CHUNK_BYTES - PAGE_BYTES
   return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
 }
 
 /**
- * Whether `pending` bytes are a small part of their chunk and should move to memory of their own size. If they grow
- * there, they must not get into a chunk that they should leave again: small portions would cost a copy each.
+ * Whether `pending` bytes take so little of their chunk that they should move to memory of their own size. When they
+ * grow there, they must not move to a chunk that they should leave again, or each small portion would cost a copy.
  */
 export function isMostlyFree(chunk: Buffer, pending: number): boolean {
   return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
 }
 
-/** Adds a holder of the chunk. Returns its release function, to be called once; undefined if it is not reused. */
+/** Adds a holder of the chunk. Returns a function to call once, for releasing it; undefined if it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined
@@ -75,7 +75,7 @@ export function freeChunk(chunk: Buffer): void {
 /** Memory for fewer numbers is not reused. */
 const REUSED_NUMBERS = 256
 
-/** Room for `length` numbers about the lines of the chunk, with any content. It is reused when the chunk may be. */
+/** Room for `length` numbers about lines of the chunk, with any content. It is reused when the chunk may be. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
   const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)
@@ -90,19 +90,19 @@ function freeNumbers(chunk: Buffer): void {
   numbersOf.delete(chunk)
 }
 
-/** Bytes of memory that cannot be used for anything else while `chunk` is needed. */
+/** Bytes of memory that have no other use while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }
 
-/** Maximum bytes of free memory that are kept. */
+/** Maximum bytes of free memory that is kept. */
 const MOST_SPARE = 4 * 1024 * 1024
 
-/** Free memory by its size. The garbage collector frees memory late once it outlives young objects. */
+/** Free memory by size. If memory outlives young objects, the garbage collector frees it late. */
 const spare = new Map<number, ArrayBuffer[]>()
 let spareBytes = 0
 
-/** Returns at least `least` bytes, with any content: at most a quarter more, but in steps of at least 256 bytes. */
+/** At least `least` bytes with any content. At most a quarter more, but in steps of at least 256 bytes. */
 function takeMemory(least: number): ArrayBuffer {
   const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
   const size = Math.ceil(least / step) * step
@@ -112,7 +112,7 @@ function takeMemory(least: number): ArrayBuffer {
   return memory
 }
 
-/** Takes back memory that nobody uses any more. */
+/** Takes back memory that is no longer used. */
 function giveMemory(memory: ArrayBuffer): void {
   const { byteLength: size } = memory
   if (spareBytes + size > MOST_SPARE) return

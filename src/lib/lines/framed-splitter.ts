@@ -1,9 +1,9 @@
 /**
- * Divides bytes into records that are not lines, and makes a line of each: its JSON if it can be read, otherwise its
- * content in base64. The frames consist of these lines. An unfinished record stays in the splitter.
+ * Divides bytes into records that are not lines, and makes each a line: its JSON or, if it cannot be read, its content
+ * in base64. Frames consist of these lines. An unfinished record stays in the splitter.
  *
- * Invariants: the result does not depend on how the bytes were portioned, and the work is linear in them. A record
- * above the maximum is skipped and reported. Nothing is read after bytes that are not a record: they stay pending, and
+ * The result does not depend on how the bytes were portioned, and the work is linear in them. A record above the
+ * maximum is skipped and reported. After bytes that are not a record, nothing more is read: they stay pending, and
  * `reserve` and `release` throw.
  */
 
@@ -26,32 +26,32 @@ export class FramingError extends Error {
 /** Finds the ends of the records of one stream. */
 export interface RecordScanner {
   /**
-   * Continues at `p`, up to `to`, the record whose bytes before `p` it has seen. Returns the end of the record, or ~q
-   * if it is incomplete: the next call continues at `q`. Throws a FramingError with a place in `b`.
+   * Continues the record whose bytes before `p` it has seen, from `p` up to `to`. Returns the end of the record, or ~q
+   * if it is incomplete; the next call then continues at `q`. Throws a FramingError with a place in `b`.
    */
   find(b: Buffer, p: number, to: number): number
 }
 
 /** How records are delimited and read. */
 export interface Framing {
-  /** All bytes are one record. Only a source that knows where they end can read it. */
+  /** Whether all bytes are one record. Only a source that knows where they end can read it. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** How many bytes of a complete record delimit it and are not part of its content. Default: 0. */
+  /** How many bytes at the start of a complete record delimit it and are not content. Default: 0. */
   headSize?(b: Buffer, start: number, end: number): number
-  /** Adds the JSON object of the content of a record. Returns false, and adds nothing, if it cannot be read. */
+  /** Adds the JSON object of a record's content. If that cannot be read, returns false and adds nothing. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 }
 
 const LF = 0x0a
-/** A record whose JSON is longer than this many times the maximum is too long as well. */
+/** A record is also too long if its JSON is longer than this many times the maximum. */
 const MOST_GROWTH = 8
-/** Maximum memory for lines that is kept for the next frame. */
+/** Maximum memory for lines that is kept for reuse. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
-/** The lines of the frame being made. `commit` never yields, so all splitters share them. */
+/** The lines of the frame that is being built. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
-/** How many of them come from unreadable records. */
+/** How many of these come from unreadable records. */
 let unreadable = 0
 
 export class FramedSplitter extends LineSplitter {
@@ -60,11 +60,11 @@ export class FramedSplitter extends LineSplitter {
   readonly #onSkipped: () => void
   /** Whether the unfinished record is too long. */
   #skips = false
-  /** The place of `start` in the stream. */
+  /** Where `start` is in the stream. */
   #offset: number
   #problem: FramingError | undefined
 
-  /** `onSkipped` is called for each record that is too long; `offset`: the place of the first byte, for errors. */
+  /** `onSkipped` is called for each record that is too long. `offset`: the position of the first byte, for errors. */
   constructor(framing: Framing, maxBytes: number, onSkipped: () => void = () => {}, offset = 0) {
     super(maxBytes)
     this.#framing = framing
@@ -114,10 +114,10 @@ export class FramedSplitter extends LineSplitter {
     if (this.#problem) throw this.#problem
   }
 
-  /** A record that has not ended is not delivered. */
+  /** Delivers nothing, since a record that has not ended cannot be read. */
   override flush(): undefined {}
 
-  /** Skips the unfinished record, to free its memory. */
+  /** Skips the unfinished record, to release its memory. */
   skip(): void {
     if (this.#skips || this.pending === 0 || this.#problem) return
     this.#skips = true
@@ -168,7 +168,7 @@ export class FramedSplitter extends LineSplitter {
   }
 }
 
-/** Throws a FramingError unless `b` consists of whole records. */
+/** Throws a FramingError if `b` does not consist of whole records. */
 export function checkRecords(framing: Framing, b: Buffer): void {
   const scanner = framing.scanner()
   for (let p = 0; p < b.length; ) {
@@ -178,7 +178,7 @@ export function checkRecords(framing: Framing, b: Buffer): void {
   }
 }
 
-/** Replaces invalid UTF-8 from `from` on. Texts of records may have some. */
+/** Replaces invalid UTF-8 from `from` on. Texts of records may contain some. */
 export function makeValid(json: GrowingBytes, from = 0): void {
   const bytes = json.bytes.subarray(from, json.length)
   if (isUtf8(bytes)) return

@@ -1,21 +1,21 @@
 import type { Matcher } from '../pattern.js'
 import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js'
 
-/** Joiners that use a regular expression. It sees only JUDGED_BYTES of a longer line. */
+/** Joiners that use a regular expression. Of longer lines, it sees JUDGED_BYTES. */
 
-/** A line that matches begins an event; others belong to the event before. */
+/** A matching line begins an event; others belong to the event before. */
 export function startsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BEGINS : BELONGS) }
 }
 
-/** A line that matches belongs to the event before; others begin an event. */
+/** A matching line belongs to the event before; others begin an event. */
 export function continuesWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BELONGS : BEGINS) }
 }
 
-/** An event ends with a line that matches. Of a long line, the expression sees the end. */
+/** A matching line ends an event. Of a long line, the expression sees the end. */
 export function endsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return {
@@ -27,15 +27,15 @@ export function endsWith(pattern: Matcher): Joiner {
 function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) => boolean {
   const first = firstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
-  // The first byte decides for most lines, without decoding them.
+  // For most lines the first byte decides, without decoding.
   return (bytes, start, end) =>
     start < end && first[bytes[start]!] === 1 && pattern.test(bytes.toString('utf8', start, end))
 }
 
-/** `^`, then one mandatory character or character class, and no alternatives. */
+/** `^`, then one mandatory character or class, and no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
-/** The bytes with which a matching line can begin, as a table; undefined if any byte can, or if it is unclear. */
+/** A table of the bytes with which a matching line can begin; undefined if any byte can, or if that is unclear. */
 export function firstBytes(pattern: Matcher): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined

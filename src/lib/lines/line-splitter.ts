@@ -1,13 +1,13 @@
 import { resized } from '../columns.js'
 /**
  * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
- * result is a frame: the complete lines as ranges of one chunk. The unfinished rest stays in the splitter, and the next
+ * result is a frame: the complete lines, as ranges of one chunk. The unfinished rest stays in the splitter. The next
  * space follows directly after it, in the same chunk while that has room.
  *
- * Invariants: every committed byte is in exactly one line or line end of exactly one frame, in order, once the line is
- * complete or flushed. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that many
- * bytes, between UTF-8 characters. The result does not depend on how the bytes were portioned, and the work is linear
- * in the committed bytes, however small the portions.
+ * Every committed byte is in exactly one line or line end of exactly one frame, in order, once the line is complete or
+ * flushed. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that many bytes,
+ * between UTF-8 characters. The result does not depend on how the bytes were portioned, and the work is linear in them,
+ * even if the portions are small.
  */
 
 import { freeChunk, holdChunk, isMostlyFree, PAGE_BYTES, takeChunk } from './chunk-pool.js'
@@ -42,19 +42,19 @@ export type FindLines = (
 /** Lines of a chunk. */
 export interface Frame extends LineColumns {
   readonly chunk: Buffer
-  /** Total bytes of all lines and their line ends. */
+  /** Total bytes of all lines with their line ends. */
   readonly bytes: number
-  /** Whether each line has a line end, and the next line begins directly after it. Missing: unknown. */
+  /** Whether each line has a line end and the next one begins directly after it. Missing: unknown. */
   readonly isRun?: boolean | undefined
-  /** For lines that were made from other bytes: those bytes. */
+  /** The bytes from which the lines were made, if from others. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
-  /** For these: how many come from unreadable bytes. */
+  /** How many of these lines come from unreadable bytes. */
   readonly unreadable?: number
-  /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
+  /** Set if the chunk is reused. Call it once, when the bytes of the frame are no longer needed. */
   readonly release?: (() => void) | undefined
 }
 
-/** V8 would look up a method for each line, which takes as long as the call itself. */
+/** V8 would look up a method again for each line, which takes as long as the call. */
 const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
@@ -62,10 +62,10 @@ const NO_BYTES = Buffer.alloc(0)
 /** The byte order mark of UTF-8. */
 const MARK = Buffer.from('\ufeff')
 
-/** The longest UTF-8 character. A piece has room for at least one. */
+/** Bytes of the longest UTF-8 character. A piece has room for at least one. */
 const LONGEST_CHARACTER = 4
 
-/** The columns of the frame being built. `commit` and `flush` never yield, so all splitters share them. */
+/** The columns of the frame that is being built. `commit` and `flush` never yield, so all splitters share them. */
 let starts = new Int32Array(256)
 let ends = new Int32Array(256)
 let flagsOf = new Uint8Array(256)
@@ -77,15 +77,15 @@ function growColumns(): void {
   flagsOf = resized(flagsOf, length)
 }
 
-/** The place of a smaller portion in memory does not matter. */
+/** Smaller portions need no alignment in memory. */
 const ALIGNED_BYTES = 64 * 1024
 
-/** The place in its page of the byte at `offset`, which may be negative. */
+/** The position in its page of the byte at `offset`, which may be negative. */
 function inPage(offset: number): number {
   return ((offset % PAGE_BYTES) + PAGE_BYTES) % PAGE_BYTES
 }
 
-/** The end of the last line and its line end; `start` if there is none. */
+/** The end of the last line with its line end; `start` if there is no line. */
 function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
@@ -93,7 +93,7 @@ function endOf({ length, ends, flags }: LineColumns, start: number): number {
 /** Longer than any line. */
 const NO_LIMIT = 2 ** 31 - 1
 
-/** The lines of `bytes`, which end with a line end; undefined if there is none. */
+/** The lines of `bytes`, which must end with a line end; undefined if there is none. */
 export function linesOf(bytes: Buffer): Frame | undefined {
   const splitter = new LineSplitter(NO_LIMIT)
   const frame = splitter.push(bytes)
@@ -102,13 +102,13 @@ export function linesOf(bytes: Buffer): Frame | undefined {
 }
 
 export class LineSplitter {
-  /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
+  /** Number of pieces of over-long lines so far, without the last piece of each. */
   pieces = 0
-  /** Whether the next bytes begin a file or stream, where a byte order mark is not part of the first line. */
+  /** Whether the next bytes are the first of a file or stream. A byte order mark there is not part of the line. */
   mayBeMarked = false
   protected readonly maxLineBytes: number
   protected chunk: Buffer = NO_BYTES
-  /** The unfinished line is chunk[start, end); there is no LF before `scanned`. */
+  /** The unfinished line is chunk[start, end). Before `scanned`, it has no LF. */
   protected start = 0
   protected end = 0
   protected scanned = 0
@@ -118,8 +118,8 @@ export class LineSplitter {
   #length = 0
 
   /**
-   * `continues`: the first byte is in the middle of a line (a resumed file). `findLines`: a faster way to find lines,
-   * if it can.
+   * `continues`: the first byte is in the middle of a line, as in a resumed file. `findLines`: a faster way to find
+   * lines, where it can.
    */
   constructor(maxLineBytes: number, continues = false, findLines?: FindLines) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
@@ -142,25 +142,25 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** Why nothing more can be read. Undefined for lines, which can have any bytes. */
+  /** Why nothing more can be read; undefined if it can. Lines may contain any bytes. */
   get problem(): Error | undefined {
     return undefined
   }
 
-  /** State that a splitter needs to start where the next event begins; 0: none. */
+  /** State that another splitter needs to start where the next event begins; 0: none. */
   get carry(): number {
     return 0
   }
 
   /**
-   * Space for at least `want` bytes. Valid until the next call. `offset`: their place in a file. A large portion is
-   * then aligned to pages of memory as it is to pages of the file, since Linux copies such pages faster.
+   * Space for at least `want` bytes, valid until the next call. `offset`: their position in a file. A large portion is
+   * aligned to pages of memory as to pages of the file, since Linux copies such pages faster.
    */
   reserve(want: number, offset?: number): Buffer {
     if (this.chunk.length - this.end < want) {
       const pending = this.pending
       const start = offset === undefined || want < ALIGNED_BYTES ? 0 : inPage(offset - pending)
-      // Grows at least to double the size: otherwise small portions would cost a copy each.
+      // At least doubles the size: otherwise each small portion would cost a copy.
       const next = takeChunk(start + pending + Math.max(want, pending))
       this.chunk.copy(next, start, this.start, this.end)
       freeChunk(this.chunk)
@@ -172,7 +172,7 @@ export class LineSplitter {
     return this.chunk.subarray(this.end)
   }
 
-  /** Takes `read` bytes at the beginning of the space, and returns the lines that they complete, if any. */
+  /** Takes `read` bytes at the beginning of the space. Returns the lines that they complete, if any. */
   commit(read: number): Frame | undefined {
     this.end += read
     if (this.mayBeMarked) this.skipMark()
@@ -183,7 +183,7 @@ export class LineSplitter {
     const from = this.start
     const { pieces } = this
     const most = this.maxLineBytes
-    // Like `put` for each line, without reading and writing its fields each time.
+    // Like `put` for each line, but does not read and write fields each time.
     let start = from
     let n = this.#length
     let goesOn = this.goesOn
@@ -209,12 +209,12 @@ export class LineSplitter {
     this.start = start
     this.goesOn = goesOn
     this.scanned = this.end
-    // A CR at the end may turn out to belong to the line end.
+    // A CR at the end may turn out to be part of the line end.
     this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
     return this.frame(from, this.pieces === pieces)
   }
 
-  /** The lines up to `end`. Neither they nor the bytes after them are too long. */
+  /** Takes the lines up to `end`. Neither they nor the bytes after them are too long. */
   #found({ length, starts, ends, flags }: LineColumns, end: number): Frame | undefined {
     const from = this.start
     this.scanned = this.end
@@ -244,7 +244,7 @@ export class LineSplitter {
     this.scanned = this.start
   }
 
-  /** Copies and commits `bytes`: for streams that deliver their own buffers. `room`: how much space to reserve. */
+  /** Copies and commits `bytes`, for streams with their own buffers. `room`: how much space to reserve. */
   push(bytes: Buffer, room = bytes.length): Frame | undefined {
     bytes.copy(this.reserve(room))
     return this.commit(bytes.length)
@@ -260,7 +260,7 @@ export class LineSplitter {
     return this.frame(from)
   }
 
-  /** Releases the chunk. A small unfinished line moves to a chunk of its own size; a large one stays where it is. */
+  /** Releases the chunk. A small unfinished line moves to a chunk of its own size. A large one stays where it is. */
   release(): void {
     const pending = this.pending
     if (!isMostlyFree(this.chunk, pending)) return
@@ -273,7 +273,7 @@ export class LineSplitter {
     this.chunk = next
   }
 
-  /** Frees its memory together with the unfinished line. Nobody may still be writing to the space of `reserve`. */
+  /** Frees its memory with the unfinished line. Nobody may still write to the space of `reserve`. */
   drop(): void {
     freeChunk(this.chunk)
     this.chunk = NO_BYTES
@@ -282,11 +282,11 @@ export class LineSplitter {
     this.scanned = 0
   }
 
-  /** Cuts pieces of exactly the maximum size while the line, which reaches at least to `to`, is too long. */
+  /** Cuts pieces of exactly the maximum size while the line, which ends at `to` or later, is too long. */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes
-      // Not inside a character: go back to its first byte, at most three bytes before.
+      // Not inside a character: goes back to its first byte, by at most three bytes.
       for (let back = 0; back < 3 && (this.chunk[cut]! & 0xc0) === 0x80; back++) cut--
       if ((this.chunk[cut]! & 0xc0) === 0x80) cut = this.start + this.maxLineBytes
       this.putPiece(cut, 0)

@@ -2,32 +2,31 @@
  * Joins lines to multi-line events. A `Joiner` decides whether a line belongs to the event before it. An event is the
  * range from the beginning of its first line to the end of its last, including the original line ends between them.
  *
- * Invariants, in addition to those of LineSplitter: every line is judged once, by the same bytes, however they were
- * portioned. An event is emitted when the next line begins another one, when its last line ends it, or when it is
- * flushed; until then all of it is pending. An over-long event is cut into pieces, between lines if possible. The carry
- * at the end of a frame, and whether that is in the middle of a line, are all the state that a new splitter needs to
- * continue there.
+ * In addition to what LineSplitter promises: every line is judged once, by the same bytes, however they were portioned.
+ * An event is emitted when the next line begins another one, when its last line ends it, or when it is flushed; until
+ * then all of it is pending. An over-long event is cut into pieces, between lines if possible. To continue after a
+ * frame, a new splitter needs only its carry, and whether the frame ends in the middle of a line.
  */
 
 import { type Frame, LineSplitter } from './line-splitter.js'
 
 /** Verdicts on a line: it begins an event. */
 export const BEGINS = 0
-/** It belongs to an event that is still open, and begins one if there is none. */
+/** The line belongs to the event before it if that is still open. Otherwise it begins an event. */
 export const JOINS = 1
-/** It belongs to the event before, even if that was already emitted. */
+/** The line belongs to the event before it, even if that was already emitted. */
 export const BELONGS = 2
 
-/** Most bytes of a line that a joiner sees, unless it asks for more. */
+/** Maximum bytes of a line that a joiner sees, unless it asks for more. */
 export const JUDGED_BYTES = 4096
 
-/** Decides which lines form one event. It is stateless: `judge` returns the state for the next line. */
+/** Decides which lines form one event. Stateless: `judge` returns the state for the next line. */
 export interface Joiner {
-  /** Most bytes of a line that it sees, if more than JUDGED_BYTES. An unfinished line waits until it has more. */
+  /** Maximum bytes of a line that it sees, if above JUDGED_BYTES. An unfinished line waits until it exceeds them. */
   readonly judgedBytes?: number
   /**
-   * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`; the state is passed on when the
-   * next line is judged. `state` is 0 at the beginning.
+   * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`. `state` is the state from the
+   * previous line, 0 at the beginning.
    */
   judge(state: number, bytes: Buffer, start: number, end: number): number
   /** Whether the event ends with the line [start, end). */
@@ -42,28 +41,28 @@ export interface RecordLimits {
 
 const LF = 0x0a
 const CR = 0x0d
-/** Low bits of the carry, below the state of the joiner: there is an event that lines can belong to. */
+/** Low bits of the carry, below the joiner's state: there is an event to which lines can belong. */
 const OPEN = 1
-/** The previous line was the last of a piece: a line that JOINS continues the event. */
+/** The previous line was the last of a piece, so a line that JOINS continues the event. */
 const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
   readonly #joiner: Joiner
   readonly #judgedBytes: number
   readonly #maxLines: number
-  /** The complete lines of the event being collected are chunk[start, #line); the last one ends at #lineEnd. */
+  /** The complete lines of the current event are chunk[start, #line); the last one ends at #lineEnd. */
   #line = 0
   #lineEnd = 0
   #lines = 0
-  /** Whether the unfinished line has been judged. */
+  /** Whether the unfinished line was judged. */
   #judged: boolean
-  /** The carry before the unfinished line, after its beginning, and at the beginning of the event being collected. */
+  /** The carry before the unfinished line, after its beginning, and at the beginning of the current event. */
   #before: number
   #known: number
   #carry: number
   #continues: boolean
 
-  /** `continues` and `carry`: from the splitter that read up to the first byte. */
+  /** `continues` and `carry`: those of the splitter that read up to the first byte. */
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner
@@ -128,7 +127,7 @@ export class RecordSplitter extends LineSplitter {
       this.scanned = newline + 1
     }
     this.scanned = this.end
-    // A CR at the end may turn out to belong to the line end.
+    // A CR at the end may turn out to be part of the line end.
     const to = this.inLine && chunk[this.end - 1] === CR ? this.end - 1 : this.end
     if (to - this.start > this.maxLineBytes) {
       if (!this.#judged && this.end - this.#line > this.#judgedBytes) this.#judge(this.end)
@@ -165,7 +164,7 @@ export class RecordSplitter extends LineSplitter {
     this.#give()
   }
 
-  /** Judges the unfinished line, of which [#line, to) is available. */
+  /** Judges the unfinished line, of which [#line, to) has arrived. */
   #judge(to: number): void {
     const known = this.#known
     const line = this.#line
@@ -182,7 +181,7 @@ export class RecordSplitter extends LineSplitter {
     else if (this.#lines >= this.#maxLines) this.#givePiece()
   }
 
-  /** Cuts pieces while the event, which reaches at least to `to` in the unfinished line, is too long. */
+  /** Cuts pieces while the event, which ends at `to` or later in the unfinished line, is too long. */
   #cut(to: number): void {
     if (to - this.start <= this.maxLineBytes) return
     if (this.#line > this.start) this.#givePiece()
@@ -191,7 +190,7 @@ export class RecordSplitter extends LineSplitter {
     if (this.start > before) this.#insideLine()
   }
 
-  /** Emits the complete lines that wait as an event. */
+  /** Emits the complete lines as an event. */
   #give(): void {
     this.put(this.#lineEnd, this.#line - this.#lineEnd)
     this.#atLine()
@@ -203,14 +202,14 @@ export class RecordSplitter extends LineSplitter {
     this.#carry |= CUT
   }
 
-  /** The next event begins with the unfinished line. */
+  /** Begins the next event with the unfinished line. */
   #atLine(): void {
     this.#lines = 0
     this.#continues = false
     this.#carry = this.#before
   }
 
-  /** The next event begins inside the unfinished line. */
+  /** Begins the next event inside the unfinished line. */
   #insideLine(): void {
     this.#line = this.start
     this.#lines = 0

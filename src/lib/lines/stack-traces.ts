@@ -4,7 +4,7 @@ import { judgeJava } from './stack-traces/java.js'
 import { judgeNode } from './stack-traces/node.js'
 import { judgePython } from './stack-traces/python.js'
 
-/** Joiners for stack traces. They examine the bytes of a line without decoding it. */
+/** Joiners for stack traces. They do not decode lines. */
 
 const JUDGES = { java: judgeJava, python: judgePython, go: judgeGo, node: judgeNode }
 
@@ -16,7 +16,7 @@ export const LANGUAGES = Object.keys(JUDGES) as [Language, ...Language[]]
 const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 
-/** Lines of a stack trace in one of the languages belong to the event before it, or form one. */
+/** Joins the lines of a stack trace in one of the languages: to the event before it, or to an event of their own. */
 export function stackTraces(languages: readonly Language[]): Joiner {
   const judges = languages.map(language => JUDGES[language])
   if (judges.length === 1) return { judge: judges[0]! }

@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { readRegularSync } from '../files/read-regular.js'
 
-/** The largest file of a module, in bytes. */
+/** Maximum size of a module's file, in bytes. */
 const LARGEST_MODULE = 64 * 1024 * 1024
 
-/** Imports by a relative path, as a statement or an expression. */
+/** An import by a relative path, as a statement or an expression. */
 const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
 
-/** The files of a module: its own and those of its relative imports, recursively. Unreadable files are left out. */
+/** The files of a module: its own and, recursively, those of its relative imports. Leaves out unreadable files. */
 export function moduleFiles(path: string): readonly string[] {
   return [...textsOf(resolve(path)).keys()]
 }

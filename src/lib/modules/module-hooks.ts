@@ -9,21 +9,21 @@ import {
 import { fileURLToPath } from 'node:url'
 
 /**
- * Hooks with which Node.js resolves and loads the modules of users. With `registerHooks`, they run in the thread that
- * loads. With only `register` (Node.js 20), they run in another thread, where `next` returns promises.
+ * Hooks by which Node.js resolves and loads users' modules. With `registerHooks`, they run in the thread that loads.
+ * With only `register` (Node.js 20), they run in another thread, where `next` returns promises.
  */
 
-/** The parameter in the URL of a module of users; its value distinguishes versions of the file. */
+/** The parameter in the URL of a user's module. Its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
-/** The scheme of a package as a folder resolves it, before the JSON of `[name, URL of a file in the folder]`. */
+/** The scheme of a package that a folder resolves. The JSON of `[name, URL of a file in the folder]` follows. */
 export const PACKAGE = 'sluice-package:'
 
 type Maybe<T> = T | Promise<T>
 const after = <A, B>(value: Maybe<A>, use: (value: A) => B): Maybe<B> =>
   value instanceof Promise ? value.then(use) : use(value)
 
-/** Resolves the program's own package to the running program. A relative import gets the version of its importer. */
+/** Resolves Sluice's own package to the running program. A relative import gets the version of its importer. */
 export function resolve(
   specifier: string,
   context: ResolveHookContext,
@@ -40,7 +40,7 @@ export function resolve(
   return after(found, result => ({ ...result, url: versioned(result.url, version) }))
 }
 
-/** Strips types if Node.js does not, and loads sources that look like ES modules as ES modules. */
+/** Strips types if Node.js does not, and loads sources that look like ES modules as such. */
 export function load(
   url: string,
   context: LoadHookContext,
@@ -72,9 +72,9 @@ function versionOf(url: string | undefined): string | undefined {
 
 const looksLikeModule = (source: string): boolean => /^\s*(import\b\s*[^\s(.]|export\b\s*[{*\w])/m.test(source)
 
-/** Replaces types with spaces, which keeps the lines and columns of the rest. */
+/** Replaces types by spaces, which keeps lines and columns. */
 function withoutTypes(source: string, path: string): string {
-  // A large package, which only TypeScript on Node.js 20 needs.
+  // Loaded on demand: it is large, and only TypeScript on Node.js 20 needs it.
   const { transformSync } = createRequire(import.meta.url)(
     '@swc/wasm-typescript',
   ) as typeof import('@swc/wasm-typescript')

@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url'
 
-/** Path parts of imported packages. */
+/** Parts of the paths of imported packages. */
 export const importedPackages: string[] = []
 
-/** Line and column of a syntax error that Node.js prints: the line, and below it spaces up to the column. */
+/** Line and column of a syntax error as Node.js prints it: the line and, below it, spaces up to the column. */
 export function markedPlace(printed: string, name: string): { line: number; column: number } | undefined {
   const [first = '', , mark = ''] = printed.slice(Math.max(0, printed.indexOf(`${name}:`))).split('\n')
   const line = Number(first.slice(name.length + 1))
@@ -11,7 +11,7 @@ export function markedPlace(printed: string, name: string): { line: number; colu
   return { line, column: /^\s*/.exec(mark)![0].length + 1 }
 }
 
-/** The place in a user's module where an error was thrown or passed: `/etc/sluice/mine.js:3:11`, if known. */
+/** Where in a user's module an error was thrown or passed, such as `/etc/sluice/mine.js:3:11`; undefined if unknown. */
 export function placeInPlugin(error: unknown): string | undefined {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []

@@ -16,7 +16,7 @@ export class AddressList {
     for (const range of ranges) add(this.#list, range)
   }
 
-  /** Adds a range; returns false if it is neither an address nor a range. */
+  /** Adds a range. Returns false if it is neither an address nor a range. */
   tryAdd(range: string): boolean {
     try {
       add(this.#list, range)
@@ -26,7 +26,7 @@ export class AddressList {
     }
   }
 
-  /** Ignores a zone (`fe80::1%eth0`). Returns false for anything that is not an address. */
+  /** Whether an address is in the set. Ignores a zone (`fe80::1%eth0`). False for text that is not an address. */
   has(address: string): boolean {
     const plain = address.replace(/%.*$/, '')
     return isIP(plain) !== 0 && this.#list.check(plain, familyOf(plain))

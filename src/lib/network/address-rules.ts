@@ -2,15 +2,15 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Decides which addresses may be connected to on behalf of users who must not reach the network of this machine. */
+/** Decides which addresses to connect to for users who must not reach the network of this machine. */
 
 /** Throws if it is not a range. */
 const listOf = (text: string) => new AddressList([text])
 
-/** `10.0.0.0/8`, `::1`, `127.0.0.1:9000`, `[fd00::/8]:443`. */
+/** Matches `10.0.0.0/8`, `::1`, `127.0.0.1:9000` and `[fd00::/8]:443`. */
 const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
 
-/** The ranges that IANA reserves for special purposes, with their names in messages. */
+/** The ranges that IANA reserves for special purposes, with what messages call their addresses. */
 const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['0.0.0.0/8', 'an unspecified address'],
   ['10.0.0.0/8', 'a private address'],
@@ -30,7 +30,7 @@ const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['224.0.0.0/4', 'a multicast address'],
   ['240.0.0.0/4', 'a reserved address'],
 ]
-/** The first matching range names the address. */
+/** The first matching range gives the name. */
 const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['::/128', 'an unspecified address'],
   ['::1/128', 'a loopback address'],
@@ -60,7 +60,7 @@ export class AddressRules {
   readonly #allowed: readonly Allowed[]
   readonly #ownPorts: () => readonly number[]
 
-  /** `ownPorts`: the ports on which this process listens. They can only be reached by a rule that names the port. */
+  /** `ownPorts`: the ports on which this process listens. Only a rule that names such a port allows it. */
   constructor(allowed: readonly string[], ownPorts: () => readonly number[] = () => []) {
     this.#allowed = allowed.map(text => parseRule(text)!)
     this.#ownPorts = ownPorts
@@ -86,9 +86,9 @@ export class AddressRules {
   }
 }
 
-/** Undefined if `text` is neither an address nor a range, with or without a port. */
+/** Undefined if `text` is neither an address nor a range. Either may be followed by a port. */
 export function parseRule(text: string): Allowed | undefined {
-  // Without brackets, the last group of an IPv6 address could be taken for a port.
+  // Without brackets, the last group of an IPv6 address would look like a port.
   const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)
   const range = match?.[1] ?? match?.[2]
   const port = match?.[3] === undefined ? undefined : Number(match[3])
@@ -104,7 +104,7 @@ export function parseRule(text: string): Allowed | undefined {
 function withoutPrefix(text: string): string {
   const address = text.replace(/%.*$/, '')
   if (isIPv4(address)) return address
-  // The URL parser normalizes IPv6 addresses and writes an embedded IPv4 address as two groups.
+  // The URL parser normalizes IPv6 addresses, and writes an embedded IPv4 address as two groups.
   const written = URL.canParse(`http://[${address}]`) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address
   if (!written.startsWith('::ffff:') && !NAT64.has(written)) return written
   const [high = 0, low = 0] = lastGroups(written)

@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { after } from '../time.js'
 
 /**
- * Sockets on which systemd listens for this process (socket activation). Invariants: connections are accepted only
- * while someone takes them or is about to. Those that arrive before the start, and after `stopAccepting`, wait in the
- * kernel for the next process. Those that arrive while their server is being replaced wait here.
+ * Sockets on which systemd listens for this process (socket activation). Accepts connections only while someone takes
+ * them or soon will. Connections before the start, and after `stopAccepting`, wait in the kernel for the next process.
+ * Those that arrive while their server is being replaced wait here.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
@@ -15,9 +15,9 @@ export interface Claimant {
 }
 
 const FIRST_FD = 3
-/** Node.js reads the property whenever it accepts a connection. */
+/** Node.js reads the property at each connection that it accepts. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted for the next claimant: longer than a reload takes with a sane shutdown_timeout. */
+/** How long connections are accepted for the next claimant. With a sane shutdown_timeout, no reload takes as long. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */
@@ -37,7 +37,7 @@ class Inherited {
     return this.#claimant === undefined
   }
 
-  /** Whether it was released for good in this process. */
+  /** Whether this process has released it for good. */
   get isGone(): boolean {
     return this.#isGone
   }
@@ -94,7 +94,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** A connection that had to wait has not been read. */
+  /** Passes on a connection. If it had to wait, it was not read so far. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -104,7 +104,7 @@ class Inherited {
 export class InheritedSockets {
   readonly #byName = new Map<string, Inherited>()
 
-  /** Reads the sockets passed to process `pid` from the environment, and removes those variables. */
+  /** Takes the sockets for process `pid` from the environment, and removes the variables. */
   static from(env: NodeJS.ProcessEnv, pid = process.pid, firstFd = FIRST_FD): InheritedSockets {
     const { LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES = '' } = env
     for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) delete env[name]
@@ -121,7 +121,7 @@ export class InheritedSockets {
     }
   }
 
-  /** Passes the connections of a name to `claimant` until `release`. Rejects with a message for people on failure. */
+  /** Passes the connections of a socket name to `claimant` until `release`. Failures have a message for people. */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has not passed a socket named ${name}: ${this.#present()}`)
@@ -144,7 +144,7 @@ export class InheritedSockets {
     }
   }
 
-  /** Stops accepting: further connections wait for the next process. */
+  /** Stops accepting. Further connections wait for the next process. */
   stopAccepting(): void {
     for (const inherited of this.#byName.values()) inherited.stopAccepting()
   }
@@ -165,15 +165,15 @@ export function inheritedSockets(): InheritedSockets {
 }
 
 /**
- * Makes a server listen, on an address or on an inherited socket, until it is closed. Resolves with the actual
- * HOST:PORT, including a port chosen by the system, or with the path of a socket.
+ * Makes a server listen on an address or an inherited socket, until it closes. Resolves with HOST:PORT, where the
+ * system may have chosen the port, or with the path of a socket.
  */
 export async function listenOn(server: Server, address: ListenAddress): Promise<string> {
   if ('systemd' in address) {
     const take = (socket: Socket) => void server.emit('connection', socket)
     const claim = await inheritedSockets().claim(address.systemd, { take })
     server.once('close', () => claim.release())
-    // An HTTP server starts its timeouts on this event.
+    // An HTTP server starts its timeouts at this event.
     server.emit('listening')
     return claim.address
   }

@@ -1,9 +1,9 @@
-/** Removes the IPv6 prefix of an IPv4 address. */
+/** Removes the IPv6 prefix from an IPv4 address. */
 export function plainAddress(address: string): string {
   return address.replace(/^::ffff:(?=\d+\.)/i, '')
 }
 
-/** The network that one customer usually has: the first 64 bits of an IPv6 address, otherwise the address itself. */
+/** The network that one customer usually has: the first 64 bits of an IPv6 address, or a whole IPv4 address. */
 export function networkOf(address: string): string {
   const plain = plainAddress(address)
   if (!plain.includes(':')) return plain

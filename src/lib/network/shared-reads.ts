@@ -1,23 +1,23 @@
 import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
 
 /**
- * Sockets that are read into shared memory. By default, Node.js allocates a buffer for each read of a socket, which
- * costs more than the read, and a garbage collection every few dozen reads.
+ * Sockets that read into shared memory. By default, Node.js allocates a buffer for each read, which costs more than the
+ * read itself, and a garbage collection every few dozen reads.
  *
- * The system calls for a read and the use of its bytes happen in one call, so reads do not overlap.
+ * A read and the use of its bytes happen in one synchronous call, so reads do not overlap.
  */
 
-/** Size of a read while there are few sockets. */
+/** Size of a read while few sockets are open. */
 export const READ_BYTES = 256 * 1024
 const LEAST_READ_BYTES = 16 * 1024
-/** Limit for one read of every socket: this much may be kept when nothing can be passed on. */
+/** Limit for one read of every socket together. This much may be kept while nothing can be passed on. */
 const READS_BYTES = 16 * 1024 * 1024
 
 let memory: Buffer | undefined
 /** Number of open sockets. */
 let open = 0
 
-/** The shared memory, of READ_BYTES, for use between two reads. */
+/** The shared memory, of READ_BYTES bytes, for use between two reads. */
 export function sharedMemory(): Buffer {
   memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
   return memory
@@ -27,7 +27,7 @@ function readSize(sockets: number): number {
   return Math.max(LEAST_READ_BYTES, Math.min(READ_BYTES, Math.floor(READS_BYTES / sockets)))
 }
 
-/** The part of a socket that does the system calls. Its name in Node.js is not documented. */
+/** The part of a socket that makes system calls. Its name in Node.js is not documented. */
 type Handle = { readonly useUserBuffer?: unknown }
 type Accepted = { _handle?: Handle | null }
 
@@ -36,9 +36,9 @@ interface SharedReadOptions extends SocketConstructorOpts {
   readonly onread?: OnReadOpts
 }
 
-/** A socket whose bytes go to `receive` while it is not paused. It is paused at first, and emits no `data`. */
+/** A socket whose bytes go to `receive` while it is not paused. Paused at first; emits no `data`. */
 export class SharedReadSocket extends Socket {
-  /** Receives bytes, which are valid during the call. Returns false to stop reading until `resume` is called. */
+  /** Receives bytes, valid during the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true
   /** Maximum size of a read. */
   readonly readBytes: number
@@ -67,7 +67,7 @@ export class SharedReadServer extends Server {
   }
 }
 
-/** Replaces a socket that nobody has used. A server of Node.js has no option for the memory of reads. */
+/** Replaces a socket that was not used so far. Servers of Node.js have no option for the memory of reads. */
 function sharing(socket: Socket): Socket {
   const accepted = socket as Accepted
   const handle = accepted._handle

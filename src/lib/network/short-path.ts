@@ -1,10 +1,10 @@
 import { closeSync, constants, openSync } from 'node:fs'
 import { basename, dirname, relative } from 'node:path'
 
-/** Longest socket path that every platform accepts, in bytes without the terminating zero. */
+/** Maximum bytes of a socket path on every platform, without the terminating zero. */
 const LONGEST_PATH = 100
 
-/** Returns a path for `path` that is short enough for a socket. It stays valid until `release` is called. */
+/** A path to `path` that is short enough for a socket. Valid until `release` is called. */
 export function shortPath(path: string): { short: string; release: () => void } {
   const isShort = (text: string) => Buffer.byteLength(text) <= LONGEST_PATH
   if (isShort(path)) return { short: path, release: () => {} }

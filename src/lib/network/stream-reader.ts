@@ -7,36 +7,36 @@ export const REFUSED = -1
 
 export interface Receiver {
   /**
-   * Takes bytes, which are valid during the call. Returns how many of them it took, at least one, or REFUSED. It gets
-   * the rest when there is room again.
+   * Takes bytes, valid during the call. Returns how many it took, at least one, or REFUSED. It receives the rest when
+   * there is room again.
    */
   take(bytes: Buffer): number
-  /** Resolves when there may be room for more, and never rejects; undefined if there is room now. */
+  /** Resolves when there may be room for more, and never rejects. Undefined if there is room now. */
   room(): Promise<void> | undefined
 }
 
 export interface ReadLimits {
   readonly signal?: AbortSignal | undefined
-  /** Maximum time without bytes, in milliseconds, asked again after each read; undefined: no limit. */
+  /** Maximum time without bytes, in milliseconds; called again after each read. Undefined: no limit. */
   readonly idleMs?: (() => number | undefined) | undefined
 }
 
-/** Why reading stopped. ended: the stream has ended or failed. refused: by the receiver. */
+/** Why reading stopped. ended: the stream has ended or failed. refused: the receiver refused bytes. */
 export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
 
-/** After a read of this size from a stream with small buffers, more data is probably there and is passed on with it. */
+/** After a read of this size from a stream with small buffers, more data is probably there, and passed on together. */
 const LARGE_READ_BYTES = 16 * 1024
-/** Limit of the bytes that wait for more data, for all streams together. */
+/** Limit of the bytes that wait for more data, for all streams. */
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
 let gatheredBytes = 0
 
-/** Maximum bytes read from a socket before others get their turn. */
+/** Maximum bytes read from one socket before others have their turn. */
 const MOST_IN_TURN_BYTES = 256 * 1024
 
-/** Data that is on its way to this process arrives within this time. */
+/** Data that is on its way to this process arrives within this many milliseconds. */
 const LEAST_IDLE_MS = 1
 
-/** Returns a function that cancels it. */
+/** Returns a function that cancels the call. */
 const afterTurn = (fn: () => void): (() => void) => {
   const immediate = setImmediate(fn)
   return () => clearImmediate(immediate)
@@ -45,8 +45,8 @@ const afterTurn = (fn: () => void): (() => void) => {
 const ENDS = ['end', 'error', 'close'] as const
 
 /**
- * Passes on the bytes of a stream as fast as there is room. Without room, it keeps at most one read. It reads only
- * while `read` is pending. Call `release` at the end.
+ * Passes on the bytes of a stream as fast as there is room. Without room, it keeps at most one read. Reads only while
+ * `read` is pending. Call `release` at the end.
  */
 export class StreamReader {
   readonly #stream: Readable
@@ -58,10 +58,10 @@ export class StreamReader {
   #isBlocked = false
   #hasEnded: boolean
   #limits: ReadLimits = {}
-  /** Ends the pending `read`. */
+  /** Settles the pending `read`. */
   #stop: ((how: Stopped | Error) => void) | undefined
   #reads = 0
-  /** Bytes of consecutive reads that left more to read. */
+  /** Bytes of consecutive reads after which more was left to read. */
   #inTurn = 0
   #lastAt = 0
   #idleAt = Number.POSITIVE_INFINITY
@@ -78,7 +78,7 @@ export class StreamReader {
     for (const name of ENDS) stream.on(name, this.#ended)
   }
 
-  /** Reads until a limit is reached. Rejects when the receiver throws. */
+  /** Reads until a limit is reached. Rejects if the receiver throws. */
   read(limits: ReadLimits = {}): Promise<Stopped> {
     this.#limits = limits
     const { signal } = limits
@@ -99,7 +99,7 @@ export class StreamReader {
     return stopped
   }
 
-  /** Passes on the remaining bytes, and releases the stream for other readers. */
+  /** Passes on the remaining bytes and releases the stream for other readers. */
   async release(): Promise<void> {
     for (const name of ENDS) this.#stream.off(name, this.#ended)
     this.#stream.off('readable', this.#drain)
@@ -143,7 +143,7 @@ export class StreamReader {
     return false
   }
 
-  /** libuv reads up to 32 times in a row: many bytes would be kept, and others would wait. */
+  /** Whether to read on at once. libuv may read 32 times in a row: others would wait, and many bytes be kept. */
   #mayReadOn(bytes: number): boolean {
     this.#inTurn = bytes < this.#shared!.readBytes ? 0 : this.#inTurn + bytes
     if (this.#inTurn < MOST_IN_TURN_BYTES) return true
@@ -154,7 +154,7 @@ export class StreamReader {
     return false
   }
 
-  /** Returns whether to continue reading. */
+  /** Passes on bytes. Returns whether to continue reading. */
   #take(bytes: Buffer): boolean {
     this.#reads++
     try {
@@ -163,7 +163,7 @@ export class StreamReader {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
-    // Bytes read without room would have to be kept.
+    // Without room, further bytes would have to be kept.
     if (this.#heldBytes > 0 || this.#receiver.room()) {
       this.#block()
       return false
@@ -199,7 +199,7 @@ export class StreamReader {
     return all.subarray(0, size)
   }
 
-  /** Reads a stream that makes buffers of its own. */
+  /** Reads a stream that has its own buffers. */
   readonly #drain = () => {
     while (this.#stop && !this.#isBlocked) {
       if (this.#receiver.room()) return this.#block()
@@ -221,7 +221,7 @@ export class StreamReader {
     if (!this.#isBlocked) this.#stop?.('ended')
   }
 
-  /** When the stream becomes idle for too long, unless bytes arrive. */
+  /** When the stream will have been idle for too long, if no bytes arrive. */
   #idleAfter(): number {
     return this.#lastAt + Math.max(LEAST_IDLE_MS, this.#limits.idleMs?.() ?? Number.POSITIVE_INFINITY)
   }
@@ -237,8 +237,8 @@ export class StreamReader {
   }
 
   /**
-   * After a stall, timers run before I/O: arrived data is read before the first immediate. That makes room for data
-   * that the sender's system keeps, which is read before the second one.
+   * After a stall, timers run before I/O. Arrived data is read before the first immediate; that makes room for data
+   * still on the sender's side, which is read before the second one.
    */
   #maybeIdle(): void {
     const reads = this.#reads

@@ -1,9 +1,9 @@
-/** The symbol before the first character and after the last. */
+/** The symbol before the first character and after the last one. */
 export const NOTHING = 0
 
 /** An atom that is a single literal character. */
 const PLAIN = /^(?:[^.[\\]|\\[^dDsSwWpPbB])/u
-/** For atoms of this form, every member is among POSSIBLE, whether case is ignored or not. */
+/** Atoms of this form have all their members among POSSIBLE, even if case is ignored. */
 const NARROW = /^(?:[\x20-\x2d\x2f-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w]|\[(?!\^)(?:[\x20-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w])*\])$/
 const SPACES = [0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0xfeff]
 const POSSIBLE = [
@@ -21,19 +21,19 @@ interface Atom {
 }
 
 /**
- * The single-character parts (atoms) of a pattern, and the symbols that they distinguish: two characters that every
- * atom treats alike are the same symbol. V8 decides whether a character belongs to an atom, so case, classes and
- * properties are exactly those of V8.
+ * The single-character parts (atoms) of a pattern, and the symbols that they distinguish: characters that every atom
+ * treats alike are one symbol. V8 decides whether a character belongs to an atom, so case, classes and properties are
+ * exactly those of V8.
  */
 export class Atoms {
-  /** Symbols of the first 256 characters; NOTHING if not determined yet. */
+  /** Symbols of the first 256 characters; NOTHING if not determined so far. */
   readonly latin = new Uint16Array(256)
   readonly #atoms: Atom[] = []
   readonly #indexes = new Map<string, number>()
-  /** Symbols by code point, 256 in each: at most 2 MB. */
+  /** Symbols by code point, 256 per page: at most 2 MB. */
   readonly #pages: (Uint16Array | undefined)[] = [this.latin]
   readonly #byMembers = new Map<string, number>()
-  /** Membership by symbol and by atom. */
+  /** For each symbol: whether it belongs to each atom. */
   readonly #members: Uint8Array[] = []
 
   /** The index of the atom that is written as `source`. */
@@ -54,7 +54,7 @@ export class Atoms {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
 
-  /** The character of the atom, if it is a single one even when case is ignored. */
+  /** The atom's character, if it is a single one even when case is ignored. */
   charOf(atom: number): string | undefined {
     const { source, flags } = this.#atoms[atom]!
     if (flags.includes('i') || !PLAIN.test(source)) return undefined
@@ -62,7 +62,7 @@ export class Atoms {
     return /^\\\W$/.test(source) ? source[1] : undefined
   }
 
-  /** Whether certainly no character belongs to both. */
+  /** Whether certainly no character belongs to both atoms. */
   areDisjoint(a: number, b: number): boolean {
     return this.#isOutside(a, b) || this.#isOutside(b, a)
   }

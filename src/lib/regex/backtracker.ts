@@ -4,27 +4,27 @@ import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } fro
 import { UnboundedPattern } from './syntax.js'
 
 /**
- * Finds matches in the order of V8, by backtracking. It notes at which places of the text each instruction has failed
- * and does not try it there again, so all matches of a text together take a time proportional to its length.
- * Instructions with only one predecessor need no note.
+ * Finds matches in the order of V8, by backtracking. Notes where each instruction has failed in the text and does not
+ * try it there again, so finding all matches of a text takes a time proportional to its length. An instruction with
+ * only one predecessor needs no note.
  *
- * The outcome of an instruction depends on its place and on which iterations around it have matched nothing so far:
- * these fail if they end so. All iterations within one of them have matched nothing, too, so their number identifies
- * them.
+ * Whether an instruction succeeds depends on its place in the text, and on which iterations around it have matched
+ * nothing so far, since these fail if they end that way. All iterations inside such an iteration have matched nothing
+ * either, so their number identifies them.
  */
 
 /** Limits of notes, in bits, and of untried alternatives, twice their number. */
 const MOST_NOTES = 1 << 28
 const MOST_OPEN = 1 << 24
-/** More memory than this is not kept for the next text. */
+/** Larger memory is not kept for the next text. */
 const KEPT_WORDS = 1 << 16
 
-/** Limit of cached results of `#possible`: instructions times symbols. */
+/** Maximum size of the cache of `#possible`: instructions times symbols. */
 const MOST_KNOWN = 1 << 20
 
-/** Notes and alternatives of the matcher that ran last. Only one runs at a time. */
+/** Notes and alternatives of the last matcher that ran. Only one runs at a time. */
 let notes = new Uint32Array(0)
-/** The symbols of its text, from the place of its first notes on. */
+/** The symbols of its text, from its first note on. */
 let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined
@@ -42,16 +42,16 @@ export class Backtracker {
   readonly #unicode: boolean
   readonly #backwards: boolean
   readonly #slots: Int32Array
-  /** By symbol: whether each instruction may continue if that symbol is next. The others need not be tried. */
+  /** For each symbol: whether each instruction may continue if that symbol is next. Others need not be tried. */
   readonly #possible: (Uint8Array | undefined)[] = []
   #known = 0
   #text = ''
-  /** Whether some of its characters have two code units. */
+  /** Whether the text has characters of two code units. */
   #isWide = false
   #marks: Uint8Array | undefined
-  /** The place that the first notes are for. */
+  /** The place in the text of the first notes. */
   #first = 0
-  /** Notes for places before this one are about matches that were found. */
+  /** Notes for earlier places are about matches that were already found. */
   #from = 0
 
   constructor({ program, atoms, unicode, backwards }: BacktrackerOptions) {
@@ -62,12 +62,12 @@ export class Backtracker {
     this.#slots = new Int32Array(program.slots).fill(-1)
   }
 
-  /** Whether there are notes for the rest of `text`. */
+  /** Whether its notes are for the rest of `text`. */
   knows(text: string, from: number): boolean {
     return owner === this && from >= this.#from && text === this.#text
   }
 
-  /** Begins with a text. `marks`: its look-around bits. Throws UnboundedPattern if it takes too much memory. */
+  /** Begins a text. `marks`: its look-around bits. Throws UnboundedPattern if that takes too much memory. */
   begin(text: string, from: number, marks: Uint8Array | undefined): void {
     const bits = (text.length + 1 - from) * this.#program.states
     if (bits > MOST_NOTES) throw new UnboundedPattern('takes too much memory for a text of this length')
@@ -101,7 +101,7 @@ export class Backtracker {
     this.#isWide = this.#unicode && bits >= 0xd800
   }
 
-  /** Positions by slot of the first match that begins at `from` or later; undefined if there is none. */
+  /** Positions, by slot, of the first match that begins at `from` or later; undefined if there is none. */
   search(from: number): Int32Array | undefined {
     const text = this.#text
     for (let p = from; p <= text.length; p++) {
@@ -149,7 +149,7 @@ export class Backtracker {
             fails = possible[chosen] === 0
             if (fails) break
             at = chosen
-            // Most lead to a character, which is read at once.
+            // Most instructions lead to a character, which is read at once.
             if (operations[at] !== ATOM || joins[at]! >= 0) continue
             p += this.#backwards ? -this.#widthAt(p) : this.#widthAt(p)
             possible = this.#possibleAt(p)
@@ -198,7 +198,7 @@ export class Backtracker {
     }
     this.#possible[symbol] = possible
     this.#known += possible.length
-    // Instructions lead to earlier ones, except those of repeats.
+    // Instructions lead to earlier ones, except in repeats.
     for (let found = true; found; ) {
       found = false
       for (let at = 0; at < possible.length; at++) {
@@ -216,7 +216,7 @@ export class Backtracker {
     return possible
   }
 
-  /** Sets a slot until the search returns to an alternative from before. */
+  /** Sets a slot. Returning to an earlier alternative undoes it. */
   #set(top: number, slot: number, p: number): number {
     const next = push(top, ~slot, this.#slots[slot]!)
     this.#slots[slot] = p
@@ -236,7 +236,7 @@ export class Backtracker {
     return slots
   }
 
-  /** How many code units the next character in reading direction has. */
+  /** Number of code units of the next character in reading direction. */
   #widthAt(p: number): number {
     return this.#isWide && this.#text.codePointAt(this.#backwards ? p - 2 : p)! > 0xffff ? 2 : 1
   }

@@ -4,10 +4,10 @@ import { type Edge, type Look, type Node, UnboundedPattern } from './syntax.js'
 /** Whether an assertion holds between two symbols, in text order. `looks` has a bit for each evaluated look-around. */
 export type Check = (before: number, after: number, looks: number) => boolean
 
-/** They must fit in a byte, one bit each. */
+/** Maximum number of look-arounds. Their bits must fit into a byte. */
 const MOST_LOOKS = 8
 
-/** The look-arounds of a pattern that need a separate scan, each after those nested in it. */
+/** The look-arounds of a pattern that need their own scan. Nested ones come before the one that contains them. */
 export class Looks {
   readonly all: Look[] = []
   readonly #numbers = new Map<string, number>()
@@ -29,7 +29,7 @@ export class Looks {
 export class Checks {
   readonly #atoms: Atoms
   readonly #looks: Looks
-  /** Whether a check needs the previous symbol, not only whether there was one. */
+  /** Whether a check needs the previous symbol, and not only whether there was one. */
   remembers = false
 
   constructor(atoms: Atoms, looks: Looks) {
@@ -79,7 +79,7 @@ function looksIn(node: Node): Look[] {
   return 'nodes' in node ? node.nodes.flatMap(looksIn) : []
 }
 
-/** Whether the two adjacent characters are enough to decide it. */
+/** Whether the two adjacent characters decide it. */
 function isNear(node: Node): boolean {
   if (node.kind === 'choice') return node.nodes.every(isNear)
   return node.kind === 'atom' || node.kind === 'start' || node.kind === 'end' || node.kind === 'boundary'

@@ -2,9 +2,8 @@ import type { Atoms } from './atoms.js'
 import type { Node } from './syntax.js'
 
 /**
- * Estimates how long a backtracking matcher may take for a pattern. The number of ways that it may have to try is
- * estimated as `factor * n ** degree` for a text of n characters. A repeat adds nothing if the character after it
- * determines where it ends, as in `[^"]*"`.
+ * Estimates how long a backtracking matcher may take for a pattern. On a text of n characters, it may have to try about
+ * `factor * n ** degree` ways. A repeat adds nothing if the next character determines where it ends, as in `[^"]*"`.
  */
 
 interface Ways {
@@ -16,22 +15,22 @@ interface Ways {
 
 interface Rest {
   readonly atoms: readonly number[]
-  /** It may begin with an assertion, which can fail anywhere. */
+  /** Whether it may begin with an assertion, which can fail anywhere. */
   readonly asserts: boolean
-  /** Nothing after this can fail. */
+  /** Whether nothing after this can fail. */
   readonly done: boolean
 }
 
-/** Limits of steps per character: for texts of any length, and for texts of at most LONGEST characters. */
+/** Maximum steps per character: for texts of any length, and for texts of at most LONGEST characters. */
 const MOST_STEPS = 64
 const MOST_STEPS_OF_SHORT = 1024
 const LONGEST = 448
-/** When many ways fail, most fail within this many characters. */
+/** If many ways fail, most of them fail within this many characters. */
 const LIKELY_LENGTH = 4
 const HOPELESS: Ways = { factor: Infinity, degree: 0, work: Infinity }
 const DONE: Rest = { atoms: [], asserts: false, done: true }
 
-/** The longest text for which backtracking takes time proportional to its length. */
+/** Maximum length of texts for which backtracking takes a time proportional to the length. */
 export function longestForBacktracking(node: Node, anchored: boolean, atoms: Atoms): number {
   const cost = new Cost(atoms)
   const { factor, degree, work } = cost.ways(node, DONE, 0)
@@ -49,14 +48,14 @@ export function longestForBacktracking(node: Node, anchored: boolean, atoms: Ato
 
 class Cost {
   readonly #atoms: Atoms
-  /** The bodies of unbounded repeats before a part that can fail. */
+  /** The bodies of unbounded repeats that precede a part which can fail. */
   readonly repeats: Node[] = []
 
   constructor(atoms: Atoms) {
     this.#atoms = atoms
   }
 
-  /** `then`: the `work` of the rest. */
+  /** `then`: `work` of the rest. */
   ways(node: Node, rest: Rest, then: number): Ways {
     switch (node.kind) {
       case 'sequence': {
@@ -82,7 +81,7 @@ class Cost {
         return { factor, degree, work }
       }
       case 'look':
-        // It ends at its first match and is not entered again.
+        // A look-around ends at its first match and is not entered again.
         return { ...this.ways(node.node, { atoms: [], asserts: true, done: false }, 1), work: Math.max(1, then) + 1 }
       case 'repeat':
         return this.#repeat(node, rest, then)
@@ -107,7 +106,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
-  /** The rest of the pattern when `node` comes before `rest`. */
+  /** What follows the part before `node`, if `rest` follows `node`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':
@@ -141,15 +140,13 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /**
-   * Whether a match begins with a character that no repeat accepts: repeats from different starts do not overlap then.
-   */
+  /** Whether a match begins with a character that no repeat accepts: repeats from different starts do not overlap. */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))
   }
 
-  /** Minimum length of a match in characters; an unbounded repeat counts with its minimum. */
+  /** Minimum length of a match in characters. An unbounded repeat counts with its minimum. */
   fixedLength(node: Node): number {
     if (node.kind === 'look') return this.fixedLength(node.node)
     if (node.kind === 'choice') return Math.max(...node.nodes.map(part => this.fixedLength(part)))
@@ -170,7 +167,7 @@ function atomsIn(node: Node): number[] {
   return 'nodes' in node ? node.nodes.flatMap(atomsIn) : []
 }
 
-/** The atoms with which every match begins, as far as their position is fixed. */
+/** The atoms with which every match begins, if their positions are fixed. */
 function leadingAtoms(node: Node): number[] {
   if (node.kind === 'atom') return [node.atom]
   if (node.kind !== 'sequence') return []

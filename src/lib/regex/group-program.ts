@@ -3,22 +3,22 @@ import { type Check, Checks, type Looks } from './checks.js'
 import { isNullable } from './cost.js'
 import { type Look, type Node, type Repeat, TooLargePattern } from './syntax.js'
 
-/** Operations. Each continues at its `next`, unless it fails. */
+/** Operations. Each continues at its `next` unless it fails. */
 export const MATCH = 0
-/** Reads a character of the atom `operand`. */
+/** Reads a character that belongs to the atom `operand`. */
 export const ATOM = 1
-/** Continues at `next`, or, where that fails, at `operand`. */
+/** Continues at `next` or, if that fails, at `operand`. */
 export const FORK = 2
 export const CHECK = 3
-/** Stores the position in the slot `operand`. This operation and those below only keep notes. */
+/** Stores the position in the slot `operand`. This operation and the later ones only keep notes. */
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
-/** Fails if the position is still the one in the slot `operand`. */
+/** Fails if the position is still that in the slot `operand`. */
 export const ADVANCE = 6
 
 /**
- * A pattern as instructions that keep the order of its alternatives and store positions in slots. Those of group n are
+ * A pattern as instructions that keep the order of alternatives and store positions in slots. The slots of group n are
  * 2n and 2n + 1; other slots follow.
  */
 export interface GroupProgram {
@@ -29,25 +29,25 @@ export interface GroupProgram {
   readonly lists: readonly (readonly number[])[]
   readonly start: number
   readonly slots: number
-  /** For instructions that several others lead to: the number of its first state. -1 for the rest. */
+  /** For instructions to which several others lead: the number of the first state. -1 for other instructions. */
   readonly joins: Int32Array
-  /** How many states these instructions can have at one place of the text. */
+  /** Number of states of these instructions at one place of the text. */
   readonly states: number
-  /** The slots of the beginnings of the iterations around each instruction that must advance, the innermost first. */
+  /** For each instruction: the slots with the starts of the iterations around it that must advance, innermost first. */
   readonly starts: readonly (readonly number[])[]
-  /** Look-arounds with groups, and the slots of the position where each held last. */
+  /** Look-arounds with groups, and the slots of the position where each last held. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]
-  /** Whether a check needs the previous symbol, not only whether there was one. */
+  /** Whether a check needs the previous symbol, and not only whether there was one. */
   readonly remembers: boolean
 }
 
 /**
  * Size limit of a pattern: a character of text costs at most about this many steps. Literal text that is not repeated
- * has a lower weight, since only a few of its characters are active at a time.
+ * weighs less, since only a few of its characters are active at a time.
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
-/** Weight of a group in a repeat: each iteration clears and stores its places. */
+/** Weight of a group in a repeat, since each iteration clears and stores its positions. */
 const GROUP_WEIGHT = 1 / 2
 
 /** Whether it can only match at the beginning of the text. */
@@ -66,7 +66,7 @@ interface Instruction {
   readonly starts: readonly number[]
 }
 
-/** `backwards`: for reading the text from its end, as a look-behind does. `groups`: number of groups of the pattern. */
+/** `backwards`: reads the text from its end, as a look-behind does. `groups`: number of groups of the pattern. */
 export function compileGroups(node: Node, atoms: Atoms, looks: Looks, groups: number, backwards = false): GroupProgram {
   return new GroupCompiler(atoms, new Checks(atoms, looks), groups, backwards).program(node)
 }
@@ -81,7 +81,7 @@ class GroupCompiler {
   #slots: number
   #starts: readonly number[] = []
   #weight = 0
-  /** Number of repeats around the node being compiled. */
+  /** Number of repeats around the node that is being compiled. */
   #repeats = 0
 
   constructor(atoms: Atoms, checks: Checks, groups: number, backwards: boolean) {
@@ -135,7 +135,7 @@ class GroupCompiler {
     )
   }
 
-  /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first. */
+  /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first one. */
   #compile(node: Node, next: number): number {
     const groups = node.groups ?? []
     if (this.#repeats > 0) this.#weigh(GROUP_WEIGHT * groups.length)
@@ -207,14 +207,14 @@ class GroupCompiler {
     for (let i = 0; i < min; i++) {
       const before = this.#instructions.length
       at = this.#once(node, list, at)
-      // It has only empty groups, and repeating them changes nothing.
+      // The rest has only empty groups, which more repeats would not change.
       if (this.#instructions.slice(before).every(({ operation }) => operation === SAVE || operation === CLEAR)) break
     }
     for (const { slot } of this.#inner.slice(looks)) slots.push(slot)
     return at
   }
 
-  /** An optional iteration, which fails if it matches nothing. */
+  /** An optional iteration. It fails if it matches nothing. */
   #optional(node: Node, list: number, start: number, next: number): number {
     if (start === -1) return this.#once(node, list, next)
     const before = this.#starts

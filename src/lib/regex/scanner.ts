@@ -5,26 +5,26 @@ import { ATOM, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
 
 /**
  * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a
- * deterministic automaton that is built on demand: a known transition costs one step, an unknown one at most as many as
- * the program has instructions. The automaton is dropped when it gets too large. If that happens repeatedly, the sets
- * are simulated without building anything.
+ * deterministic automaton, which is built on demand. A known transition costs one step, and an unknown one at most as
+ * many as the program has instructions. If the automaton gets too large, it is dropped. If that happens repeatedly, the
+ * sets are simulated without building anything.
  */
 
-/** Limits of table cells for one scanner and for all of them. */
+/** Maximum table cells of one scanner, and of all together. */
 const MOST_CELLS = 1 << 16
 const MOST_CELLS_OF_ALL = 1 << 22
 /** Transitions for letters beyond this are computed each time. */
 const MOST_LETTERS = 2048
-/** Building pays off if at least this many characters are read for each state built. */
+/** Building is worthwhile if at least this many characters are read per state built. */
 const WORTHWHILE = 8
 const LAST_ROUND = 0xffff_ffff
 
 const DEAD = 0
 const START = 1
-/** Stands for any symbol where only its presence matters. */
+/** Any symbol, where only its presence matters. */
 const SOMETHING = 1
 
-/** Scanners with a table. */
+/** Scanners that have a table. */
 const filled = new Set<Scanner>()
 let cells = 0
 
@@ -58,7 +58,7 @@ export class Scanner {
   readonly #backwards: boolean
   readonly #looks: number
 
-  /** The round in which each instruction was last followed and last found. */
+  /** The round in which each instruction was last followed, and last found. */
   readonly #followed: Uint32Array
   readonly #found: Uint32Array
   readonly #open: Uint16Array
@@ -77,8 +77,7 @@ export class Scanner {
   constructor({ program, atoms, unicode, backwards, anchored, looks }: ScannerOptions) {
     const { operations, nexts, operands } = program
     const size = operations.length
-    // Notes about groups and iterations do not affect whether there is a match. Their instructions lead to earlier
-    // ones.
+    // Notes about groups and iterations do not affect whether there is a match. Such instructions lead to earlier ones.
     const behind = new Uint16Array(size)
     for (let at = 0; at < size; at++) behind[at] = operations[at]! >= SAVE ? behind[nexts[at]!]! : at
     this.#operations = operations
@@ -98,7 +97,7 @@ export class Scanner {
     this.#looks = looks
   }
 
-  /** Whether there is a match anywhere in `text`; `looks` has the look-around bits of each position. */
+  /** Whether there is a match anywhere in `text`. `looks`: the look-around bits of each position. */
   test(text: string, looks: Uint8Array | undefined): boolean {
     const { latin } = this.#atoms
     const shift = this.#looks
@@ -210,7 +209,7 @@ export class Scanner {
     return this.#cells > MOST_CELLS || cells > MOST_CELLS_OF_ALL
   }
 
-  /** Drops everything that was built. */
+  /** Drops all that was built. */
   clear(): void {
     this.#states = []
     this.#numbers = new Map()
@@ -221,7 +220,7 @@ export class Scanner {
     filled.delete(this)
   }
 
-  /** Computes the transition from `state` with a symbol and stores it. */
+  /** Computes the transition from `state` on a symbol, and stores it. */
   #build(state: number, symbol: number, looks: number): number {
     const { instructions, previous } = this.#states[state]!
     const matched = this.#follow(instructions, instructions.length, previous, symbol, looks)
@@ -240,7 +239,7 @@ export class Scanner {
     return next
   }
 
-  /** Follows transitions that consume nothing, then those on `symbol`. Returns whether there is a match before it. */
+  /** Follows transitions that read nothing, then those on `symbol`. Returns whether there is a match before it. */
   #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
     if (this.#round === LAST_ROUND) {
       this.#round = 0
@@ -295,7 +294,7 @@ export class Scanner {
     return matched
   }
 
-  /** Drops all rows and starts again with rows of `letters`. Returns the new number of the state. */
+  /** Drops all rows and begins again with rows of `letters`. Returns the new number of the state. */
   #renew(letters: number, instructions: Uint16Array, previous: number): number {
     this.clear()
     if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()
@@ -304,7 +303,7 @@ export class Scanner {
     return this.#number(instructions, previous)
   }
 
-  /** The number of the state, which is added if it is new. */
+  /** The number of the state. Adds the state if it is new. */
   #number(instructions: Uint16Array, previous: number): number {
     const name = String.fromCharCode(previous, ...instructions)
     const known = this.#numbers.get(name)

@@ -5,13 +5,13 @@ import { compileGroups, type GroupProgram, isAnchored } from './group-program.js
 import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
 
-/** A place in UTF-16 code units; `end` is exclusive. */
+/** A range in UTF-16 code units. `end` is exclusive. */
 export type Place = readonly [start: number, end: number]
 
 export interface PatternMatch {
   readonly start: number
   readonly end: number
-  /** Places of the groups by number; the first is the whole match. Undefined for a group that took no part. */
+  /** The places of groups by number; the first is the whole match. Undefined for a group that took no part. */
   readonly groups: readonly (Place | undefined)[]
 }
 
@@ -29,11 +29,11 @@ export function nativeSearch(native: RegExp): Search {
   }
 }
 
-/** A pattern that matches texts in a time proportional to their length. */
+/** A pattern that matches a text in a time proportional to its length. */
 export interface Compiled {
-  /** Whether there is a match anywhere in a text, however long. */
+  /** Whether there is a match anywhere in a text of any length. */
   test(text: string): boolean
-  /** It throws UnboundedPattern for a text that takes too much memory. */
+  /** Throws UnboundedPattern for a text that takes too much memory. */
   readonly search: Search
 }
 
@@ -49,7 +49,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
   }
   const main = compile(node, false)
   const { backtracker } = main
-  // The list grows during this loop: nested look-arounds come before the outer one.
+  // The list grows during this loop. Nested look-arounds come before the outer one.
   const count = looks.all.length
   const scanner = new Scanner({ program: main.program, atoms, unicode, anchored, backwards: false, looks: count })
   const marking = looks.all.map(({ node, behind }) => {
@@ -68,7 +68,7 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      // An anchored pattern has only one place to begin at, so the search itself decides.
+      // An anchored pattern can begin in only one place, so the search itself decides.
       if (!anchored && !test(text)) return undefined
       backtracker.begin(text, from, marks(text))
     }
@@ -78,10 +78,10 @@ export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: n
   return { test, search }
 }
 
-/** Longest text that is searched first: searching for a long repetitive text may be slow. */
+/** Maximum length of a required text, since searching for a long repetitive one may be slow. */
 const MOST_REQUIRED = 32
 
-/** Texts that every match contains, if they are easy to find: V8 searches for them much faster. */
+/** Texts that every match contains and that are easy to find, since V8 searches for them much faster. */
 function requiredTexts(node: Node, atoms: Atoms): string[] {
   const texts = ['']
   for (const part of node.kind === 'sequence' ? node.nodes : [node]) {
@@ -89,14 +89,14 @@ function requiredTexts(node: Node, atoms: Atoms): string[] {
     if (char === undefined || texts.at(-1)!.length >= MOST_REQUIRED) texts.push('')
     if (char !== undefined) texts.push(texts.pop()! + char)
   }
-  // The longest one is probably the rarest.
+  // The longest text is probably the rarest.
   return texts.filter(text => text.length > 1 || texts.length === 1).sort((a, b) => b.length - a.length)
 }
 
 interface Tracer {
   readonly program: GroupProgram
   readonly backtracker: Backtracker
-  /** For the groups in look-arounds. */
+  /** For groups in look-arounds. */
   readonly inner: readonly { readonly slot: number; readonly tracer: Tracer }[]
 }
 
@@ -134,7 +134,7 @@ class Found implements PatternMatch {
     return groups
   }
 
-  /** Matches look-arounds again where they held last, for the groups in them. */
+  /** Matches look-arounds again where they last held, to find the groups in them. */
   #addInner(tracer: Tracer, slots: Int32Array, groups: (Place | undefined)[]): void {
     for (const { slot, tracer: inner } of tracer.inner) {
       if (slots[slot] === -1) continue

@@ -1,8 +1,8 @@
 import type { Atoms } from './atoms.js'
 
-/** The structure of a regular expression. Matching single characters is left to V8: an atom is an index into Atoms. */
+/** The structure of a regular expression. V8 matches single characters: an atom is an index into Atoms. */
 export type Node = Part & {
-  /** Numbers of the capturing groups that have this as their content, from the outermost. */
+  /** Numbers of the capturing groups whose content this is, from the outermost. */
   readonly groups?: readonly number[]
 }
 
@@ -18,11 +18,11 @@ export interface Repeat {
   readonly node: Node
   readonly min: number
   readonly max: number
-  /** Matches as few as possible rather than as many. */
+  /** Whether it matches as few as possible, not as many. */
   readonly lazy: boolean
 }
 
-/** `^`, `$` and `\b`; `atom` is the line terminator or word character, undefined if only the ends of the text count. */
+/** `^`, `$` and `\b`. `atom`: the line terminators or word characters; undefined if only the ends of the text count. */
 export interface Edge {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined
@@ -34,17 +34,17 @@ export interface Look {
   readonly behind: boolean
   readonly negated: boolean
   readonly node: Node
-  /** Equal texts mean equal look-arounds. */
+  /** Look-arounds with equal texts are equal. */
   readonly text: string
 }
 
 export interface Syntax {
   readonly node: Node
-  /** Names of the capturing groups by number; the first stands for the whole match. */
+  /** Names of the capturing groups by number. The first stands for the whole match. */
   readonly groupNames: readonly (string | undefined)[]
 }
 
-/** V8 would accept the pattern, but it cannot be matched in bounded time. */
+/** V8 accepts the pattern, but it cannot be matched in bounded time. */
 export class UnboundedPattern extends Error {}
 
 /** A pattern has too many parts. */
@@ -65,7 +65,7 @@ const MOST_GROUPS = 1000
 
 const EMPTY: Node = { kind: 'sequence', nodes: [] }
 
-/** Parses a pattern that V8 has accepted. Throws UnboundedPattern. */
+/** Parses a pattern that V8 accepts. Throws UnboundedPattern. */
 export function readSyntax(source: string, flags: string, atoms: Atoms): Syntax {
   return new Reader(source, flags, atoms).whole()
 }

@@ -14,7 +14,7 @@ import { isLoopback } from '../urls.js'
 import type { AwsAuth } from './auth-options.js'
 import type { Credentials } from './sign.js'
 
-/** Credentials and their expiry, wall clock in milliseconds. */
+/** Credentials. `expiresAt` is wall clock in milliseconds. */
 interface Found extends Credentials {
   readonly expiresAt: number
 }
@@ -22,13 +22,13 @@ interface Found extends Credentials {
 interface Place {
   /** For messages. */
   readonly name: string
-  /** Whether the credentials are read before each request. Otherwise they are cached until they expire. */
+  /** Whether the credentials are read before each request. If not, they are cached until they expire. */
   readonly isNear: boolean
   readonly advice?: string
   read(signal: AbortSignal): Promise<Found>
 }
 
-/** How long before their expiry credentials are fetched again. */
+/** Credentials are fetched again this long before they expire. */
 const EARLY_MS = 5 * 60_000
 /** Minimum time between fetches after a failure or a rejection. */
 const AGAIN_MS = 10_000
@@ -42,9 +42,9 @@ const CONTAINER_HOST = /^(169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/
 type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * The credentials of requests, from the first configured source: the options, the environment, a web identity, the
- * shared credentials file, the endpoint of a container, the metadata service of EC2 (version 2). They are read again
- * when they change or expire. A published pipeline uses only its options: the other sources belong to the host.
+ * The credentials of requests, from the first of these that has them: the options, the environment, a web identity, the
+ * shared credentials file, a container's endpoint, the metadata service of EC2 (version 2). They are read again when
+ * they change or expire. A published pipeline uses only its options, since the other sources belong to the host.
  */
 export class AwsCredentials {
   readonly #auth: AwsAuth
@@ -77,7 +77,7 @@ export class AwsCredentials {
       this.#key = new AccessKey({ key, key_file: file, credential: undefined, exec: undefined }, log, reach)
   }
 
-  /** Texts that must not be shown. */
+  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     const { secretAccessKey, sessionToken } = this.#found ?? {}
     return [secretAccessKey, sessionToken].filter(text => text !== undefined)
@@ -243,7 +243,7 @@ export class AwsCredentials {
     return expiring(answered(await this.#ask('GET', roles + encodeURIComponent(role), token, signal)))
   }
 
-  /** Returns the start of a response. `isRemote`: the URL is not an address of this machine and may need the proxy. */
+  /** Returns the start of a response. `isRemote`: the URL is not on this machine and may need the proxy. */
   async #ask(
     method: 'GET' | 'PUT' | 'POST',
     url: string,
@@ -308,7 +308,7 @@ const answer = z.object({
   Expiration: z.string().nullish(),
 })
 
-/** Replaces messages of JSON.parse and zod, which could quote credentials. */
+/** Replaces messages of JSON.parse and zod, since these could quote credentials. */
 function answered(text: string): Given {
   try {
     return answer.parse(JSON.parse(text))

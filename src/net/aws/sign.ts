@@ -14,7 +14,7 @@ export interface Signable {
   /** The path as sent. */
   readonly path: string
   readonly query: Readonly<Record<string, string>>
-  /** All of them are signed. Names in lower case. */
+  /** By lower-case name. All are signed. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
 }
@@ -30,7 +30,7 @@ export const sha256 = (content: Buffer | string) => createHash('sha256').update(
 
 const hmac = (key: Buffer | string, text: string) => createHmac('sha256', key).update(text).digest()
 
-/** Encodes all but the unreserved characters (RFC 3986) as `%XX`. */
+/** Encodes all except the unreserved characters of RFC 3986 as `%XX`. */
 export const encodeUri = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, character => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
@@ -40,7 +40,7 @@ export function queryText(query: Signable['query']): string {
   return pairs.sort().join('&')
 }
 
-/** Returns the headers of a signed request: `headers` and those of the signature. `at`: wall clock in milliseconds. */
+/** Returns `headers` and those of the signature. `at`: wall clock in milliseconds. */
 export function sign(
   { method, host, path, query, headers, body }: Signable,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,

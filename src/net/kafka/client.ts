@@ -2,10 +2,10 @@ import { OptionalPackage } from '../../core/optional-package.js'
 
 /**
  * The Kafka protocol from @platformatic/kafka: requests, responses, SASL and checksums. Sluice implements connections,
- * retries and sequence numbers itself: docs/decisions/receivers.md says why.
+ * retries and sequence numbers itself, for the reasons in docs/decisions/receivers.md.
  */
 
-/** The connection that functions of the client send through. */
+/** The connection through which functions of the client send. */
 export interface Sender {
   send(
     apiKey: number,

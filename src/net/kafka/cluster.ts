@@ -12,17 +12,17 @@ import { KafkaConnection, NOT_AUTHENTICATED, PRODUCE, ProtocolProblem, software 
 import { type ClusterOptions, isSentPlainly, MECHANISMS } from './options.js'
 import { CODES, meaningOf, refusal } from './refusals.js'
 
-/** Age at which the partitions of a topic are looked up again: their number may have grown. */
+/** A topic's partitions are looked up again after this time, since their number may have grown. */
 const MAX_AGE_MS = 5 * 60_000
-/** How long a topic may be unknown after its first use, because brokers are creating it. */
+/** How long a topic may be unknown after its first use, since brokers may still be creating it. */
 const CREATION_MS = 5000
 const MOST_TOPICS = 10_000
-/** Limit of SCRAM iterations. With more, a server could keep a thread busy for hours. */
+/** Limit of SCRAM iterations. With more, a server could block a thread for hours. */
 const MOST_ITERATIONS = 1_000_000
-/** Connections are replaced after this share of the time that a broker gives them. */
+/** Connections are replaced after this share of the lifetime that a broker gives them. */
 const SESSION_SHARE = 0.8
 const LONGEST_TEXT = 500
-/** The bit of the Write permission, and the value of a broker that does not report permissions. */
+/** The bit of the Write permission, and the value from a broker that does not report permissions. */
 const WRITE = 1 << 4
 const UNKNOWN_RIGHTS = -(2 ** 31)
 
@@ -39,13 +39,13 @@ export class KafkaCluster {
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  /** By the URL of the broker. */
+  /** By the broker's URL. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)
-  /** By id. */
+  /** URL of each broker, by id. */
   #brokers = new Map<number, string>()
-  /** The cluster id. Another cluster can appear at the same addresses. */
+  /** The cluster id. Another cluster may appear at the same addresses. */
   id: string | null | undefined
   /** The broker that answered last. */
   #last: string | undefined
@@ -71,7 +71,7 @@ export class KafkaCluster {
     await this.#dialer.open(this.#url(this.#options.brokers[0]!), () => this.#retireAll())
   }
 
-  /** Whether something changed that makes an immediate attempt worthwhile. */
+  /** Whether something changed that justifies an immediate attempt. */
   async changed(): Promise<boolean> {
     const [key, files] = await Promise.all([this.#key?.changed() ?? false, this.#dialer.changed()])
     return key || files
@@ -83,7 +83,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /** The partitions of a topic. `failure`: for errors of the topic alone. `mayCreate`: a broker may create it. */
+  /** The partitions of a topic. `failure`: for errors of only this topic. `mayCreate`: brokers may create it. */
   async topic(
     name: string,
     signal: AbortSignal,
@@ -110,12 +110,12 @@ export class KafkaCluster {
     throw this.refusal(errorCode, `topic ${name}`, '', isNew ? 'retry' : meaningOf(errorCode).isOfTopic && failure)
   }
 
-  /** Looks up the partitions of a topic again before the next use. */
+  /** Makes the next use of a topic look up its partitions again. */
   forget(topic: string): void {
     this.#topics.delete(topic)
   }
 
-  /** Whether this user may write to a topic that exists; undefined: the broker does not say. */
+  /** Whether this user may write to an existing topic; undefined: the broker does not say. */
   async mayWrite(topic: string, signal: AbortSignal): Promise<boolean | undefined> {
     const { topics } = await this.#metadata([topic], false, signal, true)
     const rights = topics[0]?.topicAuthorizedOperations ?? UNKNOWN_RIGHTS
@@ -161,17 +161,17 @@ export class KafkaCluster {
     return new DeliveryError(message, { failure: 'hold', reason: error.reason })
   }
 
-  /** The DeliveryError for an error of a request to a broker. */
+  /** Converts the error of a request to a broker to a DeliveryError. */
   explainBroker(error: unknown, id: number): DeliveryError {
     return this.#explain(error, this.#brokers.get(id) ?? this.#options.brokers[0]!)
   }
 
-  /** `onClose`: advice for a closed connection. */
+  /** `onClose`: advice if the connection was closed. */
   #explain(error: unknown, place: string, onClose = ''): DeliveryError {
     if (error instanceof DeliveryError) return error
     const shown = shownPlace(place)
     const code = codeOf(error)
-    if (code !== undefined) return this.refusal(code, shown, wordsOf(error))
+    if (code !== undefined) return this.refusal(code, shown, messageOf(error))
     if (errorCode(error) === NOT_AUTHENTICATED) {
       const { cause, message } = error as Error
       if (cause) return this.#explain(cause, place)
@@ -183,7 +183,7 @@ export class KafkaCluster {
     return new DeliveryError(this.#shown(message + (reason === 'reset' ? onClose : '')), { failure, reason })
   }
 
-  /** Advice: what a broker that closes a new connection may expect. */
+  /** Advice about what a broker expects, if it closes new connections. */
   #wanted(connection: KafkaConnection | undefined): string {
     const { tls } = this.#options
     if (!connection) return tls ? '; it may not speak TLS there: see "tls"' : ''
@@ -194,7 +194,7 @@ export class KafkaCluster {
   async #metadata(topics: string[], mayCreate: boolean, signal: AbortSignal, rights = false): Promise<Metadata> {
     const [place, connection] = await this.#any(signal)
     const args: [string[], boolean, boolean] = [topics, mayCreate, rights]
-    // The client throws if anything is wrong with one of the topics or their partitions.
+    // The client throws if one topic or partition has an error.
     const asked = connection.ask(this.client.metadataV9.api, args, signal)
     const metadata = await asked.catch((error): Metadata => {
       const { response } = error as { response?: Metadata }
@@ -235,7 +235,7 @@ export class KafkaCluster {
       } catch (error) {
         signal.throwIfAborted()
         this.#last = undefined
-        // An error that an operator must fix takes precedence over a broker that is down.
+        // An operator must see errors that only they can fix, even if another broker is down.
         if (!(failed instanceof DeliveryError && failed.failure === 'hold')) failed = error
       }
     throw failed
@@ -263,7 +263,7 @@ export class KafkaCluster {
 
   #drop(place: string, dialing: Promise<KafkaConnection>): void {
     if (this.#connections.get(place) === dialing) this.#connections.delete(place)
-    // Another leader, or another cluster, may have taken its place.
+    // Another leader or another cluster may have taken the broker's place.
     this.#topics.clear()
   }
 
@@ -281,7 +281,7 @@ export class KafkaCluster {
       connection = new KafkaConnection(this.client, await this.#dialer.dial(this.#url(place)))
       if (this.#isClosed) throw new Error('closing')
       const offered = await connection.ask(this.client.apiVersionsV3.api, software(), limit.signal).catch(error => {
-        // Brokers before Kafka 2.4 answer in the form of an older version.
+        // Brokers before Kafka 2.4 respond in an older format.
         if (error instanceof ProtocolProblem && connection!.answers > 0) return undefined
         throw error
       })
@@ -336,7 +336,7 @@ export class KafkaCluster {
         )
     }
     const { authBytes, sessionLifetimeMs } = await connection.run(work, signal)
-    // A broker rejects a token with a text, and waits for a response to it.
+    // A broker rejects a token with a text, and then waits for a response.
     if (type === 'oauthbearer' && authBytes.length > 0)
       throw this.refusal(CODES.REFUSED, name, authBytes.toString('utf8', 0, LONGEST_TEXT))
     if (sessionLifetimeMs > 0n)
@@ -352,7 +352,7 @@ export class KafkaCluster {
     return new URL(place.replace('kafka:', this.#options.tls ? 'tls:' : 'tcp:'))
   }
 
-  /** A text of a broker on one line, without the password. */
+  /** A broker's text on one line, without the password. */
   #shown(text: string): string {
     return printable(hideSecrets(text, [this.#key?.last ?? '', ...this.#dialer.secrets])).slice(0, LONGEST_TEXT)
   }
@@ -361,7 +361,7 @@ export class KafkaCluster {
 const shownPlace = (place: string) => place.replace('kafka://', '')
 const urlOf = (host: string, port: number) => `kafka://${host.includes(':') ? `[${host}]` : host}:${port}`
 
-/** The code of the first error that a broker reported. */
+/** The first error code that a broker reported. */
 function codeOf(error: unknown): number | undefined {
   const { apiCode, errors = [], cause } = error as { apiCode?: number; errors?: unknown[]; cause?: unknown }
   if (typeof apiCode === 'number') return apiCode
@@ -373,7 +373,7 @@ function codeOf(error: unknown): number | undefined {
 }
 
 /** The broker's message about the error. */
-function wordsOf(error: unknown): string {
+function messageOf(error: unknown): string {
   const {
     serverErrorMessage,
     errors = [],
@@ -384,5 +384,5 @@ function wordsOf(error: unknown): string {
     cause?: unknown
   }
   if (serverErrorMessage) return serverErrorMessage
-  return [...errors, cause].map(inner => (inner instanceof Error ? wordsOf(inner) : '')).find(Boolean) ?? ''
+  return [...errors, cause].map(inner => (inner instanceof Error ? messageOf(inner) : '')).find(Boolean) ?? ''
 }

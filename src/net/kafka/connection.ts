@@ -6,19 +6,19 @@ import { writeAll } from '../connection.js'
 import { coded } from '../dial.js'
 import type { Api, Callback, KafkaClient, Parse, Payload, Sender } from './client.js'
 
-/** Maximum size of a response: brokers and partitions of a topic, or a result. Parsed, it takes 20 times as much. */
+/** Maximum size of a response: a topic's brokers and partitions, or a result. Parsed, it takes 20 times as much. */
 const MOST_ANSWER_BYTES = 4 * 1024 * 1024
-/** Maximum size while a connection is opened. For a SCRAM text, the client takes time quadratic in its length. */
+/** Maximum size while a connection is opened. The client's time for a SCRAM text is quadratic in its length. */
 const MOST_FIRST_BYTES = 8 * 1024
-/** A larger size is the first bytes of another protocol. */
+/** A larger size means that the bytes belong to another protocol. */
 const MOST_SIZE = 256 * 1024 * 1024
 /** The client's error code for failures within SASL. */
 export const NOT_AUTHENTICATED = 'PLT_KFK_AUTHENTICATION'
 const CLIENT_ID = Buffer.from('sluice')
-/** The version of Kafka 2.8, whose responses name the rejected records. */
+/** The produce request as of Kafka 2.8, whose responses name the rejected records. */
 export const PRODUCE = { key: 0, version: 9 } as const
 
-/** The other side does not speak the Kafka protocol, or not this version. */
+/** The other side does not speak the Kafka protocol, or not this version of it. */
 export class ProtocolProblem extends Error {}
 
 interface Asked {
@@ -26,19 +26,19 @@ interface Asked {
   readonly callback: Callback<unknown>
 }
 
-/** A connection to a broker. Connection and protocol errors close it. It never reconnects: its user makes a new one. */
+/** A connection to a broker. Connection and protocol errors close it. It never reconnects: the caller makes another. */
 export class KafkaConnection implements Sender {
   readonly #client: KafkaClient
   readonly #socket: Socket
   readonly #asked = new Map<number, Asked>()
   #correlation = 0
-  /** The received part of the next response. A list of single-byte chunks would take many times the memory. */
+  /** The received part of the next response. A list of one-byte chunks would take many times the memory. */
   readonly #received = new GrowingBytes()
   #isRetired = false
   /** Whether it is fully opened, including authentication. */
   isReady = false
   answers = 0
-  /** When to replace the connection, by the monotonic clock: the broker closes it soon after. */
+  /** When to replace the connection, by the monotonic clock. The broker closes it soon after. */
   expiresAt = Number.POSITIVE_INFINITY
 
   constructor(client: KafkaClient, socket: Socket) {
@@ -59,12 +59,12 @@ export class KafkaConnection implements Sender {
     else this.#socket.once('close', closed)
   }
 
-  /** Makes a request. An abort closes the connection, since the outcome of the request is unknown. */
+  /** Makes a request. An abort closes the connection, since the outcome is then unknown. */
   ask<A extends readonly unknown[], T>(api: Api<A, T>, args: A, signal: AbortSignal): Promise<T> {
     return this.run(callback => api(this, ...args, callback), signal)
   }
 
-  /** Like `ask`, for several requests. The callback is also called when the connection ends. */
+  /** Like `ask`, for several requests. The callback is also called if the connection ends. */
   run<T>(work: (callback: Callback<T>) => void, signal: AbortSignal): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason)
@@ -170,7 +170,7 @@ export class KafkaConnection implements Sender {
       const problem = isUnderstood
         ? (error as Error)
         : new ProtocolProblem('its answer cannot be read', { cause: error })
-      // A callback of the client may throw, too.
+      // A callback of the client may also throw.
       if (!isRefusal) this.destroy(problem)
       asked.callback(problem)
     }

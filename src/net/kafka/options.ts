@@ -17,7 +17,7 @@ const broker = once(() => {
   return reaches('urls', schema)
 })
 
-/** The name of a mechanism in the protocol, and what it uses. */
+/** For each mechanism: its name in the protocol, and the options that it uses. */
 export const MECHANISMS = {
   none: { name: undefined, uses: USES.none },
   plain: { name: 'PLAIN', uses: USES.password },
@@ -49,7 +49,7 @@ const sasl = z
   })
   .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))
 
-/** How brokers are reached. */
+/** Options for connecting to brokers. */
 export const clusterOptions = {
   brokers: z.array(broker()).min(1).max(100).describe('Bootstrap brokers, as HOST:PORT. One that answers is enough.'),
   auth: sasl.prefault({}).describe('How connections are authenticated (SASL).'),
@@ -66,6 +66,6 @@ export const clusterOptions = {
 
 export type ClusterOptions = z.output<z.ZodObject<typeof clusterOptions>>
 
-/** Whether everybody between this machine and the brokers can read the password or the token. */
+/** Whether anyone between this machine and the brokers can read the password or token. */
 export const isSentPlainly = ({ auth, brokers, tls }: ClusterOptions): boolean =>
   tls === undefined && /^(plain|oauth)/.test(auth.type) && !brokers.every(url => isLoopback(new URL(url).hostname))

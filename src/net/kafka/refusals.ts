@@ -1,22 +1,22 @@
 import { DeliveryError, type Failure } from '../../core/errors.js'
 
-/** The errors of brokers by their codes: what they mean for events, and what to do about them. */
+/** The errors of brokers by code: what they mean for events, and what to do. */
 
 interface Meaning {
   /** `session`: the broker no longer accepts the producer; a new producer can send the events. */
   readonly failure: Failure | 'session'
-  /** As a metric label. */
+  /** The metric label. */
   readonly reason: string
   readonly advice: string
   /** Whether the error concerns only the topic. */
   readonly isOfTopic?: true
   /** Whether another broker may be the leader of the partition now. */
   readonly isStale?: true
-  /** Whether the events may be stored nevertheless. */
+  /** Whether the events may be stored although the request failed. */
   readonly isUnknown?: true
 }
 
-/** A leader also reports this if it has stored the events and was replaced before its replicas confirmed them. */
+/** A leader also reports this if it stored the events but was replaced before replicas confirmed them. */
 const MOVED = {
   failure: 'retry',
   reason: 'leader',
@@ -142,7 +142,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   90: SESSION,
 }
 
-/** The meaning of a code. After an unknown code, the events may be stored or not. */
+/** The meaning of an error code. After an unknown code, the events may or may not be stored. */
 export const meaningOf = (code: number): Meaning =>
   MEANINGS[code] ?? { failure: 'retry', reason: 'broker', advice: 'see the log of the broker', isUnknown: true }
 

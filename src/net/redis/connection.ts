@@ -1,8 +1,8 @@
 import type { Place, ServerOptions } from './connector.js'
 
-/** A connection to one server, or to the nodes of a cluster. It never reconnects: its user makes another one. */
+/** A connection to one server, or to the nodes of a cluster. It never reconnects: the caller makes a new one. */
 export interface RedisConnection {
-  /** Whether the keys of a command must be in one hash slot. */
+  /** Whether all keys of a command must be in one hash slot. */
   readonly isCluster: boolean
   /** Executes a command. `key`: one of its keys, which selects the node. `asBytes`: reply strings are buffers. */
   command(key: Buffer, args: readonly (string | Buffer)[], asBytes?: boolean): Promise<unknown>
@@ -10,13 +10,13 @@ export interface RedisConnection {
   destroy(): void
 }
 
-/** Returns RESP bulk strings, which begin with "$", as buffers. */
+/** Converts RESP bulk strings, which begin with "$", to buffers. */
 const BYTES = { typeMapping: { 36: Buffer } }
 
-/** Loaded on demand: it is large, and few configurations need it. */
+/** Loaded on demand: the library is large, and few configurations need it. */
 const library = () => import('@redis/client')
 
-/** Connects to one server. `lost` is called when the connection ends by itself; `signal` gives up. */
+/** Connects to one server. `lost` is called if the connection ends by itself. `signal` aborts the attempt. */
 export async function connectServer(
   place: Place,
   { client, socketTo }: ServerOptions,
@@ -30,7 +30,7 @@ export async function connectServer(
   return { isCluster: false, command: (_key, args, asBytes) => server.sendCommand(args, asBytes ? BYTES : {}), destroy }
 }
 
-/** Connects to a cluster; any of the places may answer. */
+/** Connects to a cluster. Any of the places may answer. */
 export async function connectCluster(
   places: readonly Place[],
   { client, socketTo }: ServerOptions,
@@ -76,7 +76,7 @@ async function connected(client: Client, signal: AbortSignal): Promise<() => voi
   }
 }
 
-/** The address of the primary `name`, from the first Sentinel that knows it. */
+/** The address of the primary named `name`, from the first Sentinel that knows it. */
 export async function askSentinels(
   places: readonly Place[],
   name: string,

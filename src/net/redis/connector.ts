@@ -13,11 +13,11 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Limits the bytes of a server on a new connection: the client buffers whole replies, even endless ones. */
+  /** Limits the bytes from a server on a new connection: the client buffers whole replies, even endless ones. */
   readonly bound: (socket: Socket) => void
 }
 
-/** The settings are wrong: retries fail until an operator changes something. */
+/** The settings are wrong. Retries fail until an operator changes something. */
 export class RedisRefusal extends Error {}
 
 export type Place = Pick<ServerPlace, 'host' | 'port'>
@@ -45,12 +45,12 @@ export class RedisConnector {
     this.#password = new AccessKey(key, log, context.reach)
   }
 
-  /** The password that was last used, for hiding it from texts. */
+  /** The last password used, for redacting it from texts. */
   get password(): string | undefined {
     return this.#password?.last
   }
 
-  /** Connects and authenticates. `lost` is called when the connection ends by itself; `signal` gives up. */
+  /** Connects and authenticates. `lost` is called if the connection ends by itself. `signal` aborts the attempt. */
   async connect(lost: (error: Error) => void, signal: AbortSignal): Promise<RedisConnection> {
     const { url, nodes, sentinel, cluster } = this.#options
     if (this.#context.reach && (sentinel || cluster))

@@ -9,7 +9,7 @@ export type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Pro
 const CONNECT_MS = 5000
 const MIB = 1024 * 1024
 
-/** Connects within five seconds. A later connection is closed. */
+/** Connects within five seconds. Closes a connection that is made later. */
 export async function connectInTime(
   connect: Connect,
   lost: (error: Error) => void,
@@ -26,7 +26,7 @@ export async function connectInTime(
   }
 }
 
-/** Rejects with a RedisTimeout after `ms`; the result is ignored then. */
+/** Rejects with a RedisTimeout after `ms` milliseconds, and then ignores the result. */
 export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerClock): Promise<T> {
   let cancel = () => {}
   const late = new Promise<never>((_, reject) => {
@@ -44,8 +44,8 @@ export async function inTime<T>(result: Promise<T>, ms: number, clock: TimerCloc
 }
 
 /**
- * Closes a connection when the server sends more than it can have been asked for. The client buffers all of a reply,
- * even if nobody waits for it. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
+ * Closes a connection if the server sends more than any request can cause. The client buffers whole replies, even if
+ * nobody waits for them. A server may send `most` bytes unasked, such as the slots of a large Redis Cluster, and
  * `perByte` bytes for each byte that it received.
  */
 export function boundReplies(socket: Socket, most = 16 * MIB, perByte = 4): void {

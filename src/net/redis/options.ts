@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { duration, once, refuse, refuseAt, secret } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 
-/** A redis or rediss URL without possible secrets in it. */
+/** A redis or rediss URL that cannot contain secrets. */
 const redisUrl = once(() => {
   const schema = z.string().superRefine((text, context) => {
     const url = URL.canParse(text) ? new URL(text) : undefined
@@ -23,7 +23,7 @@ const credential = () =>
     z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
   )
 
-/** Options for connecting to a Redis or Valkey server. Each user adds `timeout` with a default of its own. */
+/** Options for connecting to a Redis or Valkey server. Each user adds `timeout` with its own default. */
 export const serverOptions = {
   url: redisUrl().describe('Address of the server: redis://HOST:PORT, or rediss://HOST:PORT with TLS.'),
   nodes: z
@@ -53,13 +53,13 @@ export const serverOptions = {
   cluster: z.boolean().prefault(false).describe('`url` and `nodes` belong to a Redis Cluster.'),
 }
 
-/** How long a reply may take. */
+/** The option for the time limit of a reply. */
 export const replyTimeout = () =>
   duration().refine(ms => ms <= 60_000, { error: 'must be at most 1 Minutes', params: { constant: true } })
 
 export type RedisOptions = z.output<z.ZodObject<typeof serverOptions>>
 
-/** Refuses options that do not go together. */
+/** Refuses options that cannot be combined. */
 export function checkServer(redis: RedisOptions, context: z.RefinementCtx): void {
   const given = (['password', 'password_file', 'credential'] as const).filter(name => redis[name] !== undefined)
   if (given.length > 1)

@@ -3,11 +3,11 @@ import { hideSecrets } from '../../lib/formats/escapes.js'
 import { printable } from '../../lib/printable.js'
 import { RedisRefusal } from './connector.js'
 
-/** Maximum length of a reply in messages, in characters. */
+/** Maximum characters of a reply that a message quotes. */
 const LONGEST_TEXT = 500
 
 export interface RedisProblem {
-  /** A label of metrics. */
+  /** The metric label. */
   readonly kind: 'timeout' | 'connection' | 'denied' | 'refused'
   /** What is wrong and what to do. */
   readonly text: string
@@ -20,7 +20,7 @@ export class RedisTimeout extends Error {
   }
 }
 
-/** Patterns of replies that only an operator can fix, with advice. */
+/** Replies that only an operator can fix, with advice. */
 const DENIED: readonly [RegExp, string][] = [
   [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
   [
@@ -34,7 +34,7 @@ const DENIED: readonly [RegExp, string][] = [
 ]
 const NO_PERMISSION = /NOPERM|no permissions? to (run|access)|can't run this command/i
 
-/** Patterns of replies that point to another server or to unsuitable settings, with advice. */
+/** Replies caused by the wrong server or unsuitable settings, with advice. */
 const REFUSED: readonly [RegExp, string][] = [
   [/^MOVED|^CROSSSLOT/, 'the server belongs to a Redis Cluster; set "cluster: true"'],
   [/cluster support disabled/, 'the server belongs to no Redis Cluster; remove "cluster"'],
@@ -42,11 +42,11 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
 
-/** The arguments of an unknown command, which may contain a password. */
+/** The arguments of an unknown command. They may contain a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
 /**
- * Describes an error without secrets: hides the arguments of a command, and the password wherever a server repeats it.
+ * Describes an error without secrets: hides the arguments of a command, and the password where the server repeats it.
  * `permissions`: the rules of ACL SETUSER that the user needs.
  */
 export function redisProblem(error: unknown, password?: string, permissions = ''): RedisProblem {
@@ -60,9 +60,9 @@ export function redisProblem(error: unknown, password?: string, permissions = ''
   return { kind: 'connection', text }
 }
 
-/** On one line and not too long, since the server's text is untrusted. */
+/** The error's text on one line, shortened, since a server may send any text. */
 function textOf(error: unknown, password = ''): string {
-  // A failure of several addresses has no message of its own.
+  // An error for several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''
   const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
   return printable(hideSecrets(text.replace(ARGUMENTS, ''), [password]).slice(0, LONGEST_TEXT))

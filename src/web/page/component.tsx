@@ -10,10 +10,11 @@ import { discardsOf, inputOf } from './flow.js'
 import { health } from './health.js'
 import { countsOf, endedOf, isFresh, rates, status } from './live.js'
 import { Problems } from './problems.js'
-import type { Detail, Evidence, History, Values } from './types.js'
+import type { Detail, Evidence, History, KeyEvents, Throttle, Values } from './types.js'
 
 const HISTORY_MS = 15_000
 const DETAIL_MS = 5000
+const COUNTS_MS = 2000
 
 const filter = stored('series.filter', '')
 
@@ -151,8 +152,24 @@ function Reasons({ id }: { id: string }) {
           </li>
         ))}
       </ul>
+      {bucket && <Counts id={id} bucket={bucket} />}
       {isOpen && <Last id={id} reason={reason} bucket={bucket} />}
     </section>
+  )
+}
+
+/** How many events of a bucket passed. */
+function Counts({ id, bucket }: { id: string; bucket: string }) {
+  const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
+  const [one] = data?.keys ?? []
+  if (!one) return null
+  const about = data?.counted?.exact ? '' : 'about '
+  const said = ({ passed, discarded }: KeyEvents) =>
+    `${about}${grouped(passed)} passed, ${grouped(discarded)} discarded`
+  return (
+    <p class="number">
+      Last minute: {said(one.last_minute)}. Last ten minutes: {said(one.ten_minutes)}.
+    </p>
   )
 }
 

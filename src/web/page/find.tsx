@@ -95,8 +95,8 @@ export function Find() {
             type="search"
             class="long"
             data-search
-            aria-label="a text, an id, or a condition"
-            placeholder="a text, an id, or a condition such as .app equal 'cart'"
+            aria-label="a text, an id, JSON, or a condition"
+            placeholder="a text, an id, JSON, or a condition such as .app equal 'cart'"
             value={text}
             onInput={event => setText(event.currentTarget.value)}
           />

@@ -80,10 +80,8 @@ function AtLimit({ id }: { id: string }) {
   if (full === 0) return null
   return (
     <p>
-      <a href={link('throttle', id)}>
-        <Mark level="warning">
-          {full === MOST_BUCKETS ? `${full} keys or more` : counted(full, 'key')} at the limit
-        </Mark>
+      <a class="dim" href={link('throttle', id)}>
+        {full === MOST_BUCKETS ? `${full} keys or more` : counted(full, 'key')} at the limit
       </a>
     </p>
   )

@@ -71,7 +71,7 @@ function* healthIn(seen: Status, at: number): Generator<[string, Health]> {
       first === undefined
         ? ''
         : `, ${counted(first.events, 'event')} of ${first.key ?? 'the default bucket'} since ${clock(first.since, at)}`
-    yield [id, { level: 'warning', words: `${counted(events, 'event')} waiting${whose}` }]
+    yield [id, { level: 'note', words: `${counted(events, 'event')} waiting${whose}` }]
   }
   if (seen.bottleneck)
     yield [

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { Command, Mark } from '../kit/parts.js'
 import { link } from '../kit/route.js'
-import { counted, visible } from '../kit/words.js'
+import { grouped, visible } from '../kit/words.js'
 import { componentOf } from './health.js'
 import { status } from './live.js'
 import type { Problem } from './types.js'
@@ -33,7 +33,7 @@ export function Problems({ of }: { of?: string }) {
       </ul>
       {all.length > shown.length && (
         <button type="button" onClick={() => setWhole(true)}>
-          {counted(all.length - shown.length, 'more problem')}
+          {grouped(all.length - shown.length)} more
         </button>
       )}
     </section>

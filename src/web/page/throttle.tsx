@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 import { useData } from '../kit/data.js'
-import { Failure, Filter, Mark, matches } from '../kit/parts.js'
+import { Failure, Filter, Mark } from '../kit/parts.js'
 import { Spark } from '../kit/plot.js'
 import { adjust, link, route } from '../kit/route.js'
 import { type Column, Table } from '../kit/table.js'
@@ -10,6 +10,8 @@ import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIf } from './what-if.js'
 
 const EVERY_MS = 2000
+/** While somebody types, the daemon is asked this long after the last key. */
+const SETTLED_MS = 150
 /** Buckets that the daemon is asked for, those with most pressure. */
 const MOST_BUCKETS = 500
 
@@ -37,6 +39,20 @@ function Pressure({ of }: { of: Bucket }) {
   )
 }
 
+/** Events that passed and that were discarded in a time, in numbers; of ten minutes drawn, too. */
+const counts = (time: string, name: 'last_minute' | 'ten_minutes'): Column<Bucket>[] =>
+  (['passed', 'discarded'] as const).map(what => ({
+    name: `${what}, ${time}`,
+    isWide: true,
+    value: one => one[name][what],
+    cell: one => (
+      <>
+        {grouped(one[name][what])}{' '}
+        {name === 'ten_minutes' && one.history && <Spark values={one.history[what]} label="in the last ten minutes" />}
+      </>
+    ),
+  }))
+
 const columns: readonly Column<Bucket>[] = [
   { name: 'key', isText: true, value: nameOf, cell: one => <b>{nameOf(one)}</b> },
   {
@@ -46,6 +62,7 @@ const columns: readonly Column<Bucket>[] = [
     value: ({ pressure }) => pressure,
     cell: one => <Pressure of={one} />,
   },
+  ...counts('1 min', 'last_minute'),
   { name: 'passed/s', value: ({ passed }) => passed, cell: ({ passed }) => rate(passed) },
   { name: 'discarded/s', value: ({ discarded }) => discarded, cell: ({ discarded }) => rate(discarded) },
   {
@@ -54,18 +71,7 @@ const columns: readonly Column<Bucket>[] = [
     value: ({ since }) => (since ? Date.parse(since) : undefined),
     cell: ({ since }) => (since ? `${clock(since)} (${duration(now.value - Date.parse(since))})` : '–'),
   },
-  {
-    name: 'ten minutes: passed',
-    isWide: true,
-    value: ({ passed }) => passed,
-    cell: ({ history }) => history && <Spark values={history.passed} label="passed in the last ten minutes" />,
-  },
-  {
-    name: 'discarded',
-    isWide: true,
-    value: ({ discarded }) => discarded,
-    cell: ({ history }) => history && <Spark values={history.discarded} label="discarded in the last ten minutes" />,
-  },
+  ...counts('10 min', 'ten_minutes'),
 ]
 
 export const throttles = () =>
@@ -85,10 +91,12 @@ const filters = signal<Readonly<Record<string, string>>>({})
 export function Throttle() {
   const all = throttles()
   const id = route.value.id ?? all[0]
+  const filter = route.value.params.key ?? filters.value[id ?? ''] ?? ''
   const { data, error, retry } = useData<ThrottleOf>(
     id && `throttles/${encodeURIComponent(id)}`,
-    { limit: MOST_BUCKETS },
+    { limit: MOST_BUCKETS, q: filter },
     EVERY_MS,
+    SETTLED_MS,
   )
   if (status.value && all.length === 0)
     return (
@@ -106,12 +114,10 @@ export function Throttle() {
       </>
     )
   if (id === undefined) return <p class="dim">waiting for the daemon</p>
-  const filter = route.value.params.key ?? filters.value[id] ?? ''
   const setFilter = (text: string) => {
     if (route.value.params.key !== undefined) adjust({ key: undefined })
     filters.value = { ...filters.value, [id]: text }
   }
-  const found = data?.keys.filter(one => matches(nameOf(one), filter)) ?? []
   return (
     <>
       <div class="tools">
@@ -132,18 +138,20 @@ export function Throttle() {
           label="filter keys"
           value={filter}
           change={setFilter}
-          shown={`${found.length} of ${data?.keys.length ?? 0}`}
+          shown={data ? `${grouped(data.found)} of ${grouped(data.searched)}` : ''}
         />
       </div>
       {data && (
         <p class="dim">
-          {limitsOf(data)}, by {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last
-          minute. {counted(data.buckets, 'bucket')} in use
+          {limitsOf(data)}
+          {data.rules > 0 && `, ${counted(data.rules, 'rule')}`}, by{' '}
+          {data.key_field.join(', ') || 'no key: one bucket for all'}. Rates are those of the last minute.{' '}
+          {counted(data.buckets, 'bucket')} in use
           {data.max_keys !== undefined &&
             ` of at most ${grouped(data.max_keys)} (${percent(data.buckets / data.max_keys)})`}
-          {data.keys.length < data.buckets &&
-            `; the list shows the ${grouped(data.keys.length)} with the most pressure`}
-          . {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
+          {data.searched < data.buckets && `; the filter searches the ${grouped(data.searched)} busiest`}
+          {data.keys.length < data.found && `; the list shows the ${grouped(data.keys.length)} with the most pressure`}.{' '}
+          {data.counted && !data.counted.exact && `Counted: ${data.counted.of}. `}
           {data.summary_ms !== undefined && (
             <>
               Every {duration(data.summary_ms)} it emits a summary of the events that each bucket discarded:{' '}
@@ -159,7 +167,7 @@ export function Throttle() {
             name="throttle"
             label={`Buckets of ${id}`}
             columns={columns}
-            rows={found}
+            rows={data.keys}
             keyOf={({ key }) => `${key}`}
             order={{ by: 'pressure', down: true }}
             href={({ key }) => link('component', id, { bucket: key ?? '' })}

@@ -155,11 +155,19 @@ export interface Detail {
   readonly series: readonly (Sample & { readonly name: string; readonly help?: string })[]
 }
 
+/** Events. */
+export interface KeyEvents {
+  readonly passed: number
+  readonly discarded: number
+}
+
 export interface Bucket {
   readonly key: string | null
   /** Events a second over the last minute. */
   readonly passed: number
   readonly discarded: number
+  readonly last_minute: KeyEvents
+  readonly ten_minutes: KeyEvents
   readonly used: number
   readonly limit: number
   readonly window_ms: number
@@ -178,11 +186,14 @@ export interface Throttle {
     readonly window_ms: number
     readonly mode: string
   }[]
-  readonly rules?: number
+  readonly rules: number
   readonly buckets: number
   readonly max_keys?: number
   readonly summary_ms?: number
   readonly keys: readonly Bucket[]
+  /** Buckets that were searched, and those that match. */
+  readonly searched: number
+  readonly found: number
   readonly counted?: {
     readonly from: string
     readonly exact: boolean

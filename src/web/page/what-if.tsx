@@ -1,7 +1,9 @@
-import { useState } from 'preact/hooks'
+import { signal } from '@preact/signals'
+import { useEffect } from 'preact/hooks'
 import { useData } from '../kit/data.js'
 import { Copy, Failure, Field } from '../kit/parts.js'
 import { Plot } from '../kit/plot.js'
+import { adjust, route } from '../kit/route.js'
 import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
 import type { WhatIf as Answer, Throttle, Values } from './types.js'
 
@@ -13,6 +15,12 @@ const stepOf = (limit: number) => Math.round(Math.log10(Math.max(1, limit)) * ST
 
 const WINDOWS_MS = [100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000]
 const windowStep = (ms: number) => WINDOWS_MS.findLastIndex(one => one <= ms)
+
+/** A limit; undefined: it is not one. */
+function wholeOf(text: string | undefined): number | undefined {
+  const value = Math.max(1, Math.round(Number(text)))
+  return Number.isFinite(value) ? value : undefined
+}
 
 /** As durations are written in a configuration. */
 const written = (ms: number) => (ms % 60_000 === 0 ? `${ms / 60_000}m` : ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`)
@@ -42,21 +50,50 @@ function whole({ curve, to }: Answer): Answer['curve'] {
 const perSecond = (values: Values, step_ms: number): Values =>
   values.map(value => (value === null ? null : (value * 1000) / step_ms))
 
+const NAMES = ['limit', 'window', 'mode', 'key_field', 'exclude'] as const
+
+/** Options that differ from those of the throttle, as they are in the address. */
+type Tried = Partial<Record<(typeof NAMES)[number], string | undefined>>
+
+/** What was tried of each throttle, while the tab lives. */
+const tried = signal<Readonly<Record<string, Tried>>>({})
+
+/** The address has what is tried, and a link to it has it, too. */
+function useTried(id: string): readonly [Tried, (change: Tried) => void] {
+  const given: Tried = Object.fromEntries(NAMES.map(name => [name, route.value.params[name]]))
+  const address = JSON.stringify(given)
+  const now = tried.value[id] ?? given
+  const text = JSON.stringify(now)
+  useEffect(() => {
+    if (address !== '{}') tried.value = { ...tried.value, [id]: given }
+  }, [id, address])
+  useEffect(() => {
+    // A slider has many steps, and browsers allow few changes of the address in a second.
+    const timer = setTimeout(() => {
+      if (text !== address) adjust(Object.fromEntries(NAMES.map(name => [name, now[name]])))
+    }, SETTLED_MS)
+    return () => clearTimeout(timer)
+  }, [id, address, text])
+  return [now, change => (tried.value = { ...tried.value, [id]: { ...now, ...change } })]
+}
+
 /** Another limit on the events of the last minutes: what would have passed. Nothing is changed by it. */
 export function WhatIf({ throttle }: { throttle: Throttle }) {
   const [first] = throttle.limits
-  const [limit, setLimit] = useState(first?.limit ?? 100)
-  const [window, setWindow] = useState(written(first?.window_ms ?? 1000))
-  const [mode, setMode] = useState(first?.mode ?? 'fixed')
-  const [field, setField] = useState('')
-  const [exclude, setExclude] = useState('')
+  const [now, change] = useTried(throttle.id)
+  const own = { limit: first?.limit ?? 100, window: written(first?.window_ms ?? 1000), mode: first?.mode ?? 'fixed' }
+  const limit = wholeOf(now.limit) ?? own.limit
+  const { window = own.window, mode = own.mode, key_field: field = '', exclude = '' } = now
+  const setLimit = (value: number) => change({ limit: value === own.limit ? undefined : `${value}` })
+  const setWindow = (text: string) => change({ window: text === own.window ? undefined : text })
+  const setMode = (text: string) => change({ mode: text === own.mode ? undefined : text })
   const ms = milliseconds(window)
   const same = throttle.key_field.join(', ')
   const params = {
     component: throttle.id,
     limit,
     window,
-    mode: mode === first?.mode ? undefined : mode,
+    mode: mode === own.mode ? undefined : mode,
     key_field: field === same ? undefined : field,
     exclude,
   }
@@ -110,8 +147,19 @@ export function WhatIf({ throttle }: { throttle: Throttle }) {
             ))}
           </select>
         </label>
-        <Field label="key field" placeholder={same || 'none'} value={field} enter={setField} />
-        <Field label="exclude" placeholder="if (.level equal 'error')" value={exclude} size={26} enter={setExclude} />
+        <Field
+          label="key field"
+          placeholder={same || 'none'}
+          value={field}
+          enter={text => change({ key_field: text || undefined })}
+        />
+        <Field
+          label="exclude"
+          placeholder="if (.level equal 'error')"
+          value={exclude}
+          size={26}
+          enter={text => change({ exclude: text || undefined })}
+        />
       </form>
       {error !== undefined && <Failure error={error} retry={retry} />}
       {data && error === undefined && (

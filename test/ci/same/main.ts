@@ -143,11 +143,13 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const repeated = [0, 0]
   await inTurns([...cases, ...worlds], async (one, slot) => {
     const rules = { isKilled: false, ...(one as Partial<World>), isUnordered: one.isUnordered }
-    const outcomes = await both(products, product => play(product, one, join(scratch, slot), receiver))
+    const playOn = (product: Product) => play(product, one, join(scratch, slot), receiver)
+    const before = await playOn(products[0])
+    // `validate` compares what is refused.
+    if (before.exits.includes(EXIT.config)) return
+    const outcomes = [before, await playOn(products[1])] as const
     // A signal of the terminal reaches the programs, too.
     if (isStopping) return
-    // `validate` compares what is refused.
-    if (outcomes[0].exits.includes(EXIT.config)) return
     if (outcomes[0].outputs.size > 0) arrivals++
     if (rules.isKilled) for (const [i, outcome] of outcomes.entries()) repeated[i]! += repeats(outcome)
     note(one.name, compare(...outcomes, rules))

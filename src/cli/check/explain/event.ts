@@ -1,8 +1,10 @@
 import { hostname } from 'node:os'
+import { isDeepStrictEqual } from 'node:util'
 import type { Codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { Ack } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
+import type { Fields } from '../../../core/event/event.js'
 import { type EventFields, fieldsOfLines } from '../../../core/event/event-fields.js'
 import { DECODED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
@@ -18,6 +20,8 @@ import { systemClock } from '../../../lib/time.js'
 /** One event as the source would read it. */
 export interface ReadEvent {
   readonly batch: EventBatch
+  /** Its fields without those that depend on the time and the machine of the reading. */
+  readonly own: Fields
   /** How it was read, in words. */
   readonly as: string
   /** A field that the source would set, but whose value is unknown here: `.file`. */
@@ -57,9 +61,12 @@ export async function readEvent(
     if (tapped) return tapped
   }
   const frames = framesOf(options, made?.lines ?? bytes)
-  const batch = firstOf(frames, { source: source.id, host, codec: options.decode, wanted })
+  const origin = { source: source.id, host, codec: options.decode, wanted }
+  const batch = firstOf(frames, origin)
+  const elsewhere = firstOf(frames, { ...origin, host: '' }, 0).fields(0)
+  const own = Object.entries(batch.fields(0)).filter(([name, value]) => isDeepStrictEqual(elsewhere[name], value))
   const unset = batch.isObject(0) ? undefined : SET_BY_SOURCE.get(source.definition.type)
-  return { batch, as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
+  return { batch, own: Object.fromEntries(own), as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
 
 /** Whether the first line is an event in the format of `sluice tap`, from a source that does not read JSON. */
@@ -79,7 +86,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
     const hasMessage = typeof given.message === 'string' || !codec.eventFields?.names.includes('message')
     if (!hasMessage || !canHave(fieldsOfLines(codec, OF_ORIGIN), Object.keys(given))) return undefined
     const batch = firstOf(frames, { source, host: '', codec: JSON_OBJECTS, wanted })
-    return { batch, as: 'an event as sluice tap shows it, without its line', more }
+    return { batch, own: given, as: 'an event as sluice tap shows it, without its line', more }
   }
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
@@ -87,7 +94,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   // The line must produce the same event again. If it produces more fields, the input is a JSON line itself.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
-  return same ? { batch, as: 'the text of an event as sluice tap shows it', more } : undefined
+  return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined
 }
 
 /** Whether events with these fields can have all of `names`. */

@@ -24,6 +24,7 @@ import { formatDuration } from '../../../lib/units.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
 import { type ReadEvent, readEvent } from './event.js'
 import { type AskDaemon, type Live, liveBucket } from './live.js'
+import { type Past, pastLines, pastOf } from './past.js'
 import { type ExplainProcessor, explainerOf, type ProcessorStep } from './processor.js'
 
 export interface ExplainOptions {
@@ -76,10 +77,12 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
     problems: await ask.problems(config.dataDir),
   }
   const steps = await stepsFrom(source, config, explainers, event, live)
+  const past = ask && (await pastOf(versionsOf(event, steps), fields => ask.past(config.dataDir, fields)))
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
-  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
+  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps, past), null, 2))}\n`)
   else {
-    const text = printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))
+    const then = past ? pastLines(past).map(line => `  ${line}`) : []
+    const text = printableText([...head(source, event), ...then, ...steps.flatMap(lines)].join('\n'))
     const { isTTY, columns = 80 } = io.stdout
     const shown = isTTY
       ? text
@@ -89,8 +92,19 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
       : text
     io.stdout.write(`${shown}\n`)
   }
+  if (config.statusPage && !ask)
+    io.stderr.write('sluice explain: with --live, the daemon reports past events like it\n')
   if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
+}
+
+/** The event as it was read, and as components would change it, without fields that depend on the reading. */
+function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
+  const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
+  const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))
+  const known = (fields: Fields) =>
+    Object.fromEntries(Object.entries(fields).filter(([name]) => !unknown.includes(name)))
+  return [own, ...changed.map(known)]
 }
 
 function sourceOf({ sources }: Config, id: string | undefined): ComponentConfig<'source'> {
@@ -279,9 +293,15 @@ function cut(text: string): string {
   return text.length <= LONGEST_SHOWN ? text : `${cutAt(text, LONGEST_SHOWN)}… (${text.length} characters)`
 }
 
-function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
+function document(
+  { id, type }: ComponentConfig<'source'>,
+  { batch, as }: ReadEvent,
+  steps: readonly Step[],
+  past: Past | undefined,
+): object {
   return {
     source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
+    ...(past && { past }),
     steps: steps.map(({ depth: _, isChanged: __, bytes, outcome, ...step }) => ({
       ...step,
       ...(outcome && { outcome: outcome === 'delivered' ? 'would_deliver' : outcome }),

@@ -2,6 +2,7 @@ import type { BucketState, LiveBucket } from '../../../core/component.js'
 import type { Finding } from '../../../core/explain.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import { discardedText } from '../../screen/discarded-text.js'
+import type { AskPast } from './past.js'
 
 /** Asks a daemon for the state of a bucket; undefined if it has none. */
 export type AskBucket = (
@@ -16,6 +17,7 @@ export interface AskDaemon {
   readonly bucket: AskBucket
   /** The problems of its destinations, in words, by component. */
   problems(dataDir: string): Promise<ReadonlyMap<string, string>>
+  readonly past: AskPast
 }
 
 /** State of an event's bucket in the running daemon. */

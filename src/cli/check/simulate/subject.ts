@@ -125,7 +125,7 @@ export function checkRoute({ processors, throttle: throttleId }: Route): void {
   throw new UsageError(
     `${id} is before the throttle and keeps events for some time, which cannot be simulated (type ${type}); \
 use --tap ${throttleId} to simulate the events that a running daemon passes to the throttle, \
-or record events behind ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
+or record events after ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
     'simulate',
   )
 }

@@ -269,6 +269,7 @@ export class Search {
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
     this.#checkOpen(this.#originalsIn(path, names))
+    const originals = this.#originalsIn(path, names)
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
     const { places, unreadable } = await this.candidates.of(path, others, wanted, slices)
@@ -289,12 +290,13 @@ export class Search {
       for (const entry of missing) if (!claims.some(({ file }) => file.entry === entry)) this.#lose(entry, folder)
     }
     const open = claims.flatMap(({ file: { tailer } }): [undefined, Tailer][] => (tailer ? [[undefined, tailer]] : []))
-    const areTold = this.#checkOpen([
-      ...this.#originalsIn(path, names),
-      ...open.filter(([, { fd }]) => fd !== undefined),
-    ])
     const byPlace = new Map(claims.map(claim => [claim.candidate.key, claim.file]))
     const unclaimed = free.filter(({ key }) => !byPlace.has(key))
+    const originalsNow = this.#originalsIn(path, names)
+    // While files were compared, the reader may have found that one was truncated.
+    const areTold =
+      [...originals].every(([name, tailer]) => originalsNow.get(name) === tailer) &&
+      this.#checkOpen([...originalsNow, ...open.filter(([, { fd }]) => fd !== undefined)])
     // A copy may be made, and its original truncated, while they are compared.
     const sizes = new Map(later.map(({ stat }) => [keyOf(stat), stat.size]))
     if (!isSame || !areTold || unclaimed.some(({ key, stat }) => sizes.get(key) !== stat.size)) {

@@ -146,7 +146,7 @@ function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ran
   const [a, b] = ranges
   const [first, second] = a.row < b.row ? [a, b] : [b, a]
   throw new TableError(
-    `has a range that overlaps the one in line ${first.line} without being a smaller part of it`,
+    `has a range that overlaps the range in line ${first.line}, but is not inside it`,
     second.line,
   )
 }

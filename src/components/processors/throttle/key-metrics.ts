@@ -14,7 +14,7 @@ const NAME = 'sluice_throttle_key_discarded_events_total'
 const HELP =
   'Discarded events by key, for the keys with the most. All other keys are counted as key="__other__". The sum is exact.'
 const ERROR_HELP =
-  'Maximum number of discarded events missing from the series of a key. They were counted as key="__other__".'
+  'At most this many discarded events are missing from the series of a key. They were counted as key="__other__".'
 /** Keys followed per series, and the minimum in total. */
 const FOLLOWED_EACH = 4
 const FOLLOWED = 1000

@@ -38,7 +38,7 @@ export function reportQuotasAhead(
     return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
   }
   const help =
-    'End of the later period in which a quota counts because the clock was set back; 0 if the clock was not set back.'
+    'If the clock was set back: the end of the later period in which the quota still counts. Otherwise 0.'
   metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
   return () => {
     if (wall.latestMs <= checked || !isAhead()) return

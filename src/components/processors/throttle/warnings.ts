@@ -34,7 +34,7 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const text = `lines that ${names} ${has} from before a start arrive all at once, and events over the limit are discarded`
   // With an explicit choice, only the amount is news.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
-  const message = `${text}${there}; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
+  const message = `${text}${there}; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live accepts this)`
   return [{ path: [], message }]
 }
 

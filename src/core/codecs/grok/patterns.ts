@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Smaller patterns for places where the surrounding pattern determines the end. */
+/** Smaller patterns, for places where the surrounding pattern determines the end. */
 const SMALL: Readonly<Record<string, string>> = {
   IP: '[0-9A-Fa-f:.]+',
   IPORHOST: '[\\w.:-]+',
@@ -9,9 +9,9 @@ const SMALL: Readonly<Record<string, string>> = {
 }
 
 /**
- * The standard patterns, from the files `*.grok` in this folder. These have the format of Logstash: a name, a blank and
- * the pattern, or `#` and a comment. A pattern refers to another as %{NAME} or %{NAME:field}. The patterns contain no
- * atomic groups, so they can be matched in linear time.
+ * The standard patterns, read from `*.grok` in this folder in the format of Logstash: per line a name, a blank and the
+ * pattern, or `#` and a comment. %{NAME} or %{NAME:field} refers to another pattern. They contain no atomic groups, so
+ * they can be matched in linear time.
  */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
   readdirSync(new URL('.', import.meta.url))
@@ -27,8 +27,8 @@ function patternsOf(text: string): [name: string, pattern: string][] {
 }
 
 /**
- * The pattern sets of programs contain many addresses. With the full patterns they would exceed the limit of linear
- * matching.
+ * Replaces addresses by smaller patterns. A program's pattern set contains so many addresses that full patterns would
+ * exceed the limit of linear matching.
  */
 function withSmallAddresses(text: string): string {
   return text.replace(/%\{(IP|IPORHOST|SYSLOGHOST|HOSTNAME)(?::([\w-]+))?\}/g, (_, name: string, field?: string) =>

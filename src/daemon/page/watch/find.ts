@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { ConditionError } from '../../../core/condition/cursor.js'
 import { conditionOnLines } from '../../admin/tap.js'
 import type { Budget, Turn } from './budget.js'
@@ -49,13 +50,14 @@ export interface FoundEvent {
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
+  /** Events; one that several components have seen is one. */
   readonly kept: number
   readonly one_in: number
   readonly bytes: number
 }
 
 export interface Finding {
-  readonly as: 'text' | 'condition' | 'id'
+  readonly as: 'text' | 'condition' | 'id' | 'event'
   readonly looked_at: readonly LookedAt[]
   readonly found: readonly FoundEvent[]
   readonly more: boolean
@@ -66,14 +68,21 @@ type Test = (event: Cursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
 
-/** How far back each kind is kept. */
-export const lookedAt = (evidence: Evidence, component?: string): LookedAt[] =>
-  KINDS.map(kind => {
-    const { from, kept, oneIn, bytes } = evidence[kind].about(component)
-    return { kind, from: from === undefined ? null : new Date(from).toISOString(), kept, one_in: oneIn, bytes }
-  })
+const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
-/** Finds events by a text, a condition or an id, newest first, with the fate of each. Throws QuestionError. */
+/** How far back each kind is kept, and how many events of it. */
+function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
+  return KINDS.map(kind => {
+    const { from, oneIn, bytes } = evidence[kind].about()
+    const since = from === undefined ? null : new Date(from).toISOString()
+    return { kind, from: since, kept: kept(kind), one_in: oneIn, bytes }
+  })
+}
+
+/**
+ * Finds events by a text, a condition, an id, or some of their fields as a JSON object, newest first, with the fate of
+ * each. Throws QuestionError.
+ */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
   const limit = Math.min(most, MOST_FOUND)
@@ -83,17 +92,24 @@ export async function find(evidence: Evidence, query: string, budget: Budget, mo
     if (events.size > limit) break
     if (test(cursor)) events.add(cursor)
   }
-  for await (const cursor of newest(evidence, turn)) events.addStep(cursor)
+  const distinct = { discarded: new Distinct(), rejected: new Distinct(), passed: new Distinct() }
+  for await (const cursor of newest(evidence, turn)) {
+    events.addStep(cursor)
+    if (cursor.text.length > 0) distinct[kindOf(cursor.what)].add(cursor.id)
+  }
   const found = events.found(limit)
-  return { as, looked_at: lookedAt(evidence), found, more: events.size > limit }
+  return { as, looked_at: lookedAt(evidence, kind => distinct[kind].size), found, more: events.size > limit }
 }
 
 function testOf(query: string): [Finding['as'], Test] {
   const text = query.trim()
   if (text === '') throw new QuestionError("q is missing: a text, a condition such as .level equal 'error', or an id")
+  const given = text.startsWith('{') ? parsed(text) : undefined
+  const hasText = textTest(text)
+  if (given !== undefined) return ['event', event => hasText(event) || hasFields(event, given as object)]
   if (ID.test(text)) {
     const id = Buffer.from(text, 'base64url')
-    if (id.length === ID_BYTES) return ['id', event => isSamePlace(event.id, id) || textTest(text)(event)]
+    if (id.length === ID_BYTES) return ['id', event => isSamePlace(event.id, id) || hasText(event)]
   }
   try {
     const holds = conditionOnLines(text)
@@ -102,7 +118,14 @@ function testOf(query: string): [Finding['as'], Test] {
     if (!(error instanceof ConditionError)) throw error
     if (/^if\s*\(/i.test(text)) throw new QuestionError(`the condition: ${error.message} (column ${error.column})`)
   }
-  return ['text', textTest(text)]
+  return ['text', hasText]
+}
+
+/** Whether an event has all of these fields; it may have more. */
+function hasFields({ text, isCut }: Cursor, given: object): boolean {
+  if (isCut || text.length === 0) return false
+  const fields = parsed(text.toString()) as Record<string, unknown> | undefined
+  return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
 /** The text itself, or as it is within the quotes of JSON. */
@@ -121,6 +144,28 @@ async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, u
   for (const cursor of newestOf(KINDS.flatMap(kind => evidence[kind].cursors()))) {
     if (++events % BETWEEN === 0) await turn()
     yield cursor
+  }
+}
+
+/** Counts events that components have seen: each once. */
+class Distinct {
+  readonly #places = new Set<string>()
+  /** Of the events at these places. */
+  readonly #sums = new Set<string>()
+  /** Checksums of events whose places are not known. */
+  readonly #placeless = new Set<string>()
+
+  add(id: Buffer): void {
+    const place = placeOf(id)
+    if (place === undefined) this.#placeless.add(sumOf(id))
+    else {
+      this.#places.add(place)
+      this.#sums.add(sumOf(id))
+    }
+  }
+
+  get size(): number {
+    return this.#places.size + [...this.#placeless].filter(sum => !this.#sums.has(sum)).length
   }
 }
 

@@ -225,6 +225,10 @@ export class Cursor {
     return true
   }
 
+  get what(): Fate {
+    return FATES[this.#bytes[this.#start + WHAT]!]!
+  }
+
   get id(): Buffer {
     return this.#bytes.subarray(this.#start + ID, this.#start + STRINGS)
   }
@@ -255,7 +259,7 @@ export class Cursor {
     return {
       at: this.at,
       component: this.component,
-      what: FATES[this.#bytes[this.#start + WHAT]!]!,
+      what: this.what,
       id: this.id,
       reason: this.#text(0),
       words: this.#text(1),

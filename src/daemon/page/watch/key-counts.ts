@@ -17,8 +17,10 @@ import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 export const KEPT_MS = 600_000
 /** Maximum number of keys that are counted on their own; the busiest ones, if there are more. */
 const MOST_KEYS = 1000
-/** Bytes of a key, with its place in all tables; most keys are much shorter. */
+/** Bytes of a key, with its places in all tables; most keys are much shorter. */
 const KEY_BYTES = 420
+/** Places for buckets per key: with fewer, buckets share places, and their keys have to be read again. */
+const PLACES_PER_KEY = 4
 /** Keys have at most one part in this of the memory. */
 const KEYS_PART = 4
 /** A sample has a quarter of the events that are counted without one, but at least as many per second, if it can. */
@@ -80,6 +82,8 @@ export class KeyCounts {
   /** By place: the bucket that used it last, as long as the owner of these numbers is the same, and its key. */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
+  /** Bits of a hash that are not part of a place. */
+  #shift = 0
   #owner = 0
   /** By hash: keys that are not counted on their own, and how many events they had. */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
@@ -132,8 +136,10 @@ export class KeyCounts {
     this.#lastBatch = resized(this.#lastBatch, size)
     this.#offered = new Float64Array(size)
     this.#passed = new Float64Array(size)
-    const places = 2 ** Math.ceil(Math.log2(size))
-    this.#candidates = { hashes: new Int32Array(places), counts: new Float64Array(places) }
+    const bits = Math.ceil(Math.log2(size))
+    this.#candidates = { hashes: new Int32Array(2 ** bits), counts: new Float64Array(2 ** bits) }
+    const places = PLACES_PER_KEY * 2 ** bits
+    this.#shift = 32 - Math.log2(places)
     this.#ids = new Uint16Array(places)
     this.#buckets = new Int32Array(places).fill(-1)
   }
@@ -152,7 +158,13 @@ export class KeyCounts {
   /** Memory in use, in bytes. */
   get used(): number {
     const table = this.#table.keyBytes + this.#table.capacity * 24
-    return this.#ring.used + table + this.#weights.length * (4 * 8 + 4) + this.#ids.length * (12 + 6)
+    return (
+      this.#ring.used +
+      table +
+      this.#weights.length * (4 * 8 + 4) +
+      this.#ids.length * 6 +
+      this.#candidates.hashes.length * 12
+    )
   }
 
   /** Counts the decisions about a batch. */
@@ -189,8 +201,8 @@ export class KeyCounts {
   #count(batch: EventBatch, i: number, decision: number, stands: number, bucket: number): void {
     const { exclude } = this.#options
     if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
-    // With rules, numbers of buckets are multiples of a power of two.
-    const place = (Math.imul(bucket, 0x9e3779b1) >>> 16) & (this.#ids.length - 1)
+    // The golden ratio spreads consecutive numbers, and with rules multiples of a power of two, over all places.
+    const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
     let id = REST
     if (bucket >= 0 && this.#buckets[place] === bucket) id = this.#ids[place]!
     else {

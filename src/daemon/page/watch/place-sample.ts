@@ -3,6 +3,8 @@ import type { Clock } from '../../../lib/time.js'
 
 /** Where more events come than are chosen, this part of as many is: a sample need not take as much work. */
 const SAMPLE_PART = 4
+/** The same where more than so many times as many come: to find one of them is luck anyway. */
+const [MANY, SAMPLE_PART_OF_MANY] = [100, 16]
 
 /**
  * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
@@ -50,7 +52,8 @@ export class PlaceSample {
 
   #begin(now: number): void {
     const isOver = this.#events > this.#most
-    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, (this.#bytes * SAMPLE_PART) / this.#most))) : 1
+    const part = this.#events > MANY * this.#most ? SAMPLE_PART_OF_MANY : SAMPLE_PART
+    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, (this.#bytes * part) / this.#most))) : 1
     this.#secondAt = now
     this.#kept = this.#events = this.#bytes = 0
   }

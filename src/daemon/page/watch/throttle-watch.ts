@@ -38,12 +38,29 @@ export interface CountedBy {
   readonly of: string
 }
 
+export interface KeyEvents {
+  readonly passed: number
+  readonly discarded: number
+}
+
+/** Which buckets are wanted: at most `most`. */
+export interface WantedKeys {
+  readonly most: number
+  /** Their names have all of these words. */
+  readonly words?: string | undefined
+  /** Null: the default bucket. */
+  readonly keys?: readonly (string | null)[] | undefined
+}
+
 /** A bucket of a throttle, as the page shows it. */
 export interface ThrottleKey {
   readonly key: string | null
   /** Per second, over the last minute. */
   readonly passed: number
   readonly discarded: number
+  /** Events, where `counted.exact` says that every one is counted. */
+  readonly last_minute: KeyEvents
+  readonly ten_minutes: KeyEvents
   readonly used?: number
   readonly limit?: number
   readonly window_ms?: number
@@ -63,6 +80,9 @@ export interface ThrottleView {
   /** The interval of events that summarize what was discarded, if they go with those that pass. */
   readonly summary_ms?: number
   readonly keys: ThrottleKey[]
+  /** How many buckets of the last ten minutes were searched, and how many of them are as wanted. */
+  readonly searched: number
+  readonly found: number
   readonly counted: CountedBy
 }
 
@@ -87,6 +107,19 @@ interface Trial {
   readonly counts: KeyCounts
   askedAt: number
   since: number
+}
+
+const sum = (values: Float64Array) => values.reduce((all, n) => all + n, 0)
+
+/** The name of the bucket without a key, as the page shows it. */
+const DEFAULT_NAME = '(default bucket)'
+
+function testOf({ words = '', keys }: WantedKeys): (key: string | null) => boolean {
+  const parts = words.toLowerCase().split(/\s+/)
+  return key => {
+    const name = (key ?? DEFAULT_NAME).toLowerCase()
+    return (keys === undefined || keys.includes(key)) && parts.every(part => name.includes(part))
+  }
 }
 
 const iso = (wall: number) => new Date(wall).toISOString()
@@ -162,8 +195,8 @@ export class ThrottleWatch {
     for (const [name, { askedAt }] of this.#trials) if (now - askedAt > TRIAL_MS) this.#trials.delete(name)
   }
 
-  /** The `most` buckets that are nearest to their limits, or furthest beyond them. */
-  async view(most: number): Promise<ThrottleView> {
+  /** The buckets that are nearest to their limits, or furthest beyond them. */
+  async view(wanted: WantedKeys): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [], summary } = this.#options
     const limits = limitsOf(this.#options)
@@ -174,12 +207,12 @@ export class ThrottleWatch {
       rules: rules.length,
       max_keys,
       ...(summary && summary.to !== 'discarded' && { summary_ms: summary.every }),
-      keys: await this.#keys(most),
+      ...(await this.#keys(wanted)),
       counted: countedBy(counted),
     }
   }
 
-  async #keys(most: number): Promise<ThrottleKey[]> {
+  async #keys(wanted: WantedKeys): Promise<Pick<ThrottleView, 'keys' | 'searched' | 'found'>> {
     const { ring, size } = this.#counts
     const now = this.#clock.wall()
     const start = now - HISTORY * HISTORY_MS
@@ -201,21 +234,28 @@ export class ThrottleWatch {
       if (at - lastAt[key]! > CALM_MS) since[key] = at
       lastAt[key] = at
     }, this.#budget.answer())
-    if (!isRead) return this.#keys(most)
+    if (!isRead) return this.#keys(wanted)
     const historyOf = (column: Float64Array, id: number) => column.subarray(id * HISTORY, (id + 1) * HISTORY)
     const found: { id: number; shown: Omit<ThrottleKey, 'history'> }[] = []
+    const isWanted = testOf(wanted)
+    let searched = 0
     for (let id = 0; id < size; id++) {
       const named = this.#counts.keyOf(id)
       const isThere = [passed, discarded].some(column => historyOf(column, id).some(n => n > 0))
       if (id === REST || !named || !isThere) continue
+      searched++
+      if (!isWanted(named.key)) continue
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
-      const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * window_ms!) / limit]
+      // A minute says little about a longer window: of that, only these events count.
+      const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * Math.min(window_ms!, 60_000)) / limit]
       const shown = {
         key: named.key,
         passed: minute.passed[id]! / 60,
         discarded: minute.discarded[id]! / 60,
+        last_minute: { passed: minute.passed[id]!, discarded: minute.discarded[id]! },
+        ten_minutes: { passed: sum(historyOf(passed, id)), discarded: sum(historyOf(discarded, id)) },
         ...(limit !== undefined && { used: used ?? 0, limit, window_ms: window_ms! }),
         ...(rule !== undefined && { rule }),
         pressure: Math.max(0, ...parts),
@@ -225,10 +265,11 @@ export class ThrottleWatch {
     }
     const rate = ({ shown: { passed, discarded } }: (typeof found)[number]) => passed + discarded
     found.sort((a, b) => b.shown.pressure - a.shown.pressure || rate(b) - rate(a))
-    return found.slice(0, most).map(({ id, shown }) => ({
+    const keys = found.slice(0, wanted.most).map(({ id, shown }) => ({
       ...shown,
       history: { passed: [...historyOf(passed, id)], discarded: [...historyOf(discarded, id)] },
     }))
+    return { keys, searched, found: found.length }
   }
 
   /**

@@ -13,7 +13,7 @@ import { type ComponentEvidence, Evidence } from './evidence.js'
 import { type Finding, find, parsed, stepOf } from './find.js'
 import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
-import { type ThrottleView, ThrottleWatch, type WhatIf } from './throttle-watch.js'
+import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from './throttle-watch.js'
 
 /** Of the memory of the page. */
 const COUNTS_SHARE = 1 / 2
@@ -158,8 +158,8 @@ export class PageWatch {
   }
 
   /** The buckets of a throttle; undefined: there is no such throttle. */
-  async throttle(id: string, most: number): Promise<ThrottleView | undefined> {
-    return this.#throttles.get(id)?.view(most)
+  async throttle(id: string, wanted: WantedKeys): Promise<ThrottleView | undefined> {
+    return this.#throttles.get(id)?.view(wanted)
   }
 
   /** The events that would pass a throttle with other options. Throws QuestionError, or Gone. */

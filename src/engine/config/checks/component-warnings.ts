@@ -12,7 +12,7 @@ import type { Explainer } from './diagnostics.js'
 /** Number of sources whose fields a warning lists. */
 const SHOWN_SOURCES = 3
 
-/** Reports valid options with a consequence that is easily overlooked. The components provide these warnings. */
+/** Reports valid options with a consequence that is easily overlooked. The components define these warnings. */
 export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const { config, entry, kind, id } = draft
@@ -26,7 +26,7 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
   }
 }
 
-/** Reports options that name a field which no event reaching the component can have. */
+/** Reports options that name a field which no event that reaches the component can have. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   const known: Known = new Map()
   for (const draft of drafts.values()) {
@@ -56,7 +56,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 /** Codecs of lines whose events can have any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Some require options, and some are further names of others.
+    // Skips codecs that require options, and further names of the same codec.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })
@@ -69,10 +69,10 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** The declared fields by component. Each component is asked once, because many may be downstream of it. */
+/** The declared fields by component. Cached, since many components may be downstream of one. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/** The fields from all of these; undefined if one of them gives any field or is unknown, or if there is no source. */
+/** The fields from these components; undefined if one may add any field or is unknown, or if there is no source. */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {
@@ -97,13 +97,13 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
-/** Shows a value that came from the environment as it is written in the file. */
+/** Replaces a value from the environment in the message by its reference in the file. */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)
 }
 
-/** Reports processors that detect the time of events from sources whose lines have no time. */
+/** Reports processors that find the time of events, if the lines of their sources have no time. */
 export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const search = draft.config?.definition.findsTime?.(draft.config.options as never)
@@ -118,7 +118,7 @@ export function checkTimes(drafts: ReadonlyMap<string, Draft>, warnings: Problem
   }
 }
 
-/** Whether the events of a source can have one of the fields, other than the time at which their line was read. */
+/** Whether a source's events can have one of the fields. The time at which a line was read does not count. */
 function mayHaveTime({ config }: Draft, search: TimeSearch): boolean {
   if (!config) return true
   const { decode } = config.options as { decode?: Codec }

@@ -6,24 +6,24 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** Turns the issues of a schema into sentences with a place. */
+/** Converts the issues of a schema to sentences with a place. */
 
 type Issue = z.core.$ZodIssue
 
 /** A parsed value, or its issues. */
 export type Checked<T> = { readonly value: T } | { readonly issues: readonly Issue[] }
 
-/** An issue of unknown keys, extended with the known ones. */
+/** An issue about unknown keys, with the keys that are known. */
 type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonly string[] }
 
 /** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  // A configuration is parsed rarely: compiling a parser for each schema would take longer than parsing.
+  // Compiling a parser for each schema would take longer than parsing, since a configuration is parsed rarely.
   const result = schema.safeParse(value, { error: annotate, jitless: true })
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds details that only the schema in question knows. Properties set on a raw issue remain on the final one. */
+/** Adds what only the failed schema knows. Properties set on a raw issue remain on the final one. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -61,7 +61,7 @@ export class Explainer {
     return near === undefined ? '' : `; did you mean ${JSON.stringify(near)}?`
   }
 
-  /** Reports every issue. `unknown` describes an unknown key at the top of the subject. */
+  /** Reports every issue. `unknown` describes an unknown key at the subject's top level. */
   explain(
     issues: readonly Issue[],
     subject: Subject,
@@ -140,12 +140,12 @@ export class Explainer {
   }
 }
 
-/** The requirement, worded to follow the statement that the value is missing. */
+/** What is required, worded to follow the statement that the value is missing. */
 function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** The most likely branch of a union: it accepts this kind of value and has the fewest faults. */
+/** The branch of a union that was most likely meant: it accepts this kind of value and has the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -162,7 +162,7 @@ function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] 
   return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }
 
-/** A literal that differs has the highest weight, since it distinguishes two variants of a mapping. */
+/** The number of faults. A wrong literal counts most, since it distinguishes the variants of a mapping. */
 function faults(branch: readonly Issue[]): number {
   return branch.reduce((sum, { code }) => sum + (code === 'invalid_value' ? 100 : 1), 0)
 }
@@ -179,7 +179,7 @@ const TYPES: Readonly<Record<string, string>> = {
   null: 'empty',
 }
 
-/** The requirement for the value, as in "must be a whole number". */
+/** What is required of the value, as in "must be a whole number". */
 function requirement(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':
@@ -205,7 +205,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that distinguish the variants of a mapping, if the value is not among them. */
+/** The values that distinguish the variants of a mapping; undefined for other issues. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }
@@ -251,7 +251,7 @@ function kindOf(node: ConfigNode, issue: Issue): string {
 
 const SHOWN_LENGTH = 60
 
-/** A scalar as it is written in its file: `"fixd"`, or `${MODE}` if it came from the environment. */
+/** A scalar as written in its file: `"fixd"`, or `${MODE}` if it came from the environment. */
 export function shown(node: ConfigNode): string | undefined {
   if (node.kind !== 'scalar') return undefined
   const text = node.environment?.text ?? node.value
@@ -267,7 +267,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/** Whether to read the variable in `node` as the number or boolean it looks like, because the option requires that. */
+/** Whether to read the variable in `node` as the number or boolean that it looks like: the option requires one. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -17,9 +17,8 @@ export type FileCheck = (
 ) => void
 
 /**
- * Checks the files of certificates and keys that a configuration names. A broken file is a problem. A missing or
- * unreadable file is a warning, since it may exist where the configuration will be used. `wall`: the time at which they
- * must be valid.
+ * Checks the certificate and key files that a configuration names. A broken file is a problem. A missing or unreadable
+ * file is a warning, since it may exist where the configuration will be used. `wall`: when certificates must be valid.
  */
 export function checkTlsFiles(
   root: MapNode,
@@ -45,7 +44,7 @@ export function checkTlsFiles(
   if (store && service?.store.type === 'postgresql') check(store, ['service', 'store'], service.store.tls ?? {})
 }
 
-/** Replaces values from the environment by their references as written in the file. */
+/** Replaces values from the environment in the text by their references in the file. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])

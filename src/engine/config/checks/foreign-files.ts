@@ -1,6 +1,6 @@
 import { type ConfigNode, type Entry, locate, type MapNode, type Place } from '../yaml/node.js'
 
-/** Other programs, by a pattern for the start of a configuration line that Sluice never has. */
+/** Other programs, with a pattern for the start of a line that a configuration of Sluice never has. */
 const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['Fluent Bit', /^\[(?:service|input|filter|output|parser|multiline_parser)\]/im],
   ['Fluentd', /^<(?:source|match|filter|system)\b[^>\n]*>/m],
@@ -10,7 +10,7 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The other program whose configuration this clearly is, and the offset of the evidence. */
+/** The program to which this configuration clearly belongs, and the offset that shows it. */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)
@@ -19,7 +19,7 @@ export function foreignProgram(text: string): { readonly program: string; readon
   return undefined
 }
 
-/** Other programs with YAML configuration, by an option that no configuration of Sluice has. */
+/** Other programs with YAML configuration, with an option that no configuration of Sluice has. */
 const DOCUMENTS: readonly (readonly [string, (root: MapNode) => Entry | undefined])[] = [
   ['Fluent Bit', ({ entries }) => entries.get('pipeline')],
   ['Filebeat', ({ entries }) => [...entries].find(([name]) => /^filebeat(?:\.|$)/.test(name))?.[1]],
@@ -40,7 +40,7 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
   return undefined
 }
 
-/** A wrong section name alone may be a mistake in a configuration of Sluice. One component must also be Vector's. */
+/** Whether a component is Vector's, too. A wrong section name alone may be a mistake in a configuration of Sluice. */
 function isOfVector(root: MapNode): boolean {
   return (
     componentsIn(root, 'sinks').some(
@@ -68,9 +68,9 @@ const WANTED = new Set(
     ' ',
   ),
 )
-/** Existing types: for another spelling, the check of types suggests the right one. */
+/** Types that exist in Sluice. If one is misspelled, the check of types suggests it. */
 const KNOWN = new Set(['loki', 'otlp', 's3', 'kafka'])
-/** Replacements by the name of the type in other programs. */
+/** What to use instead, by the type's name in other programs. */
 const INSTEAD: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     ['opensearch', 'elasticsearch', 'elastic', 'es'].map(name => [

@@ -3,7 +3,7 @@ const LEVEL =
 
 /**
  * Names of options, sections, types and values in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry
- * Collector, by the name in Sluice. A dot denotes an option inside an option. If several match, the first one counts.
+ * Collector, by their name in Sluice. A dot precedes an option inside another option. The first match counts.
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   destinations: 'sinks sink outputs output exporters',
@@ -127,7 +127,7 @@ export const MEANT = new Map<string, string[]>()
 for (const [meant, names] of Object.entries(ELSEWHERE))
   for (const name of names.split(' ')) MEANT.set(name, [...(MEANT.get(name) ?? []), meant])
 
-/** Advice for options without a counterpart, by their name and an option beside them. */
+/** Advice for options that Sluice does not have, by their name and a known option beside them. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],
@@ -169,7 +169,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   ],
 ]
 
-/** Advice for an option that does not exist here; `known` are the options that do. */
+/** Advice for an option that does not exist; `known`: the options that do. */
 export function noteOn(name: string, known: readonly string[]): string | undefined {
   const lower = name.toLowerCase()
   return NOTES.find(([names, beside]) => names.test(lower) && known.includes(beside))?.[2]

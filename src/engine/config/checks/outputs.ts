@@ -16,15 +16,15 @@ interface Output {
   readonly draft: Draft
   readonly option: string
   readonly path: string
-  /** The path as it may be shown, without values from the environment. */
+  /** The path to show, without values from the environment. */
   readonly shown: string
   readonly place: Place
 }
 
 /**
- * Checks the files that destinations write to: each must belong to a single destination, and no source whose events
- * reach it may read it. With `onThisMachine`, symbolic links are resolved, and a path that exists must be a regular
- * file.
+ * Checks that each file to which a destination writes belongs to no other destination, and that no source whose events
+ * reach the destination reads it. With `onThisMachine`, resolves symbolic links, and requires that an existing path is
+ * a regular file.
  */
 export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, found: Found): void {
   const { problems } = found
@@ -51,7 +51,7 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
   }
 }
 
-/** Destinations that write to the same file as an earlier one, also by links. Requires that the files are permitted. */
+/** Destinations that write to the file of an earlier one, perhaps through links. Only for permitted files. */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -71,7 +71,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** A remote file system may not respond and would block this process. Links on it are resolved at runtime. */
+/** Whether the path avoids remote file systems, which may block this process. Links there are resolved at runtime. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -87,7 +87,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** A source that reads its own events would never finish. */
+/** Reports a source that reads its own events, since it would never finish. */
 function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
@@ -113,7 +113,7 @@ function reportReadAgain(
   warnings.add(output.place, pathOf(output), text)
 }
 
-/** Unusable patterns are reported when the source is created. */
+/** Ignores unusable patterns, which are reported when the source is created. */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {
     return reads?.(options as never, onThisMachine) ?? (() => false)
@@ -136,7 +136,7 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Reports why `data_dir` cannot be used. `place`: the option, or the document without it. */
+/** Reports why `data_dir` cannot be used. `place`: the option, or the document if it does not have the option. */
 export function checkDataDir(dataDir: string, place: ConfigNode, { problems, warnings }: Found): void {
   const mount = fileSystems.mountOf(dataDir)
   if (mount !== undefined) {
@@ -147,7 +147,7 @@ export function checkDataDir(dataDir: string, place: ConfigNode, { problems, war
   if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
 }
 
-/** The path, or the option as it is written in the file if it refers to the environment. */
+/** The path, or the option as written in the file if it refers to the environment. */
 function fileText(node: ConfigNode | undefined, path: string): string {
   return (node?.kind === 'scalar' && node.environment?.text) || path
 }
@@ -158,7 +158,7 @@ function notRegular(path: string, shown: string): string | undefined {
   return why && `${shown} cannot be written: ${why}`
 }
 
-/** Undefined if it does not exist or cannot be examined; the daemon reports that on start. */
+/** Undefined if the path does not exist or cannot be examined. The daemon reports this when it starts. */
 function statsOf(path: string): Stats | undefined {
   try {
     return statSync(path)
@@ -167,7 +167,7 @@ function statsOf(path: string): Stats | undefined {
   }
 }
 
-/** File systems of the kernel that cannot store files, by their statfs type. */
+/** Kernel file systems that cannot store files, by statfs type. */
 const KERNEL: Readonly<Record<number, string>> = {
   40864: 'proc',
   1650812274: 'sysfs',
@@ -178,7 +178,7 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Explains why no file can be stored at `path`: it is on one of these file systems, or below a file. */
+/** Why no file can be stored at `path`: it is on one of these file systems, or below a file. */
 function refusedPlace(path: string): string | undefined {
   const whole = finalPath(path)
   for (let at = whole; ; at = dirname(at)) {
@@ -187,7 +187,7 @@ function refusedPlace(path: string): string | undefined {
       if (type !== undefined) return `${at} belongs to the kernel (${type}), and files cannot be kept there`
       return at === whole || statSync(at).isDirectory() ? undefined : `${at} is not a folder`
     } catch {
-      // It does not exist yet, or it cannot be examined.
+      // `at` does not exist yet, or cannot be examined.
     }
     if (at === dirname(at)) return undefined
   }

@@ -5,8 +5,8 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Sets template options to their text as written, with references to fields. In other options, a reference to a field
- * is a problem, because the option is the same for all events. `schemas`: the possible schemas of the node.
+ * Sets template options to their text as written, with references to fields. Reports such references in other options,
+ * since those have one value for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(
   node: ConfigNode,

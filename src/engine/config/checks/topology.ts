@@ -7,7 +7,7 @@ import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Found, Problems } from '../yaml/problems.js'
 import { type Explainer, shown } from './diagnostics.js'
 
-/** Longer cycles are shown without their middle. */
+/** Longer cycles are shown without their middle part. */
 const SHOWN_STEPS = 10
 
 /** An input that leads to an existing component. */
@@ -18,7 +18,7 @@ interface Edge {
   readonly node: ConfigNode
 }
 
-/** Reports problems in how the components are connected, and warns of outputs that nothing reads. */
+/** Reports problems in the connections of components, and warns of outputs that nobody reads. */
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
   { problems, warnings }: Found,
@@ -29,7 +29,7 @@ export function checkTopology(
   const read = new Set<string>()
   /** Side outputs that are read. */
   const side = new Set<string>()
-  // An unknown input may be a misspelled id of a component that seems unread.
+  // An unknown input may be the misspelled id of a component, which then seems unread.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
@@ -43,7 +43,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // If a route has outputs of its own, the main one may remain unread.
+      // A component may have only its side outputs read.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -60,7 +60,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // A component without options is reported elsewhere: it may only need more indentation.
+    // A component without options is reported elsewhere, since its lines may only lack indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'
@@ -88,13 +88,13 @@ function pathOf(draft: Draft): [string, string] {
   return [SECTIONS[draft.kind], draft.id]
 }
 
-/** Why `output` of `to` cannot be read, or undefined. */
+/** Why `output` of `to` cannot be read; undefined if it can. */
 function fault(to: Draft, output: string | undefined): string | undefined {
   if (to.kind === 'destination') return destinationFault(to, output)
   return to.config && missingOutput(to.config, output)
 }
 
-/** The same for a destination: only its rejected events can be read, if they are not discarded. */
+/** Like `fault`, for a destination: only its rejected events can be read, if it does not discard them. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
     return `${id} is a destination: only the events that it rejects can be read, as ${id}.${REJECTED}`
@@ -102,7 +102,7 @@ function destinationFault({ id, config }: Draft, output: string | undefined): st
   return `${id} discards the events that it rejects: remove on_reject: discard to read them here`
 }
 
-/** The connections in the direction of the events. */
+/** The connections by the component that sends events. */
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
@@ -110,12 +110,12 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether there is one. */
+/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether it found one. */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
   for (const start of edges.keys()) {
-    // Iterative: the components may be nested deeper than the stack allows.
+    // Not recursive, since the components may be nested deeper than the stack allows.
     const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
     const onTrail = new Map<Draft, number>([[start, 0]])
     while (trail.length > 0 && !done.has(start)) {
@@ -140,7 +140,7 @@ function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Prob
   return reported.size > 0
 }
 
-/** Two sources that read the same single stream would take each other's bytes. */
+/** Reports a second source of the same single stream: each would take bytes from the other. */
 function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -152,7 +152,7 @@ function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Probl
   }
 }
 
-/** In the direction of the events: `a -> b -> a`. In `cycle`, each component follows the one that reads it. */
+/** Shows the cycle as events flow: `a -> b -> a`. In `cycle`, each component follows the one that reads it. */
 function showCycle(cycle: readonly Draft[]): string {
   const ids = cycle.map(({ id }) => id).reverse()
   ids.push(ids[0]!)
@@ -161,8 +161,8 @@ function showCycle(cycle: readonly Draft[]): string {
 }
 
 /**
- * Limits how often one event is copied. A component that can be reached in several ways gets an event once for each of
- * them, so if components each read the two before them, the copies double at every level.
+ * Limits how often one event is copied. A component gets an event once for each way to it. If each component reads the
+ * two before it, the copies double at every level.
  */
 
 /** A component that reads another one. */
@@ -171,13 +171,13 @@ interface Connection {
   readonly output: string | undefined
 }
 
-/** The readers of each component. There are no cycles. */
+/** The readers of each component, without cycles. */
 type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies of one event are rejected only beyond both limits: large configurations have many without harm. */
+/** Copies are rejected only beyond both limits, since large configurations have many without harm. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
-/** Counting stops here. */
+/** The count stops here. */
 const COUNTLESS = 1e12
 const SHOWN = 6
 
@@ -196,11 +196,11 @@ function checkCopies(connections: Connections, problems: Problems): void {
   }
 }
 
-/** For each component, how many copies of one of its events are made in all components downstream. */
+/** Per component: how many copies of one of its events all components downstream receive. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
-    // Iterative: the components may be nested deeper than the stack allows.
+    // Not recursive, since the components may be nested deeper than the stack allows.
     const trail = [{ draft: start, next: 0 }]
     for (let top = trail.at(-1); top; top = trail.at(-1)) {
       const readers = connections.get(top.draft)!
@@ -215,7 +215,7 @@ function countCopies(connections: Connections): Map<Draft, number> {
   return copies
 }
 
-/** If an event leaves by one output, the one with the most copies counts; otherwise all of them. */
+/** If an event leaves by one of several outputs, the output with most copies counts; otherwise all count. */
 function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
@@ -231,7 +231,7 @@ function copiesOf({ config }: Draft, readers: readonly Connection[], copies: Rea
     : Math.max(0, ...sums)
 }
 
-/** The first components with several inputs on the path that makes the most copies. */
+/** The first components with several inputs on the path with most copies. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

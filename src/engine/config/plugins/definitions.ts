@@ -42,8 +42,8 @@ const codec = z.looseObject({
 })
 
 /**
- * The definitions among the exports of a module. `version` distinguishes this version of the plugin. Throws an Error
- * that describes the problem.
+ * The definitions that a module exports. `version`: the plugin and version to mark them with. Throws an Error that
+ * describes a problem.
  */
 export function definitionsIn(exports: ModuleExports, version: string): Definitions {
   const components: AnyDefinition[] = []
@@ -56,7 +56,7 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
       const { path, message } = checked.error.issues[0]!
       throw new Error(`${[name, ...path].join('.')}: ${message}`)
     }
-    // Codecs lead back to their definition, so it is not copied.
+    // A codec refers to its definition, so the definition is not copied.
     const definition: unknown = Object.assign(value, { plugin: version })
     if (isCodec) codecs.push(definition as CodecDefinition)
     else components.push(definition as AnyDefinition)
@@ -74,7 +74,7 @@ type Candidate = Readonly<Record<string, unknown>>
 function candidates(exports: ModuleExports): Map<string, Candidate> {
   const { default: preset, ...named } = exports
   const listed = Array.isArray(preset) ? preset.entries() : isDefinition(preset) ? [['default', preset] as const] : []
-  // The exports of a CommonJS module are its default export.
+  // Node.js offers the exports of a CommonJS module as its default export.
   const inside = Array.isArray(preset) || isDefinition(preset) || !isObject(preset) ? [] : Object.entries(preset)
   const found = new Map<unknown, string>()
   for (const [name, value] of [...Object.entries(named), ...inside, ...listed])

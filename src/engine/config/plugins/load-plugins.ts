@@ -5,9 +5,9 @@ import { moduleDigest, moduleFiles } from '../../../lib/modules/module-files.js'
 import { type Definitions, definitionsIn } from './definitions.js'
 import { pluginKey } from './plugin-key.js'
 
-/** A plugin that a configuration lists, or the problem with it. */
+/** A plugin that a configuration lists, or why it cannot be used. */
 export interface Plugin extends Definitions {
-  /** Files that a reload checks for changes; empty for a package. */
+  /** Files in which a reload looks for changes; empty for a package. */
   readonly files: readonly string[]
   readonly problem?: string
   readonly warning?: string
@@ -16,7 +16,7 @@ export interface Plugin extends Definitions {
 /** The plugins loaded for a configuration, by `pluginKey`. */
 export type Plugins = ReadonlyMap<string, Plugin>
 
-/** Loads plugins; `file` is the configuration that lists it. Does not throw: the result contains the problems. */
+/** Loads plugins. `file`: the configuration that lists the plugin. Does not throw: the result contains problems. */
 export async function loadPlugins(
   listed: readonly { readonly file: string; readonly name: string }[],
 ): Promise<Plugins> {
@@ -65,7 +65,7 @@ async function loadPlugin(name: string, folder: string): Promise<Plugin> {
   }
 }
 
-/** The folder of a package, as Node.js looks for it. */
+/** The folder of a package, found as Node.js does. */
 function packageOf(name: string, folder: string): string | undefined {
   const own = name.split('/', name.startsWith('@') ? 2 : 1).join('/')
   for (let at = folder; ; at = dirname(at)) {
@@ -75,7 +75,7 @@ function packageOf(name: string, folder: string): string | undefined {
   }
 }
 
-/** Warns if every user of this machine can write or replace the file, and so decide what the daemon does. */
+/** Warns if every user of this machine can write or replace the file, and thus control the daemon. */
 function warningOf(path: string): { warning?: string } {
   for (const place of [path, dirname(path)]) {
     const { mode } = statSync(place)

@@ -12,7 +12,7 @@ import { pluginKey } from './plugin-key.js'
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Most files list no plugins and need not be parsed twice.
+    // Avoids parsing files twice that list no plugins, which most do not.
     if (!/\bplugins\b/.test(text)) return []
     const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []
@@ -27,7 +27,7 @@ export function filesOf(plugins: Plugins): readonly string[] {
   return [...plugins.values()].flatMap(({ files }) => files)
 }
 
-/** The components of a configuration, and the codecs of its plugins; undefined if it may have no plugins. */
+/** The components of a configuration and the codecs of its plugins; undefined if it may not have plugins. */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined

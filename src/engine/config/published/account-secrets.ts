@@ -1,11 +1,11 @@
 /**
- * Secrets of an account in the configuration of a published pipeline, which refers to them as `${secret:NAME}`. The
- * runner of the pipeline inserts the values. secret-places.ts defines where references may occur.
+ * Secrets of an account, to which the configuration of a published pipeline refers as `${secret:NAME}`. The pipeline's
+ * runner inserts the values. secret-places.ts defines where a reference may be.
  */
 
 export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 
-/** The name of the environment variable that holds the value of a secret. */
+/** The name of the environment variable with a secret's value. */
 export const secretVariable = (name: string): string => `secret:${name}`
 
 const REFERENCE = '${secret:'
@@ -18,8 +18,8 @@ export function secretNamesIn(config: unknown): string[] {
 }
 
 /**
- * The names that a text refers to; `$${` stands for a literal `${`. Scans once: a regular expression would search for
- * the end of each reference again, and take minutes for a text with many unfinished ones.
+ * The names to which a text refers; `$${` stands for a literal `${`. Scans once: a regular expression would search
+ * again for the end of each reference, which takes minutes for a text with many unfinished ones.
  */
 export function referencesIn(text: string): string[] {
   const names: string[] = []

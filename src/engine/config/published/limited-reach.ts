@@ -31,12 +31,12 @@ export class LimitedReach implements Reach {
 
   deniedAddress(address: string, port: number): string | undefined {
     const { urls, addresses } = this.#permitted
-    // Addresses that the operator has listed may resolve to any IP address.
+    // A host that the operator lists may resolve to any IP address.
     return urls === 'all' ? addresses?.denied(address, port) : undefined
   }
 }
 
-/** Resolves the operator's symbolic links: in the folder of a file, or in the path before the first wildcard. */
+/** Resolves the operator's symbolic links: in the file's folder, or before the first wildcard. */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

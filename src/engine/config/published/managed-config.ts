@@ -12,7 +12,7 @@ import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permissions.js'
 import { misplacedSecrets } from './secret-places.js'
 
-/** The input in a published pipeline that stands for all local sources. */
+/** The input in a published pipeline that means all local sources. */
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
@@ -22,19 +22,19 @@ const NO_PLUGINS =
   'a published pipeline cannot load plugins; list them in the local configuration of this machine, and the pipeline can use what they define'
 
 /**
- * Combines the local part of a configuration with a published document. Settings, the environment and the sources of
- * the local part are local; `ingest` in the document stands for those sources. A local source replaces a source of the
- * document with the same id. The section `managed` must permit all other sources and everything else on this machine
- * that the document names.
+ * Combines the local part of a configuration with a published document. The local part contributes settings,
+ * environment and sources; `ingest` in the document means those sources. A local source replaces a source of the
+ * document with the same id. The section `managed` must permit the other sources, and all else on this machine that the
+ * document names.
  */
 export class ManagedConfig {
   readonly local: Config
   readonly #path: string | undefined
-  /** The texts of the local part. They stay in use until the whole part is read again, even if its files change. */
+  /** The texts of the local part. They stay in use, even if files change, until the local part is read again. */
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
-  /** `path` of the local part, or undefined. Throws ConfigError. */
+  /** `path`: of the local part; undefined if there is none. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options
@@ -42,7 +42,7 @@ export class ManagedConfig {
     this.local = this.#load({ ...options, partial: true })
   }
 
-  /** The complete configuration; `name` is the name of the document in messages. Throws ConfigError. */
+  /** The complete configuration. `name`: the document's name in messages. Throws ConfigError. */
   with(document: unknown, name: string): Config {
     const { allow_env } = this.local.managed
     const { env } = this.#options
@@ -69,7 +69,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only if all of them are permitted: nothing may be revealed about other files on this machine.
+    // Files are examined only if all are permitted, since problems could reveal facts about other files.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>
@@ -86,7 +86,7 @@ export class ManagedConfig {
     return loadTexts(this.#texts, this.#path, options)
   }
 
-  /** The values, on this machine, of the secrets that the document refers to. */
+  /** This machine's values of the secrets to which the document refers. */
   #secrets(document: unknown, name: string): Record<string, string> {
     const { secrets } = this.local.managed
     const plugins = [...(this.#options.plugins?.values() ?? [])]

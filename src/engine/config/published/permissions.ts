@@ -12,15 +12,15 @@ import { type Components, componentsOf } from '../inputs.js'
 import type { ComponentConfig } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
-/** Permissions of a published pipeline on this machine and from it. */
+/** What a published pipeline may access on this machine, and from it. */
 export interface Permissions {
   /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
   readonly files: readonly string[]
-  /** Folders whose files are always denied, whatever `files` says. */
+  /** Folders whose files are always denied, even if `files` matches them. */
   readonly never: readonly string[]
-  /** Allowed prefixes of URLs. Their hosts may resolve to any IP address. */
+  /** Allowed URL prefixes. Their hosts may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
-  /** Which IP addresses may be connected to if `urls` is 'all'; undefined allows every one. */
+  /** Which IP addresses may be connected to if `urls` is 'all'; undefined: every one. */
   readonly addresses?: AddressRules | undefined
   /** Addresses to listen on, as written. */
   readonly listen: readonly string[]
@@ -48,7 +48,7 @@ export function refusedBy(permitted: Permissions, config: Components): Fault[] {
 
 interface Named {
   readonly path: readonly string[]
-  /** Undefined if the option does not declare what it accesses. */
+  /** Undefined if the option does not declare what it names. */
   readonly reaches: keyof typeof RULES | undefined
   readonly value: string
 }
@@ -71,7 +71,7 @@ const UNKNOWN = 'this option cannot be used in a published pipeline'
 const NO_CODE =
   'a published pipeline must not run code; run this component in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
 
-/** Why a value is denied; undefined if it is allowed. */
+/** By kind of resource: why a value is denied; undefined if it is allowed. */
 const RULES: Record<
   Exclude<Reached, 'nothing' | 'secret'>,
   (value: string, permitted: Permissions) => string | undefined
@@ -98,10 +98,10 @@ const RULES: Record<
   host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }
 
-/** The IP address in a URL, or the one its name stands for without a lookup. */
+/** The IP address in a URL, or that of a name such as localhost that needs no lookup. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
-  // Only http URLs normalize hosts such as 127.1 and LOCALHOST.
+  // Only for http URLs does the parser normalize hosts such as 127.1 and LOCALHOST.
   const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
@@ -121,9 +121,9 @@ function valuesAt(value: unknown, path: readonly string[]): string[] {
   return [isAddress ? listenText(value as ListenAddress) : String(value)]
 }
 
-/** `path` may be a pattern itself. Its wildcards are compared literally, and it must not lead upwards. */
+/** `path` may be a pattern. Its wildcards are compared literally, and it must not contain "..". */
 function isWithin(path: string, patterns: readonly string[]): boolean {
-  // Braces could hide a step upwards: `/var/log/{a,../../etc/passwd}`.
+  // Braces could hide a "..": `/var/log/{a,../../etc/passwd}`.
   if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false
   const name = resolve(path)
   return patterns.some(pattern => patternMatches(pattern, name))
@@ -150,7 +150,7 @@ function patternOf(pattern: string): Pattern {
   return new Pattern(`^${text}$`, '')
 }
 
-/** Whether the origin is the same and the path begins with the prefix's path. */
+/** Whether the URL has the prefix's origin and its path begins with the prefix's path. */
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]

@@ -8,8 +8,8 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
  * Components of a published pipeline may have secrets in options that their schemas mark as `secret()`, in values of
- * `headers`, in user names, and in URLs: as the user, the password, or a parameter. Everyone who can read the pipeline
- * sees its configuration, so it must not contain keys itself.
+ * `headers`, in user names, and in URLs: as the user, password or a parameter. Its configuration must not contain keys,
+ * since everyone who can read the pipeline sees it.
  */
 
 type Document = Readonly<Record<string, unknown>>
@@ -18,9 +18,9 @@ type Path = readonly string[]
 
 /** A part of a text that may be a secret. */
 interface Part extends Span {
-  /** Name of the URL parameter whose value it is. */
+  /** The URL parameter of which it is the value. */
   readonly parameter?: string
-  /** Whether it is a secret written literally. */
+  /** Whether the secret itself is written there. */
   readonly isLiteral: boolean
 }
 
@@ -35,29 +35,29 @@ interface Holder extends Text {
   readonly parts: readonly Part[]
 }
 
-/** A reference to a secret, an environment variable, or a field, whose default must be a word. */
+/** A reference to a secret, to an environment variable, or to a field, whose default must be a word. */
 const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[A-Za-z_-]{0,20})?)\\}'
 const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
 /** A prefix before a secret in a header, as in `Bearer ${secret:NAME}`. */
 const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
 /** Authentication schemes whose names do not look like names of keys. */
 const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
-/** Whether a name looks like a key: long, with digits among its letters. */
+/** Whether a name looks like a key: long, and with digits between letters. */
 const isLikeToken = (name: string): boolean =>
   name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
 
 const isKnown = (text: string): boolean => text === '' || REFERS.test(text)
 
-/** Headers whose values are by definition not secret. */
+/** Headers whose values are never secret. */
 const PUBLIC_HEADERS = new Set(
   'accept accept-charset accept-language cache-control content-language content-type from traceparent user-agent x-requested-with x-scope-orgid'.split(
     ' ',
   ),
 )
-/** Headers whose values are addresses. */
+/** Headers whose values are URLs. */
 const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
-/** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
+/** Shown instead of a literal key. It is not valid as a key or header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
 
 /** Literal values in options for a key or a password, with paths such as `destinations.up.auth.key`. */
@@ -83,7 +83,7 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /**
- * Reports references with invalid names, and references in options whose values appear in logs, metrics or file names.
+ * Reports references with invalid names, and those in options whose values would appear in logs, metrics or file names.
  */
 export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
@@ -102,7 +102,7 @@ const MISPLACED =
   'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
 const MISNAMED = 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-" only, a letter first'
 
-/** The configuration with literal keys hidden; the same object if there are none. */
+/** The configuration with literal keys hidden; the same object if it has none. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
   const holders = holdersIn(config, components).filter(({ parts }) => literalsOf(parts).length > 0)
   if (holders.length === 0) return config
@@ -132,7 +132,7 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   const placesOf = (kind: Kind, type: unknown) => {
     const own = components.filter(one => one.kind === kind && one.type === type)
     if (own.length > 0) return own.flatMap(placesIn)
-    // The schema is unknown if its plugin was removed: secrets may then be in the options of any component.
+    // A removed plugin's schema is unknown, so secrets may be where any component has them.
     const all = components.flatMap(placesIn)
     return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
   }
@@ -154,7 +154,7 @@ interface Place {
 const known = new WeakMap<AnyDefinition, { codecs: unknown; places: readonly Place[] }>()
 
 function placesIn(component: AnyDefinition): readonly Place[] {
-  // Schemas change with the codecs that they offer.
+  // The schemas depend on the codecs that can be chosen.
   const codecs = codecsInUse()
   const before = known.get(component)
   if (before?.codecs === codecs) return before.places
@@ -192,7 +192,7 @@ function partsOfUrl(url: string): readonly Part[] {
   }
   const { user, password } = userOf(url) ?? {}
   const hidden = password && partOf(password)
-  // Some receivers expect the key as the user name, with an empty or arbitrary password.
+  // Some receivers expect the key as the user name, with an empty password or any other.
   const hasKey = user && (password === undefined || password.to === password.from || hidden!.isLiteral)
   return [
     ...(user ? [partOf(user, hasKey)] : []),

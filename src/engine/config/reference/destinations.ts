@@ -5,9 +5,9 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',
     [
-      'All of these deliver at least once. [Delivery](delivery.md) describes retries, buffers and rejected events, and',
-      '[what a kill can repeat](delivery.md#what-a-kill-can-repeat). Check a configuration with',
-      '`sluice validate --online FILE`, which connects to the receivers and sends no event.',
+      'These destinations deliver at least once. [Delivery](delivery.md) describes retries, buffers and rejected events,',
+      'and [which events a kill repeats](delivery.md#what-a-kill-repeats). `sluice validate --online FILE` connects to the',
+      'receivers, and sends no event.',
       '',
       'Whole configurations: [the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
       '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml),',

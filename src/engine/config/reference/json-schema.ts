@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { AnyDefinition } from '../../../core/component.js'
 import { configSchema } from '../schema.js'
 
-/** Creates the JSON Schema of a configuration, for editors. The reference is made from it as well. */
+/** Creates the JSON Schema of a configuration for editors. The reference is generated from it, too. */
 
 export interface JsonSchema {
   type?: string | string[]
@@ -31,15 +31,15 @@ export interface JsonSchema {
   [key: string]: unknown
 }
 
-/** Schemas that occur in many places are defined once, by their title. */
+/** Schemas that are used in many places, by title. Each is defined once. */
 const SHARED: readonly string[] = ['duration', 'size', 'codec', 'encoding']
 
 const UNIONS: readonly unknown[] = ['anyOf', 'oneOf', 'allOf']
 const VARIABLE = '\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}'
 
 /**
- * The schema of the input, without limits that only express "a safe integer". `change` is called for each part,
- * innermost first, with its role: a value, a variant of a union, or a name.
+ * The schema of the input, without limits that only say "a safe integer". `change` is called for each part, innermost
+ * first, with its role: a value, a variant of a union, or a name.
  */
 export function inputSchema(
   schema: z.ZodType,
@@ -68,7 +68,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
       pattern: `^${VARIABLE}$`,
     },
   }
-  // `required` is removed: a daemon needs sources and destinations, but the file of a service does not.
+  // `required` is removed, since the file of a service does not need sources and destinations.
   const { $schema, required, ...schema } = inputSchema(configSchema(components), (node, of) => {
     if (of === 'name') return node
     return hoist(of === 'variant' ? withVariable(node) : orVariable(withVariable(node)), shared)
@@ -83,7 +83,7 @@ function withVariable(node: JsonSchema): JsonSchema {
   return { ...node, pattern: `${pattern}|${VARIABLE}` }
 }
 
-/** Allows a variable in place of a number, a boolean or one of several words, or in a union of words and numbers. */
+/** Allows a variable instead of a number, a boolean, one of several words, or a union of words and numbers. */
 function orVariable(node: JsonSchema): JsonSchema {
   if (node.anyOf?.every(({ type, const: word }) => word !== undefined || type === 'integer'))
     return { ...node, anyOf: [...node.anyOf, { $ref: '#/$defs/variable' }] }
@@ -100,7 +100,7 @@ function orVariable(node: JsonSchema): JsonSchema {
 function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const { title, anyOf, ...rest } = node
   if (title === undefined || !anyOf || !SHARED.includes(title)) return node
-  // A duration that may be 0 is not shared.
+  // A duration that may be 0 is not the shared one.
   if (anyOf.some(variant => variant.const === 0)) return node
   const words = anyOf.some(variant => variant.enum)
   shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }

@@ -10,7 +10,7 @@ import { deliveryOptions } from '../../../core/options/delivery-options.js'
 import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from '../schema.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
-/** Generates the reference of the configuration as Markdown from the schemas. */
+/** Generates the configuration reference as Markdown, from the schemas. */
 
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
@@ -52,14 +52,14 @@ function valuesText(): string[] {
   return [
     '## Values',
     [
-      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`) too; or `{value: 10, unit: Seconds}`. At least 1 ms unless stated otherwise. `0` needs no unit.',
+      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; also in the singular, in any case, and short (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`); or `{value: 10, unit: Seconds}`. At least 1 ms unless stated otherwise. `0` needs no unit.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
       '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
-      '- **paths**: a relative path is from the current directory of the process, wherever the configuration is: of logs, tables, keys, certificates, `data_dir` and what a destination writes. Two are of code, and from the folder of the file that names them: `plugins` and `file` of a script. `sluice validate` names the whole path of a file that is missing. A service has `/` as its current directory, unless its unit has a `WorkingDirectory=`: give it absolute paths.',
+      '- **paths**: a relative path begins at the current directory of the process, not at the folder of the configuration. Only the paths of code (`plugins`, and `file` of a script) begin at the folder of the file that names them. `sluice validate` names the whole path of a missing file. Under systemd, use absolute paths: the current directory is `/`, unless the unit has a `WorkingDirectory=`.',
       '- `${NAME}` in a value is replaced by the environment variable; it is an error if NAME is not set. `${NAME:-default}` has a default for a variable that is unset or empty. `$${` is a literal `${`. Variables are replaced after the YAML was parsed: their content is never parsed as YAML, but a value that is only an unquoted `${NAME}` can be a number or a boolean.',
     ].join('\n'),
     '## Conditions',
@@ -133,7 +133,7 @@ function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
   return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
-/** The delivery defaults that this type changes. */
+/** The delivery options for which this type has other defaults. */
 function deliveryText(definition: AnyDefinition): string[] {
   if (definition.kind !== 'destination') return []
   const usual = new Map(rowsOf(inputSchema(deliveryOptions)).map(row => [row.name, row.preset]))
@@ -168,7 +168,7 @@ interface Row {
   readonly text: string
 }
 
-/** The table of the options. With `first`, these and those inside them come first, and the others in a second table. */
+/** The table of options. With `first`: one table for those and the options inside them, a second one for the others. */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -185,7 +185,7 @@ function tableOf(rows: readonly Row[]): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping. The options of inner mappings follow, as `batch.max_events`. */
+/** The options of a mapping, including those of inner mappings, such as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {
@@ -201,7 +201,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options of mappings that are possible values of an option. Options of only some variants state their variant. */
+/** The options inside an option whose value may be a mapping. If only some variants have one, its row names them. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -289,7 +289,7 @@ export function conditionReference(): string[] {
     ['| Operator | Holds for |', '| --- | --- |', ...rows].join('\n'),
     `Instead of a value, these take a field: ${withFields}. So \`if (.took_ms greater .limit_ms)\` compares two fields of the event.`,
     ['| Function | Gives |', '| --- | --- |', ...functions].join('\n'),
-    "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. A missing field, and a value that the function does not apply to, give a missing field.",
+    "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. If the field is missing, or the function does not apply to its value, the result counts as missing.",
     [
       '- Comparisons use the text of the value and are case-sensitive: strings as they are, numbers and booleans as JavaScript writes them (`500`, `1.5`, `true`). So `500` and `"500"` are both `equal \'500\'`.',
       "- A missing field, null, an object and an array have no text: no comparison holds for them, not even `not_equal`. `NOT .app equal 'a'` holds for all events except those whose app is a. `is_empty` requires a value, too: a missing field or null is not empty.",

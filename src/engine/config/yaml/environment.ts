@@ -1,16 +1,16 @@
 import { type Path, SECTIONS } from './node.js'
 
 /**
- * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
- * cannot change the structure of the document. `${secret:NAME}` is a secret of an account, which the runner of a
- * published pipeline adds to the variables. `${.path}` refers to a field of an event and is kept (core/template.ts).
+ * Replaces `${NAME}` and `${NAME:-default}` in parsed values, so a variable cannot change the document's structure.
+ * `${secret:NAME}` is a secret of an account, which the runner of a published pipeline adds to the variables.
+ * `${.path}` refers to a field of an event and stays (core/template.ts).
  */
 
 const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
 const SECRET = 'secret:'
 const FIELD = /^\$\{[^}]*\}?/
 
-/** Whether a text is the option `code` of a processor. There, `${` begins a JavaScript expression and is kept. */
+/** Whether a text is the option `code` of a processor. In it, `${` begins a JavaScript expression and stays. */
 export const isCode = ([section, , option, ...rest]: Path): boolean =>
   section === SECTIONS.processor && option === 'code' && rest.length === 0
 
@@ -20,7 +20,7 @@ export interface Replaced {
   readonly values: readonly string[]
   /** Whether the text is a single reference. */
   readonly whole: boolean
-  /** Problems of the references. */
+  /** The problems with references. */
   readonly faults: readonly string[]
   readonly template: TemplateText
 }
@@ -32,7 +32,7 @@ export interface TemplateText {
   readonly field: string | undefined
 }
 
-/** Replaces the references in `text`, or undefined. `$${` stands for a literal `${`. */
+/** Replaces the references in `text`; undefined if it has none. `$${` stands for a literal `${`. */
 export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced | undefined {
   let at = text.indexOf('${')
   if (at === -1) return undefined
@@ -92,7 +92,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
   }
 }
 
-/** As in a shell, the default also replaces an empty variable. */
+/** The default also replaces an empty variable, as in a shell. */
 function lookUp(name: string, fallback: string | undefined, env: NodeJS.ProcessEnv): string | undefined {
   const value = Object.hasOwn(env, name) ? env[name] : undefined
   return fallback === undefined ? value : value || fallback
@@ -104,19 +104,19 @@ const OTHER_BASE = /^0(?:x[0-9a-fA-F]+|o[0-7]+)$/
 const TRUE = /^(?:true|True|TRUE)$/
 const FALSE = /^(?:false|False|FALSE)$/
 
-/** The number or boolean that `text` is as a plain YAML 1.2 value, or undefined. */
+/** The number or boolean for which `text` stands in plain YAML 1.2; undefined if it is text. */
 export function plainValue(text: string): number | boolean | undefined {
   if (INTEGER.test(text) || FLOAT.test(text) || OTHER_BASE.test(text)) return Number(text)
   if (TRUE.test(text)) return true
   return FALSE.test(text) ? false : undefined
 }
 
-/** A substring of this length reveals something of a value. */
+/** A substring of this length reveals a part of a value. */
 const RUN = 4
 
 /**
- * Whether `message` reveals a secret value: it contains a substring of a value, a value as a word, or a quoted text
- * that occurs in a value. Prefers false positives.
+ * Whether `message` reveals a secret value. It does if it contains part of a value, a value as a word, or a quoted text
+ * that occurs in a value. May wrongly return true.
  */
 export function reveals(message: string, values: readonly string[]): boolean {
   const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)

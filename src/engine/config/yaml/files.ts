@@ -7,18 +7,18 @@ import { formatSize } from '../../../lib/units.js'
 import { SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Larger files take too long to read. This is enough for large limits files. */
+/** Reading larger files takes too long. Even long lists of limits fit. */
 const MOST_BYTES = 1024 * 1024
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
-/** The files of a configuration: the named one, or all YAML files of a folder. Throws if the path does not exist. */
+/** The named file, or all YAML files of a folder. Throws if the path does not exist. */
 export function configFiles(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path]
   const names = readdirSync(path).filter(name => YAML_FILE.test(name))
   return names.sort().map(name => join(path, name))
 }
 
-/** A short hash of the names and texts of files. */
+/** A short hash of files' names and texts. */
 export function digestOf(files: readonly { readonly file: string; readonly text: string | Buffer }[]): string {
   const digest = createHash('sha256')
   for (const { file, text } of files) digest.update(`${file}\0${Buffer.byteLength(text)}\0`).update(text)
@@ -35,8 +35,8 @@ export function digestOfFiles(paths: readonly string[]): string | undefined {
 }
 
 /**
- * A text that changes when a file of the configuration, or one of `others`, is written, replaced or switched. Cheaper
- * than the digest.
+ * A text that changes when a file of the configuration, or one of `others`, is written or replaced, or a link to it
+ * changes. Takes less time than the digest.
  */
 export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {
@@ -57,7 +57,7 @@ export interface ConfigText {
   readonly text: string
 }
 
-/** The texts of a file, or of all YAML files of a folder; empty for undefined. Reports files that cannot be read. */
+/** The texts of a file or of a folder's YAML files; empty for undefined. Reports files that cannot be read. */
 export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
   const texts: ConfigText[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {
@@ -100,7 +100,7 @@ function lineEnd(bytes: Buffer, from: number): number {
   return end === -1 ? bytes.length : end + 1
 }
 
-/** Reports a problem of a file as a whole. */
+/** Reports a problem that concerns a whole file. */
 function report(file: string, message: string, problems: Problems): undefined {
   problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }

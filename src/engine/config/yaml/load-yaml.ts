@@ -17,9 +17,9 @@ import { isCode, plainValue, replaceVariables } from './environment.js'
 import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SECTIONS, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */
+/** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values that all aliases of a file stand for together. */
+/** Maximum number of values for which all aliases of a file together stand. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>
@@ -59,7 +59,7 @@ export function readYaml(
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // The parser's check is quadratic, and this code reports both places.
+    // The parser's own check takes quadratic time, and does not report both places.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -67,11 +67,11 @@ function parseYaml(text: string) {
   })
 }
 
-/** Reports the errors of a document whose structure is intact. */
+/** Reports the errors of a document that has kept its structure. */
 function reportErrors(document: Parsed, source: SourceText, problems: Problems): void {
   const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
-    // One mistake often causes several errors in a line; only the first is useful.
+    // One mistake often causes several errors in a line; only the first one helps.
     const offset = Math.min(error.pos[0], source.text.length)
     const { line } = source.place(offset)
     if (!reported.has(line)) problems.add({ source, offset }, [], sentence(error))
@@ -79,7 +79,7 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems):
   }
 }
 
-/** The error that breaks the structure, at the place to correct. Other errors follow from it. */
+/** The error that breaks the structure, placed where the text must be corrected. Other errors follow from it. */
 function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
   const message = sentence(error)
@@ -106,8 +106,8 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
   return opened
 }
 
-// References contain characters with a meaning in YAML ("{" in [a, ${B}], "," or ": " in a default). During parsing,
-// each is replaced by one character that never occurs in a text, which keeps all offsets.
+// References contain characters that have a meaning in YAML: "{" in [a, ${B}], "," or ": " in a default. During
+// parsing, each is replaced by one character that no text contains, which keeps all offsets.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g
@@ -123,7 +123,7 @@ function unshield(text: string): string {
   return text.replace(/[\uFDD0-\uFDD6]/g, character => SHIELDED[SHIELDS.indexOf(character)]!)
 }
 
-/** Converts the nodes of the parser: resolves aliases, replaces variables and reports duplicate keys. */
+/** Converts the parser's nodes: resolves aliases, replaces variables and reports duplicate keys. */
 class TreeReader {
   readonly #source: SourceText
   readonly #env: NodeJS.ProcessEnv
@@ -205,7 +205,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    // Without an anchor of this name it is probably a text such as a password, which must not appear in messages.
+    // If no anchor has this name, it is probably part of a password or the like, so messages must not contain it.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside the value that it stands for`
       : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'
@@ -226,7 +226,7 @@ function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNo
   return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
 }
 
-/** Errors that leave the structure of the document intact. */
+/** Errors after which a document keeps its structure. */
 const RECOVERED: Readonly<Record<string, true>> = {
   BAD_DQ_ESCAPE: true,
   BAD_SCALAR_START: true,
@@ -260,7 +260,7 @@ const TOO_DEEP = 'must not be nested this deeply'
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 
-/** Own messages, because the parser's messages quote the document, which may contain secrets. */
+/** The message for an error. The parser's own message may quote secrets in the document. */
 function sentence(error: YAMLError): string {
   if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
   if (error.message.startsWith('Missing closing')) return OPEN_QUOTE

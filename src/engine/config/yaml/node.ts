@@ -4,11 +4,11 @@ import type { Problems } from './problems.js'
 /** The section of a configuration for each kind of component. */
 export const SECTIONS = { source: 'sources', processor: 'processors', destination: 'destinations' } as const
 
-/** A configuration document as a tree with the place of each value. All files of a folder share one tree. */
+/** A configuration document as a tree, with the place of each value. The files of a folder share one tree. */
 
 export type Path = readonly (string | number)[]
 
-/** A text of a configuration, which maps offsets to lines and columns. */
+/** A text of a configuration. Maps offsets to lines and columns. */
 export class SourceText {
   readonly file: string
   readonly text: string
@@ -45,18 +45,18 @@ export interface Place {
   readonly offset: number
 }
 
-/** A value that came from the environment, at least in part. It is never shown: messages show `text`. */
+/** A value that came, at least partly, from the environment. Messages must show `text` instead. */
 export interface FromEnvironment {
   /** As written in the file, with `${NAME}`. */
   readonly text: string
   /** The values of the variables. */
   readonly values: readonly string[]
-  /** If the whole value is an unquoted `${NAME}`: the number or boolean that it looks like. */
+  /** If the whole value is an unquoted `${NAME}`: the number or boolean that it looks like. Otherwise undefined. */
   readonly plain: number | boolean | undefined
 }
 
 interface NodeBase extends Place {
-  /** Number of values in it, including itself; aliases count at each use. */
+  /** Number of values in it, including itself. Each use of an alias counts. */
   readonly size: number
 }
 
@@ -64,15 +64,15 @@ export interface ScalarNode extends NodeBase {
   readonly kind: 'scalar'
   value: string | number | boolean | null
   readonly environment: FromEnvironment | undefined
-  /** Its text for an option that is a template, if it has any `${`. */
+  /** The value's text for a template option, if it contains `${`. */
   readonly template?: TemplateText
-  /** A problem was already reported for it: further ones are consequences. */
+  /** Whether a problem was already reported for it. Further problems would only follow from that one. */
   broken: boolean
 }
 
 export interface ListNode extends NodeBase {
   readonly kind: 'list'
-  /** Written in brackets, not one item per line. */
+  /** Whether it is written in brackets, not with one item per line. */
   readonly flow: boolean
   readonly items: readonly ConfigNode[]
 }
@@ -90,7 +90,7 @@ export interface Entry {
 
 export type ConfigNode = ScalarNode | ListNode | MapNode
 
-/** The plain value of a tree. Each call creates a new one. */
+/** The plain value of a tree, created anew by each call. */
 export function toValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.value
   if (node.kind === 'list') return node.items.map(toValue)
@@ -102,7 +102,7 @@ export function toValue(node: ConfigNode): unknown {
 /** The target of a path. */
 export interface Located {
   readonly node: ConfigNode | undefined
-  /** The key of the node or of its nearest parent; undefined for list items and the root. */
+  /** The key of the node or its nearest parent; undefined for list items and the root. */
   readonly key: Place | undefined
   /** The node, or its nearest existing parent. */
   readonly nearest: ConfigNode
@@ -121,7 +121,7 @@ export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
   return { node: nearest, key, nearest }
 }
 
-/** The place to report for a located value: the value, or its key if the value starts on a later line or is empty. */
+/** The place to report for a value: the value, or its key if the value is empty or begins on a later line. */
 export function placeOf({ node, key, nearest }: Located): Place {
   if (!key) return nearest
   if (!node) return key
@@ -152,7 +152,7 @@ export function pathText(path: Path): string {
 
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'plugins', 'tests']
 
-/** Merges the top level of a file into the previous files. */
+/** Merges the top level of a file into that of previous files. */
 export function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
   for (const [name, entry] of file.entries) {
     const earlier = merged.get(name)

@@ -3,7 +3,7 @@ import { ConfigError } from '../../../core/errors.js'
 import { readFileSync } from '../../../lib/files/disk/disk.js'
 import type { ConfigNode } from './node.js'
 
-/** Reads a YAML file as a plain value without replacing `${NAME}`; throws ConfigError if it is not YAML. */
+/** Reads a YAML file as a plain value, without replacing `${NAME}`. Throws ConfigError if it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {
   const document = parseDocument(readFileSync(path).toString(), { version: '1.2', prettyErrors: true })
   const problems = document.errors.map(({ message, linePos }) => {
@@ -16,7 +16,7 @@ export function loadDocument(path: string): Record<string, unknown> {
   throw new ConfigError([{ file: path, line: 1, column: 1, path: '', message: 'must be a mapping' }])
 }
 
-/** Changes values in the text of a configuration, by path; undefined removes a value. Keeps comments and order. */
+/** Changes values in the text of a configuration by path. Undefined removes a value. Keeps comments and order. */
 export function editYaml(text: string, changes: Readonly<Record<string, unknown>>): string {
   const document = parseDocument(text)
   for (const [path, value] of Object.entries(changes)) {
@@ -26,17 +26,17 @@ export function editYaml(text: string, changes: Readonly<Record<string, unknown>
   return document.toString({ lineWidth: 0 })
 }
 
-/** Escapes `${`: the configuration then reads the literal text instead of a variable. */
+/** Escapes `${`, so that the configuration contains the text and not a variable. */
 export const literalText = (text: string) => text.replaceAll('${', () => '$${')
 
-/** The value of a tree as written: with `${NAME}` instead of the values of variables. */
+/** The value of a tree as written, with `${NAME}` instead of variables' values. */
 export function writtenValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.environment?.text ?? node.value
   if (node.kind === 'list') return node.items.map(writtenValue)
   return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, writtenValue(value)]))
 }
 
-/** Formats a value as YAML, in brackets where the original `like` uses brackets. */
+/** Formats a value as YAML, with brackets where `like` has them. */
 export function yamlOf(value: unknown, like: ConfigNode): string {
   const document = new Document(value)
   if (document.contents) shapeLike(document.contents, like)

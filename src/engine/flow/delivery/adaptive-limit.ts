@@ -1,35 +1,35 @@
-/** Requests that are allowed at first. */
+/** Requests allowed at the start. */
 const START = 4
 /** The limit grows only while answers take at most this multiple of the baseline. */
 const TOLERANCE = 1.5
 /** Minimum number of answers in a mean. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one: a queue does not explain differences between them. */
+/** Shorter times count as this one. A queue does not explain differences between them. */
 const LEAST_MS = 1
-/** Fraction of the difference by which the baseline follows a lower mean. */
+/** The share of the difference by which the baseline falls to a lower mean. */
 const FALL = 0.25
-/** Rounds with a queue after which the baseline is measured again, with half as many requests. */
+/** After this many rounds with a queue, the baseline is measured again, with half as many requests. */
 const SLOW_ROUNDS = 30
-/** Round trips after which the refused number is tried again. */
+/** After this many round trips, the refused number is tried again. */
 const WAIT = 32
-/** Requested pauses take at most a tenth of the time until the next try. */
+/** The time until the next try is at least this multiple of the requested pause. */
 const WAIT_PAUSES = 10
 
 /**
- * The initial state of a successor. Its options may change the size of requests, so it measures the duration itself.
+ * The initial state of a successor. It measures the baseline itself, since its options may change the size of requests.
  */
 export interface LimitState {
   readonly limit: number
   readonly refused: number
 }
 
-/** `overload`: the receiver refused the request, or did not answer in time. `other`: not related to the load. */
+/** `overload`: the receiver refused the request or did not answer in time. `other`: unrelated to the load. */
 export type Outcome = 'ok' | 'overload' | 'other'
 
 /**
- * The number of requests that a destination may have in flight (`max_in_flight: auto`). After each round that used the
- * whole limit, it grows by its square root, unless answers take much longer than without a queue. It is halved when the
- * receiver refuses a request. Then it grows up to the refused number, which is tried again later.
+ * How many requests a destination may have in flight (`max_in_flight: auto`). After each round that used the whole
+ * limit, the limit grows by its square root, unless answers take much longer than without a queue. When the receiver
+ * refuses a request, the limit is halved. It then grows only up to the refused number, which is tried again later.
  */
 export class AdaptiveLimit {
   readonly #most: number
@@ -37,16 +37,16 @@ export class AdaptiveLimit {
   #inFlight = 0
   #waiting = 0
   #apart = 0
-  /** Number of changes of the limit. */
+  /** How often the limit has changed. */
   #round = 0
-  /** The round that began with the last decrease. Requests that were sent earlier say nothing about the limit. */
+  /** The round that began with the last decrease. Requests sent before it do not affect the limit. */
   #decreased = 0
   #answers = 0
   #sumMs = 0
-  /** Mean duration of a request without a queue; undefined if it must be measured. */
+  /** Mean duration of a request without a queue; undefined until measured. */
   #baseline: number | undefined
   #slowRounds = 0
-  /** The number of requests in flight at the last refusal, the round trips since then, and those to wait for. */
+  /** The number of requests in flight at the last refusal, the round trips since, and the round trips to wait for. */
   #refused: number
   #trips = 0
   #wait = WAIT
@@ -69,14 +69,14 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** Requests that may have begun. Some of those that wait after a refusal give up their slots. */
+  /** How many requests may have begun. Some of those that wait after a refusal give up their slots. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }
 
   /**
-   * A refused request waits for its retry. Call the returned function when it has waited. `isApart`: the refusal was
-   * about its partition alone.
+   * Reports that a refused request waits for its retry. Call the returned function when it has waited. `isApart`: the
+   * refusal concerned only its partition.
    */
   yields(isApart: boolean): () => void {
     if (isApart) this.#apart++
@@ -87,13 +87,13 @@ export class AdaptiveLimit {
     }
   }
 
-  /** A request is sent. Call the returned function when it ends; `pauseMs`: the pause that the receiver requested. */
+  /** Reports that a request is sent. Call the result when it ends. `pauseMs`: the pause that the receiver requested. */
   sent(): (ms: number, outcome: Outcome, pauseMs?: number) => void {
     const inFlight = ++this.#inFlight
     const round = this.#round
     const isFull = inFlight >= this.allowed
     return (ms, outcome, pauseMs = 0) => {
-      // The receiver may have counted it together with requests sent later.
+      // The receiver may have counted this request together with later ones.
       const most = Math.max(inFlight, this.#inFlight--)
       if (round < this.#decreased) return
       if (outcome === 'overload') this.#refuse(most, pauseMs)
@@ -102,7 +102,7 @@ export class AdaptiveLimit {
   }
 
   #refuse(inFlight: number, pauseMs: number): void {
-    // Other requests cannot have caused the refusal of a single request.
+    // A single request was not refused because of others.
     this.#refused = inFlight > 1 ? inFlight : Number.POSITIVE_INFINITY
     this.#trips = 0
     this.#wait = WAIT + (WAIT_PAUSES * pauseMs) / (this.#baseline ?? Math.max(LEAST_MS, pauseMs))

@@ -9,17 +9,17 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often to check during a hold whether an immediate attempt makes sense, and the longest wait for a check. */
+/** How often to check, during a hold, whether to make an attempt at once; and the longest wait for one check. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** A destination that fails for longer than this is not ready. */
 const LONG_MS = 5 * 60_000
-/** Pauses requested by the receiver are logged if they are longer than this. */
+/** Pauses requested by the receiver are logged if they exceed this. */
 const LONG_PAUSE_MS = 60_000
 
-/** With `max_in_flight: auto`, a shorter pause applies to the refused request alone. */
+/** With `max_in_flight: auto`, shorter pauses apply only to the refused request. */
 const SHORT_PAUSE_MS = 2000
 
 /** A finished outage. */
@@ -37,11 +37,11 @@ interface Failures {
   readonly count: number
 }
 
-/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage, and the limits. */
+/** State for a delivery's successor: the start and failures of an outage, and what the receiver accepts. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The latest of the failed kinds of tasks, in the order of `TASKS`. */
+  /** The last kind of task in `TASKS` that has failed. */
   readonly of: TaskKind
   /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
@@ -57,11 +57,11 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
-  /** With `max_in_flight: auto`: the attempts that may be under way. */
+  /** With `max_in_flight: auto`: limits the attempts in progress. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits: another one may take its slot. */
+  /** Called when a refused request waits, so that another one may take its slot. */
   readonly yielded?: () => void
-  /** During a hold: whether an immediate attempt makes sense. */
+  /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
   readonly retried: (reason: string) => void
@@ -74,36 +74,36 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
-/** The error of an attempt. */
+/** The error of an attempt, and what it says about the request. */
 interface Thrown {
   readonly error: unknown
-  /** The receiver refused one of several requests, with `max_in_flight: auto`: this request is not at fault. */
+  /** The receiver refused one of several requests (`max_in_flight: auto`), so the request itself is not at fault. */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
 
-/** The result of a task that a delivery leaves to its successor. */
+/** The result of a task that a delivery passes to its successor. */
 export const LEFT = 'left'
 
-/** The success of a task ends an outage of its own kind and the earlier ones in this order. */
+/** A task's success ends an outage of its own kind and of those before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
-/** Work that is attempted until it succeeds or fails permanently. */
+/** Work to attempt until it succeeds or fails permanently. */
 export interface Task {
-  /** `max_attempts` and `max_elapsed` apply to `events` only. */
+  /** `max_attempts` and `max_elapsed` apply only to `events`. */
   readonly kind: TaskKind
   /** Makes one attempt. Rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
   /** Classifies an error. If it throws, so does `persist`. */
   classify(error: unknown): DeliveryError
-  /** Whether a pause that the receiver requests is for this task alone. */
+  /** Whether a pause that the receiver requests concerns only this task. */
   readonly pausesAlone?: boolean
 }
 
 /**
- * Makes the attempts for a destination's requests and its start: timeouts, retries, pauses requested by the receiver,
- * and the hold. Logs what an operator should know, without repetition.
+ * Makes the attempts for a destination's requests and start: timeouts, retries, pauses that the receiver requests, and
+ * the hold. Logs what an operator should know, without repetition.
  */
 export class Attempts {
   readonly #context: AttemptsContext
@@ -121,7 +121,7 @@ export class Attempts {
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
-  /** When a refusal with a short pause last lowered the limit, and the end of that pause. */
+  /** When a refusal with a short pause last lowered the limit, and when that pause ends. */
   #adapted = { at: 0, until: Number.NEGATIVE_INFINITY }
 
   constructor(context: AttemptsContext) {
@@ -138,7 +138,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** After a reload, this includes the first attempt if the last one before it failed. */
+  /** Whether a failed task is tried again. After a reload, this includes the first attempt if the last one failed. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -148,7 +148,7 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  /** Registers the gauges of failures, pauses and holds. */
+  /** Registers gauges of failures, pauses and holds. */
   show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
@@ -161,23 +161,23 @@ export class Attempts {
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
   }
 
-  /** When the pause requested by the receiver ends, as ISO 8601; undefined if there is no long pause. */
+  /** When a long pause that the receiver requested ends, as ISO 8601; undefined if there is none. */
   get pausedUntil(): string | undefined {
     const { clock } = this.#context
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether it is not ready: attempts have failed for long, or nothing was delivered before they failed. */
+  /** Whether the destination is not ready: attempts have failed for long, or before anything was delivered. */
   get failing(): boolean {
     const { failures, hasDelivered, inheritedError } = this.#outage
     if (hasDelivered) return this.#failingMs >= LONG_MS
-    // Failures before a reload say nothing about the new options until there is an attempt.
+    // Failures before a reload do not count until there was an attempt with the new options.
     return failures !== undefined && (inheritedError === undefined || this.retrying)
   }
 
   /**
-   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent because the receiver
-   * requested a pause. `isAttempting`: whether an attempt is under way. `state`: for the successor of this delivery.
+   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent, since the receiver
+   * requested a pause. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's successor.
    */
   get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
     readonly pausedMs: number
@@ -207,8 +207,8 @@ export class Attempts {
   }
 
   /**
-   * Makes attempts until one succeeds (undefined, as after `close`) or the task fails permanently (its error). After
-   * `leave`, a task without a success is LEFT.
+   * Makes attempts until one succeeds or the task fails permanently. Resolves with undefined after a success or
+   * `close`, with the error after a failure, and with LEFT if `leave` came first.
    */
   async persist(task: Task): Promise<DeliveryError | typeof LEFT | undefined> {
     const { failed, retried, retry, random, clock } = this.#context
@@ -234,12 +234,12 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // This attempt started before the hold ended, so it does not cause a new one.
+        // This attempt began before the hold ended, so it does not start another one.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
         retried(error.reason)
-        // During a hold, the hold schedules attempts and no request is given up.
+        // During a hold, the hold decides about attempts, and no request is given up.
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
         if (!isBeside) counted++
@@ -261,7 +261,7 @@ export class Attempts {
     }
   }
 
-  /** Ends all waits. No further attempts begin; running attempts complete. */
+  /** Ends all waits. Starts no more attempts; those in progress complete. */
   leave(): void {
     this.#isLeaving = true
     this.#hold.close()
@@ -269,14 +269,14 @@ export class Attempts {
     this.#wake()
   }
 
-  /** Aborts the running attempts. Returns whether there are any. */
+  /** Aborts attempts in progress. Returns whether there were any. */
   cut(): boolean {
     const { size } = this.#running
     this.#abort(new Error('the reload does not wait for this attempt'))
     return size > 0
   }
 
-  /** Ends all waits and aborts all attempts. No further attempts are made. */
+  /** Ends all waits and aborts all attempts. Starts no more. */
   close(): void {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
@@ -288,14 +288,14 @@ export class Attempts {
     this.#failing.clear()
   }
 
-  /** Whether to log a message of this kind now, with the number of suppressed ones. */
+  /** If a message of this kind may be logged now, returns the number of suppressed ones; otherwise undefined. */
   mayLog(kind: string): { suppressed?: number } | undefined {
     return this.#limit.next(kind)
   }
 
   /**
-   * Whether the first refusal of a request only lowers the limit: it does not count as a failure and does not pause the
-   * others. If a request sent after it is also refused within its pause, the pause applies to all of them.
+   * Whether a request's first refusal only lowers the limit, so that it does not count as a failure and does not pause
+   * other requests. If a request sent after it is also refused within its pause, the pause applies to all.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()
@@ -305,7 +305,7 @@ export class Attempts {
     return true
   }
 
-  /** Whether the adaptive limit allows an attempt now; always after the end. */
+  /** Whether the adaptive limit allows an attempt now. Always true after the end. */
   #hasRoom({ kind }: Task): boolean {
     const { limit } = this.#context
     return kind !== 'events' || !limit || limit.inFlight < limit.allowed || this.#ended.signal.aborted
@@ -325,7 +325,7 @@ export class Attempts {
     } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
   }
 
-  /** Makes one attempt. Returns the error, if any. `isFirst`: the task has not failed yet. */
+  /** Makes one attempt. Returns its error; undefined if it succeeded. `isFirst`: the task has not failed before. */
   async #attempt(task: Task, isFirst: boolean): Promise<Thrown | undefined> {
     const { timeout, after, clock, limit } = this.#context
     const controller = new AbortController()
@@ -369,7 +369,7 @@ export class Attempts {
     const { clock, log } = this.#context
     this.#failing.set(task, error)
     const pauseMs = pauseOf(error)
-    // A pause applies to all requests, or to all requests of a partition.
+    // A pause applies to all requests, or only to those of a partition.
     if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
     if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
     const waitMs = this.#waitMs(error, backoffMs)
@@ -384,7 +384,7 @@ export class Attempts {
     this.#outage.tries(task)
   }
 
-  /** The random addition to a pause prevents all requests from being sent at the same moment. */
+  /** Milliseconds until the next attempt. A random part keeps requests from all being sent at once after a pause. */
   #waitMs(error: DeliveryError, backoffMs: number): number {
     const pauseMs = pauseOf(error)
     return pauseMs === 0
@@ -392,7 +392,7 @@ export class Attempts {
       : Math.max(backoffMs, pauseMs + this.#context.random() * Math.min(1000, pauseMs / 10))
   }
 
-  /** Waits before the next attempt. With an adaptive limit, a refused request gives up its slot. */
+  /** Waits before the next attempt. With an adaptive limit, a refused request gives up its slot meanwhile. */
   async #wait(error: DeliveryError, ms: number): Promise<void> {
     const { limit, yielded } = this.#context
     const yields = error.ofPartition || outcomeOf(error) === 'overload'
@@ -428,7 +428,7 @@ export class Attempts {
     if (past) this.#outage.isLogged = false
   }
 
-  /** Resolves after `ms`, or at once after `close`. */
+  /** Resolves after `ms` milliseconds, or at once after `close`. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.after)
   }
@@ -443,7 +443,7 @@ function outcomeOf(error: unknown): Outcome {
   return error.rejected ? 'ok' : 'other'
 }
 
-/** Whether the receiver refused the request because it is overloaded. */
+/** Whether the receiver refused the request because of overload. */
 const isRefusal = (error: unknown): error is DeliveryError =>
   error instanceof DeliveryError && error.reason !== 'timeout' && outcomeOf(error) === 'overload'
 
@@ -462,20 +462,19 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes, shared by all of its requests. Invariants: during a hold,
- * one of the waiting requests is the probe, and only the probe makes attempts. It remains the probe until it ends the
- * hold.
+ * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
+ * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {
   readonly #context: AttemptsContext
   readonly #sleep: (ms: number) => Promise<void>
   readonly #backoff: Backoff
   readonly #waiting: (() => void)[] = []
-  /** The cause of the hold, or undefined. */
+  /** The cause of the hold; undefined if there is none. */
   error: DeliveryError | undefined
-  /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
+  /** How many holds have ended. The result of an attempt that began before the last one ended does not count. */
   ended = 0
-  /** When the probe makes its next attempt, at the latest; undefined while it makes one. */
+  /** When the probe makes its next attempt at the latest; undefined while it makes one. */
   nextAt: number | undefined
   #probe: object | undefined
   #checkedAt = Number.NEGATIVE_INFINITY
@@ -491,14 +490,14 @@ class Hold {
     return this.#probe === who
   }
 
-  /** Starts a hold, or updates its cause. Returns whether it has started. */
+  /** Starts a hold or updates its cause. Returns whether it started one. */
   begin(error: DeliveryError): boolean {
     const begins = this.error === undefined
     this.error = error
     return begins
   }
 
-  /** Resolves when `who` may make an attempt: immediately unless there is a hold. */
+  /** Resolves when `who` may make an attempt: at once unless there is a hold. */
   async pass(who: object): Promise<void> {
     while (this.error && !this.#closed) {
       this.#probe ??= who
@@ -526,7 +525,7 @@ class Hold {
     }
   }
 
-  /** Ends the hold after the probe succeeded. */
+  /** Ends the hold, after the probe succeeded. */
   end(): void {
     this.ended++
     this.error = undefined
@@ -546,7 +545,7 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are as in `Clock.now`. */
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
@@ -593,7 +592,7 @@ class Outage {
     this.#next.delete(who)
   }
 
-  /** Records a success. Returns the outage that this ends. */
+  /** Records a success. Returns the outage that it ends, if any. */
   worked(kind: TaskKind): PastOutage | undefined {
     if (!this.failures || isBehind(this.#of, kind)) return undefined
     const { since, count: failures } = this.failures
@@ -604,12 +603,12 @@ class Outage {
     return this.past
   }
 
-  /** The error inherited from the previous delivery; undefined after the first own attempt has failed or succeeded. */
+  /** The error inherited from the previous delivery; undefined once an own attempt has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }
 
-  /** Time of the earliest next attempt; undefined if no request waits. */
+  /** When the earliest next attempt is due; undefined if no request waits. */
   get nextAt(): number | undefined {
     return this.#next.size > 0 ? Math.min(...this.#next.values()) : undefined
   }

@@ -7,21 +7,21 @@ export interface BatchLimits {
 }
 
 /**
- * The queue before requests: merges and divides batches, in order. Invariants: every event is in exactly one request,
- * which holds a share of its batch's ack. Only a request of one large event exceeds the limits.
+ * The queue before requests: merges and divides batches, in order. Every event is in exactly one request, which holds a
+ * share of its batch's ack. A request exceeds the limits only if it is a single large event.
  */
 export class Batcher {
   readonly #limits: BatchLimits
   readonly #batches: EventBatch[] = []
   readonly #arrivedAt: number[] = []
-  /** The part of the first batch that is already in requests. */
+  /** The events and bytes of the first batch that are already in requests. */
   #from = 0
   #fromBytes = 0
   #events = 0
   #bytes = 0
   /** Whether a batch is divided only if it exceeds a whole request. */
   readonly #keepsWhole: boolean
-  /** The maximum size of a request as sent, and the estimated bytes sent per byte of an event. */
+  /** Maximum size of a request as sent, and the estimated bytes sent per byte read. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
 
   constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }, keepsWhole = false) {
@@ -30,7 +30,7 @@ export class Batcher {
     this.#keepsWhole = keepsWhole
   }
 
-  /** Maximum size of a request, in bytes as read. */
+  /** Maximum size of a request in bytes as read. */
   get #maxBytes(): number {
     return this.#sent.maxBytes / this.#sent.ratio
   }
@@ -40,8 +40,8 @@ export class Batcher {
   }
 
   /**
-   * Whether there is a complete request. A request of whole batches is complete when another batch of the last size
-   * would not fit.
+   * Whether there is a complete request. A request of whole batches is complete if another batch of the last size would
+   * not fit.
    */
   get full(): boolean {
     const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
@@ -49,22 +49,22 @@ export class Batcher {
     return this.#events >= maxEvents || this.#bytes >= this.#maxBytes - (last ? last.bytes - 1 : 0)
   }
 
-  /** Whether the next request should start: it is complete or due, or nothing more arrives. */
+  /** Whether the next request should start: it is complete or due, or no more events arrive. */
   ready(now: number, isEnding: boolean): boolean {
     return this.full || this.dueAt <= now || (isEnding && !this.empty)
   }
 
-  /** When the oldest event has waited long enough, on the clock passed to `add`, or Infinity. */
+  /** When the oldest event has waited long enough, by the clock of `add`; Infinity if there is none. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
 
-  /** When the oldest batch was received, wall clock, or Infinity. */
+  /** When the oldest batch was received, by wall clock; Infinity if there is none. */
   get oldestAt(): number {
     return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
   }
 
-  /** Adds a non-empty batch, and becomes its holder. */
+  /** Adds a non-empty batch and becomes its holder. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)
     this.#arrivedAt.push(now)
@@ -103,7 +103,7 @@ export class Batcher {
     return request
   }
 
-  /** The end of the part of the first remaining batch that fits. With `first`, it contains at least one event. */
+  /** The end of that part of the first batch that still fits. With `first`, the part has at least one event. */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
     const end = Math.min(batch.length, this.#from + maxEvents)
     let to = this.#from
@@ -114,7 +114,7 @@ export class Batcher {
     return to
   }
 
-  /** The events up to `to` of the first remaining batch, which stays in the queue. */
+  /** The next events of the first batch, up to `to`. The batch stays in the queue. */
   #piece(batch: EventBatch, to: number): EventBatch {
     const piece = batch.fork(this.#from, to)
     this.#from = to
@@ -124,7 +124,7 @@ export class Batcher {
     return piece
   }
 
-  /** The rest of the first batch. After this, only the pieces hold its ack. */
+  /** The rest of the first batch. Only the pieces hold its ack from now on. */
   #rest(batch: EventBatch): EventBatch {
     if (this.#from === 0) return batch
     const piece = batch.fork(this.#from, batch.length)
@@ -134,7 +134,7 @@ export class Batcher {
     return piece
   }
 
-  /** The waiting events, counted from the batches. */
+  /** The waiting events. */
   amount(): Amount {
     const amount = { events: -this.#from, bytes: -this.#fromBytes }
     for (const batch of this.#batches) {
@@ -144,7 +144,7 @@ export class Batcher {
     return amount
   }
 
-  /** Takes all waiting events: for the first batch, those not yet in a request. */
+  /** Takes all waiting events. Of the first batch, these are the events not yet in a request. */
   takeAll(): EventBatch[] {
     const all = this.#batches.map(batch => this.#rest(batch))
     this.#batches.length = 0
@@ -153,7 +153,7 @@ export class Batcher {
     return all
   }
 
-  /** Settles all waiting events as `errored`, to be read again: for the first batch, those not yet in a request. */
+  /** Settles all waiting events as `errored`, so that they are read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)
@@ -164,7 +164,7 @@ export class Batcher {
   }
 }
 
-/** Divides a request into two with about the same number of events, in order. */
+/** Divides a request, in order, into two with about the same number of events. */
 export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch[]] {
   let events = 0
   for (const batch of request) events += batch.length
@@ -186,7 +186,7 @@ export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch
   return [left, right]
 }
 
-/** Divides the events of a request into groups, by the group of each index. Preserves their order. */
+/** Divides the events of a request into groups by `groupOf`, in order. */
 export function divide(
   request: readonly EventBatch[],
   groups: number,

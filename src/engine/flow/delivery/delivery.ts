@@ -23,9 +23,9 @@ import { Uploads } from './uploads.js'
 /**
  * Turns batches into requests and completes each request. Invariants:
  * - Every batch is in the batcher or in requests until its parts are settled, each exactly once.
- * - `delivered`: the destination accepted it. `rejected`: it was permanently rejected, and the dead-letter queue has
- *   stored it (or discarding is configured). `errored`: the time is over.
- * - Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
+ * - `delivered`: the destination accepted it. `rejected`: it was rejected permanently, and stored in the dead-letter
+ *   queue (unless `on_reject` discards it). `errored`: there was no more time.
+ * - Nothing is written before the destination has started. With `max_in_flight: 1`, events stay in order.
  * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
@@ -33,7 +33,7 @@ import { Uploads } from './uploads.js'
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
   /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
-  /** Counts events that an earlier run has left in the spool. */
+  /** Counts events that an earlier run left in the spool. */
   found?(events: number, bytes: number): void
 }
 
@@ -45,17 +45,17 @@ export interface DeliveryContext {
   readonly deadLetter: DeadLetters
   readonly counters: DeliveryCounters
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
-  /** The pool of requests shared with other destinations. If missing, only `max_in_flight` limits requests. */
+  /** The pool of requests that destinations share. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
-  /** Timers; default: lib/time.ts. */
+  /** Timers. Default: lib/time.ts. */
   readonly after?: typeof after
-  /** State of deliveries to the same destination before a reload. */
+  /** The state of the previous delivery to this destination, before a reload. */
   readonly outage?: OutageState | undefined
 }
 
 /**
- * `failing`: attempts have failed for a long time, or since the first one. `refusing`: most recent requests were
- * rejected permanently.
+ * `failing`: attempts have failed for long, or from the first one on. `refusing`: most recent requests were rejected
+ * permanently.
  */
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
@@ -74,10 +74,10 @@ export class Delivery extends BatchQueue {
   readonly #attempts: Attempts
   readonly #uploads: Uploads | undefined
   readonly #unsettled = new LinkedList<Request>()
-  /** Sees the requests that are settled. */
+  /** Receives the requests that are settled. */
   observer: FateObserver | undefined
   readonly #carried = new Set<Promise<void>>()
-  /** Events given back while they were written to the spool. The spool now holds them as well. */
+  /** Events given back while they were being written to the spool, which now holds them as well. */
   readonly #writtenLate: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -87,11 +87,11 @@ export class Delivery extends BatchQueue {
   #started = false
   #cancelTimer: (() => void) | undefined
   #isLeaving = false
-  /** Whether the initial contents of the spool have been counted. */
+  /** Whether the spool's initial content was counted. */
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it ended by `leave`, so its successor takes its events. */
+  /** Whether it ended by `leave`, so that its successor takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -131,7 +131,7 @@ export class Delivery extends BatchQueue {
     const own = spool ? {} : { outage }
     this.#attempts = new Attempts({ ...attempts, ...own, retry: options.retry, limit, yielded: () => this.advance() })
     if (spool) {
-      // Uploads of objects are retried forever.
+      // Uploads are retried without limit.
       const { initial, max } = options.retry
       const uploads = new Attempts({ ...attempts, outage, retry: { initial, max } })
       this.#uploads = new Uploads(spool, uploads, () => this.advance())
@@ -161,7 +161,7 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why it is paused or retries, for operators. */
+  /** Why it is paused or retries, for the operator. */
   get reason(): string | undefined {
     const shown = this.#shown
     const { error, pausedUntil } = shown
@@ -176,7 +176,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts that operators see: of the spool, unless only writing to it fails. */
+  /** The attempts to show: those of the spool, unless only writing to the spool fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
@@ -189,25 +189,24 @@ export class Delivery extends BatchQueue {
     return held && objects && { ...held, ...objects }
   }
 
-  /** With `max_in_flight: auto`: the number of running requests, and the current limit. */
+  /** With `max_in_flight: auto`: the number of requests in flight, and the current limit. */
   get limit(): Pick<AdaptiveLimit, 'inFlight' | 'allowed'> | undefined {
     return this.#limit
   }
 
-  /** When the oldest unsettled event was received, wall clock in milliseconds, or undefined. */
+  /** When the oldest unsettled event was received, in wall-clock milliseconds; undefined if there is none. */
   get oldestAt(): number | undefined {
     let oldest = Math.min(this.#batcher.oldestAt, this.#destination.spool?.oldestAt ?? Number.POSITIVE_INFINITY)
     for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /** It may wait for a receiver, a time or an operator without being stuck. */
+  /** Whether it has work that it should do now. Waiting for a receiver, a time or an operator does not count. */
   override get owes(): boolean {
     if (!(this.state === 'ready' || this.state === 'refusing') || !this.#slots.free) return false
     return this.#batcher.ready(this.#context.clock.now(), false)
   }
 
-  /** Counted from the queue and the requests. */
   override inFlight(): Amount {
     const amount = this.#batcher.amount()
     for (const { parts } of this.#unsettled) {
@@ -219,8 +218,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Starts the destination, and retries until it accepts. Throws errors that are not DeliveryErrors. When the signal
-   * aborts, gives back everything, as at the deadline of `stop`, and resolves.
+   * Starts the destination, and retries until that succeeds. Throws errors that are not DeliveryErrors. If the signal
+   * aborts, gives everything back, as at the deadline of `stop`, and resolves.
    */
   async start(signal?: AbortSignal): Promise<void> {
     const giveUp = () => this.giveUp()
@@ -241,7 +240,7 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Accepts everything from now on, and makes no more attempts. When the stream has ended, `takeLeft` returns the
+   * From now on accepts all batches and makes no attempts. When the stream has ended, `takeLeft` returns the
    * undelivered events for a successor.
    */
   leave(): void {
@@ -256,7 +255,7 @@ export class Delivery extends BatchQueue {
     return this.#isLeaving
   }
 
-  /** Aborts the running attempts after `leave`. Returns whether there are any. */
+  /** Aborts attempts still in progress after `leave`. Returns whether there were any. */
   cut(): boolean {
     if (!this.#isLeaving) return false
     const uploads = this.#uploads?.attempts.cut() ?? false
@@ -271,9 +270,7 @@ export class Delivery extends BatchQueue {
     this.advance()
   }
 
-  /**
-   * Returns the undelivered batches in order, after `leave` and the end. They stay in flight until they arrive again.
-   */
+  /** The undelivered batches in order, after `leave` and the end. They stay in flight until they arrive again. */
   takeLeft(): EventBatch[] {
     if (!this.#hasLeft) return []
     const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]
@@ -283,8 +280,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits until the deadline for the end of the stream, which its writer must end. Then gives back the remaining events
-   * and stops the destination. Resolves with the amount that was not delivered.
+   * Waits for the end of the stream, which its writer must end, but not beyond the deadline. Then gives back remaining
+   * events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -305,7 +302,7 @@ export class Delivery extends BatchQueue {
     this.giveUp()
     await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
-    // The spool has ended its writes.
+    // Stopping the spool has ended its writes, so these resolve.
     if (this.#uploads) await Promise.all(this.#carried)
     return this.givenBack
   }
@@ -345,9 +342,9 @@ export class Delivery extends BatchQueue {
     if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
-  /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
+  /** Sets one timer for the oldest event. If it fires early, since that event is gone, it is set again. */
   #wakeAfter(ms: number): void {
-    // A partition may be due before the others when its request has ended.
+    // When its request has ended, a partition may be due before the others.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -365,7 +362,7 @@ export class Delivery extends BatchQueue {
     const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
     const carried = this.#carry(request, this.#partitions?.of(parts))
       .catch(error => {
-        // This is a bug. Unsettled events stay unsettled, and are read again after a restart.
+        // This is a bug. The events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
         const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
         this.#context.log.error(fields, 'delivery failed on a request')
@@ -379,7 +376,7 @@ export class Delivery extends BatchQueue {
     this.#carried.add(carried)
   }
 
-  /** `next`: the request that it precedes. */
+  /** `next`: the request before which it is inserted. */
   #request(parts: EventBatch[], next?: Request): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
@@ -388,7 +385,7 @@ export class Delivery extends BatchQueue {
     return request
   }
 
-  /** Completes a request, including the parts into which it may be divided and the rejected events. */
+  /** Completes a request, including its rejected events and the parts into which it may be divided. */
   async #carry(whole: Request, partition: Partition | undefined): Promise<void> {
     if (partition?.refusal) {
       await this.#refuse(whole, partition.refusal)
@@ -442,7 +439,7 @@ export class Delivery extends BatchQueue {
         outcome.accepted = Math.max(outcome.accepted, size)
         this.#accepted(request, receipt)
       } else if (error === lastDivided) {
-        // Resend the other events without the rejected ones.
+        // Sends the other events again without the rejected ones.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (groupsOf(error) > 1) {
@@ -459,7 +456,7 @@ export class Delivery extends BatchQueue {
     this.#sentSize.learn(outcome)
   }
 
-  /** Settles the accepted events of a request, and separates those rejected, by reason, from those to be sent again. */
+  /** Settles the accepted events of a request. Returns the rejected events, by reason, and those to send again. */
   #divide(request: Request, error: DeliveryError): { refused: [Request, DeliveryError][]; again: Request } {
     const groups = new Uint16Array(request.events)
     for (const index of error.again) groups[index] = 1
@@ -480,7 +477,7 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
-    // At a deadline, events are settled while a destination may still read their bytes.
+    // At a deadline, events are settled while the destination may still read their bytes.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal, partition)
@@ -511,7 +508,7 @@ export class Delivery extends BatchQueue {
     return this.#replace(request, halve(request.parts))
   }
 
-  /** Replaces a request by several. A successor gets them in this order. */
+  /** Replaces a request by several. A successor receives them in this order. */
   #replace(request: Request, divided: EventBatch[][]): Request[] {
     const { next } = request
     this.#unsettled.delete(request)
@@ -528,8 +525,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Writes the rejected request to the dead-letter queue, with retries until it is stored, or discards it. Returns
-   * false if it ended first.
+   * Writes the rejected request to the dead-letter queue, retrying until it is stored, or discards it. Returns false if
+   * the delivery ended first.
    */
   async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
@@ -548,7 +545,7 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** If the refused events are unknown, counts the same number of others instead. */
+  /** Settles a request of which some events were refused. If only their number is known, counts that many events. */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)
@@ -567,7 +564,7 @@ export class Delivery extends BatchQueue {
     this.#settle(request, undefined)
   }
 
-  /** `refused`: the discard reason; undefined if it was delivered. */
+  /** `refused`: the discard reason; undefined if the request was delivered. */
   #settle(request: Request, refused: string | undefined): void {
     const { counters } = this.#context
     const { parts, events, bytes } = request
@@ -597,7 +594,7 @@ function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** At the start, a rejection can only be caused by the destination's configuration, which needs an operator. */
+/** At the start, only the configuration can cause a rejection, so it waits for an operator. */
 function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -605,7 +602,7 @@ function classifyStart(error: unknown): DeliveryError {
   return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
 }
 
-/** Writing to the dead-letter queue is retried until it succeeds. */
+/** Retries writing to the dead-letter queue until it succeeds. */
 function classifyDeadLetter(cause: unknown): DeliveryError {
   const message = `cannot write to the dead-letter queue: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'

@@ -5,38 +5,37 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default for the maximum number of open partitions. An event of a further partition waits until the least recently
- * used one has been sent.
+ * Default maximum of open partitions. An event of another partition waits until the least recently used one was sent.
  */
 export const MOST_OPEN = 100
 
 /** The events of one partition that wait for a request. */
 export interface Partition {
   readonly key: string
-  /** The name that the destination has given it. */
+  /** The name that the destination gave it. */
   readonly name: string
-  /** Why the receiver has no partition for its events; undefined if it has. */
+  /** Why its events do not fit any partition of the receiver; undefined if they do. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request in flight. The next one waits for its end, to preserve the order. */
+  /** Whether it has a request in flight. The next one waits for that, to keep the order. */
   isBusy: boolean
 }
 
 /**
- * The queue before the requests of a destination that divides events into partitions, with a batcher for each.
- * Invariants: every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a
- * partition leave in order, in one request at a time.
+ * The queue before the requests of a destination that divides events into partitions. Each partition has a batcher.
+ * Every event is in the batcher of its partition, or in a batch that is not divided yet. The events of a partition
+ * leave in order, with one request at a time.
  */
 export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
   readonly #batcher: () => Batcher
   readonly #most: number
-  /** By key, the least recently used first. Each has events, or a request. */
+  /** By key, least recently used first. Each partition has events or a request. */
   readonly #open = new Map<string, Partition>()
-  /** The partition of the last event, and probably of the next one. It is the last one in `#open`, if it is there. */
+  /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
   #last: Partition | undefined
   readonly #taken = new Map<readonly EventBatch[], Partition>()
-  /** Batches with events for which no partition can be opened, and when they arrived. */
+  /** Batches with events for which no partition can be opened now, and when they arrived. */
   readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
 
   constructor(partitionOf: NonNullable<Destination['partitionOf']>, most = MOST_OPEN, batcher: () => Batcher) {
@@ -49,12 +48,12 @@ export class Partitions {
     return this.#undivided.length === 0 && this.#all().every(({ empty }) => empty)
   }
 
-  /** Whether no more batches should be added: a request is complete, or batches wait to be divided. */
+  /** Whether to add no more batches: a request is complete, or batches wait to be divided. */
   get full(): boolean {
     return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
   }
 
-  /** The earliest time a partition without a request is due, as for a Batcher. */
+  /** When the first partition without a request is due (see Batcher). */
   get dueAt(): number {
     const idle = [...this.#open.values()].filter(({ isBusy }) => !isBusy)
     return Math.min(...idle.map(({ batcher }) => batcher.dueAt))
@@ -88,7 +87,7 @@ export class Partitions {
     return this.#taken.get(request)!
   }
 
-  /** A request has ended. */
+  /** Reports that a request has ended. */
   ended(request: readonly EventBatch[]): void {
     const partition = this.of(request)
     this.#taken.delete(request)
@@ -115,7 +114,7 @@ export class Partitions {
     return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
   }
 
-  /** Settles all waiting events as `errored`, to be read again. */
+  /** Settles all waiting events as `errored`, so that they are read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const { batch } of this.#undivided.splice(0))
@@ -128,7 +127,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** While batches wait to be divided, the least recently used partition makes room. */
+  /** The partition of the next request. If batches wait to be divided, the least recently used partition makes room. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())
@@ -145,7 +144,7 @@ export class Partitions {
     }
   }
 
-  /** Puts events into their partitions, up to the first one whose partition cannot be opened. Returns the rest. */
+  /** Puts events into their partitions, up to the first whose partition cannot be opened. Returns the rest. */
   #divide(batch: EventBatch, at: number): EventBatch | undefined {
     const indices = new Map<Partition, number[]>()
     let before: Partition | undefined
@@ -169,12 +168,12 @@ export class Partitions {
     }
     for (const [partition, own] of indices) partition.batcher.add(batch.select(own), at)
     const rest = count < batch.length ? batch.fork(count) : undefined
-    // From now on, only the parts hold its acknowledgement.
+    // From now on, only the parts hold the batch's acknowledgement.
     batch.ack.settle('delivered')
     return rest
   }
 
-  /** The partition of an event, which is opened if there is room for it. */
+  /** The partition of an event. Opens it if there is room. */
   #find(batch: EventBatch, i: number): Partition | undefined {
     const named = this.#nameOf(batch, i)
     if (named === this.#last) return this.#last

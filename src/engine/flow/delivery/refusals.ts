@@ -1,12 +1,12 @@
 import { DeliveryError } from '../../../core/errors.js'
 import type { Clock } from '../../../lib/time.js'
 
-/** Statuses caused by the address, never by an event: not found, method not allowed, gone, misdirected. */
+/** Statuses that only the address causes: not found, method not allowed, gone, misdirected. */
 const OF_THE_ADDRESS = new Set([404, 405, 410, 421])
 
-/** Length of a span in milliseconds. The current and the previous span count as recent. */
+/** Length of a span in milliseconds. The current span and the previous one count as recent. */
 const SPAN_MS = 5 * 60_000
-/** Fewer rejected requests than this are not significant. */
+/** With fewer rejected requests, `most` stays undefined. */
 const FEW = 10
 
 interface Span {
@@ -15,8 +15,8 @@ interface Span {
 }
 
 /**
- * Distinguishes a destination that rejects everything from one that rejects single events. The former has a wrong
- * address or configuration; continuing would move all events to the dead-letter queue.
+ * Distinguishes a destination that rejects everything from one that rejects single events. If it rejects everything,
+ * its address or configuration is wrong, and continuing would move all events to the dead-letter queue.
  */
 export class Refusals {
   readonly #limit: number
@@ -32,14 +32,14 @@ export class Refusals {
   #reason: string | undefined
   #accepted = false
 
-  /** `limit`: number of consecutive rejected requests; 0 means no limit. */
+  /** `limit`: number of consecutive rejected requests; 0: no limit. */
   constructor(limit: number, clock: Clock) {
     this.#limit = limit
     this.#clock = clock
     this.#spanBegan = clock.now()
   }
 
-  /** The last rejection, if more recent requests were rejected than accepted, and more than a few. */
+  /** The last rejection, if most recent requests were rejected and there were at least FEW. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]
@@ -54,7 +54,7 @@ export class Refusals {
     this.#spanBegan = this.#clock.now()
   }
 
-  /** Counts a request that was accepted or whose events were distinguished. */
+  /** Counts a request that was accepted, or whose response distinguished events. */
   accepted(): void {
     this.#move()
     this.#spans[0]!.accepted++
@@ -69,7 +69,7 @@ export class Refusals {
     return error
   }
 
-  /** Classifies the rejection of a whole request: either unchanged or as a hold. `ofAddress`: no event causes it. */
+  /** Decides whether a rejected request stays rejected or causes a hold. `ofAddress`: no event causes it. */
   classify(error: DeliveryError, ofAddress = OF_THE_ADDRESS.has(error.status!)): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
@@ -89,7 +89,7 @@ export function rejectsAll({ rejected = [], failure }: DeliveryError, events: nu
   return failure === 'reject' && new Set(rejected.filter(index => index < events)).size === events
 }
 
-/** Whether the response distinguishes events, so the next attempt has fewer of them, or waits. */
+/** Whether the response distinguishes events. The next attempt then has fewer events, or waits. */
 export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0

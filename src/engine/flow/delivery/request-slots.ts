@@ -1,19 +1,19 @@
 import { Busy, showUtilization } from '../busy.js'
 import type { DeliveryContext } from './delivery.js'
 
-/** Limits the concurrent requests of several destinations together. */
+/** Limits the concurrent requests of several destinations in total. */
 export interface RequestPool {
-  /** Whether another request may start; `first`: it is the only one of its destination. */
+  /** Whether another request may start. `first`: its destination has no other. */
   hasRoom(first: boolean): boolean
   begin(first: boolean, bytes: number): void
   end(first: boolean, bytes: number): void
-  /** Calls `again` when there is room for the first request of a destination. */
+  /** Calls `again` when a destination without requests may start one. */
   wait(again: () => void): void
 }
 
 /**
- * The concurrent requests of one destination. Requests beyond the first start only if the pool has room. A destination
- * with running requests checks again when one ends, any other when the pool has room.
+ * The concurrent requests of one destination. Requests beyond the first start only if the pool has room. If a
+ * destination has requests, it checks again when one ends; otherwise, when the pool has room.
  */
 export class RequestSlots {
   readonly #max: () => number
@@ -25,7 +25,7 @@ export class RequestSlots {
   #isFull = false
   #waits = false
 
-  /** `max`: the current limit. `again` is called when there is room for a waiting request. */
+  /** `max`: the current limit. `again` is called when a waiting request may start. */
   constructor(
     max: () => number,
     { requests, metrics }: Pick<DeliveryContext, 'requests' | 'metrics'>,
@@ -45,7 +45,7 @@ export class RequestSlots {
     return this.#running < this.#max() && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  /** Whether a request may start. If not and no request is running, waits for room. */
+  /** Whether a request may start. If not and no request is running, waits for room in the pool. */
   freeOrWait(): boolean {
     if (this.free) return true
     if (this.idle && !this.#waits) {
@@ -58,7 +58,7 @@ export class RequestSlots {
     return false
   }
 
-  /** Starts a request; call the returned function when it ends. */
+  /** Starts a request. Call the returned function when it ends. */
   begin(bytes: number): () => void {
     const first = this.idle
     this.#count(1)

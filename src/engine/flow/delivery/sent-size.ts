@@ -2,43 +2,43 @@ import type { Destination } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
-/** Factor by which the ratio may fall per request: a few large requests must have a lasting effect. */
+/** Maximum factor by which the ratio falls per request, so that a few large requests have a lasting effect. */
 const FALL = 0.9
-/** Number of accepted requests after which twice the accepted size is tried. */
+/** After this many accepted requests, twice the accepted size is tried. */
 const REQUESTS_BEFORE_GROWTH = 1000
 
-/** The outcome of a request and of the parts into which it was divided. Sizes are as sent. */
+/** The outcome of a request with all its parts. Sizes are as sent. */
 export interface SizeOutcome {
-  /** Whether several events were refused as too large together. */
+  /** Whether several events together were refused as too large. */
   readonly refused: boolean
-  /** Whether a single event was refused, in which case the others may not have been too large. */
+  /** Whether a single event was refused as too large. The request may then have been small enough without it. */
   readonly oneRefused: boolean
-  /** The size of the largest part that was accepted, or 0. */
+  /** The size of the largest accepted part, or 0. */
   readonly accepted: number
 }
 
-/** The state that a reload passes to the successor. */
+/** State for the successor on a reload. */
 export interface LearnedSize {
   readonly ratio: number
-  /** Missing if the receiver accepts requests of the configured size. */
+  /** Missing while the receiver accepts requests of the configured size. */
   readonly maxBytes: number | undefined
 }
 
 /**
- * Estimates the size of requests as sent, and limits it. An encoding adds fields and escapes, and processors modify
- * events, so a request may be many times larger than the bytes that were read.
+ * Estimates and limits the size of requests as sent. An encoding adds fields and escapes, and processors modify events,
+ * so a request may be many times larger than the bytes that were read.
  */
 export class SentSize {
-  /** Bytes sent per byte read in the requests so far; at least 1. */
+  /** Bytes sent per byte read; at least 1. */
   ratio: number
-  /** Size limit of requests with several events: the configured one, or less after the receiver refused it. */
+  /** Size limit of requests with several events: the configured one, or a smaller one after the receiver refused it. */
   maxBytes: number
   readonly #destination: Destination
   readonly #configured: number
   /** Requests that were accepted since `maxBytes` changed. */
   #accepted = 0
 
-  /** `before`: the state of the predecessor, with which the same events make the same requests. */
+  /** `before`: the state of the predecessor. With it, the same events make the same requests. */
   constructor(destination: Destination, configured: number, before?: LearnedSize) {
     this.#destination = destination
     this.#configured = configured
@@ -51,7 +51,7 @@ export class SentSize {
     return { ratio, maxBytes: maxBytes < this.#configured ? maxBytes : undefined }
   }
 
-  /** The size of a request as sent, or as read if the destination does not report it. */
+  /** The size of a request as sent; as read if the destination does not report it. */
   of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
     const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
     if (sent === undefined || bytes === 0) return bytes

@@ -5,8 +5,8 @@ import type { Attempts } from './attempts.js'
 const AT_ONCE = 2
 
 /**
- * Delivers the objects of a spool, each by one or more requests. It never gives up an object: an error that a retry
- * cannot fix pauses all objects, and they stay on disk.
+ * Delivers the objects of a spool, each in one or more requests. Never gives up an object: if a retry cannot fix an
+ * error, all objects wait on disk for an operator.
  */
 export class Uploads {
   readonly spool: Spool
@@ -26,7 +26,7 @@ export class Uploads {
     return this.#running.size === 0
   }
 
-  /** Starts uploads that are due. `all`: all objects are due, because no more events arrive. */
+  /** Starts uploads that are due. `all`: all are due, since no more events arrive. */
   advance(all: boolean): void {
     while (!this.#hasEnded && this.#running.size < AT_ONCE) {
       const object = this.spool.next(all)
@@ -50,25 +50,25 @@ export class Uploads {
     else object.release()
   }
 
-  /** Starts no more uploads. The running requests complete. */
+  /** Starts no more uploads. Requests in progress complete. */
   leave(): void {
     this.#hasEnded = true
     this.attempts.leave()
   }
 
-  /** Aborts the running requests. */
+  /** Aborts requests in progress. */
   close(): void {
     this.#hasEnded = true
     this.attempts.close()
   }
 
-  /** Resolves when no object is under way, after `leave` or `close`. */
+  /** Resolves after `leave` or `close` when no object is being sent. */
   async ended(): Promise<void> {
     await Promise.allSettled(this.#running)
   }
 }
 
-/** A receiver cannot reject an object like a single event, so an operator has to fix the cause. */
+/** A receiver cannot reject an object as it rejects an event, so an operator has to fix the cause. */
 function classify(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError))
     return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-// Records may name any codec, also one that the configuration no longer names.
+// Loads all codecs, since records may name one that the configuration no longer uses.
 import '../../../core/codecs/list.js'
 import { errorCode } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -21,23 +21,23 @@ import { unsettled } from './segments.js'
 import { Settlement } from './settlement.js'
 
 /**
- * A buffer between the pipeline and the delivery of a destination. Batches are written to disk, acknowledged when they
- * are safe there, and delivered from there in order. Invariants:
+ * A buffer between the pipeline and a destination's delivery. Writes batches to disk, acknowledges them when they are
+ * safe there, and delivers them from there in order. Invariants:
  * - A batch is acknowledged as `delivered` only after its record is synced. Batches that arrive during a sync share the
  *   next one.
- * - A record is passed on once per run, and again in the next run unless it was settled and the ledger recorded this.
+ * - A record is passed on once per run, and again in the next run unless the ledger says that it was settled.
  * - Batches that cannot be written wait, and so do the sources. Records that cannot be read are skipped, counted and
  *   logged. Neither ends the daemon.
- * - Memory is limited by bytes, regardless of the size on disk.
+ * - Memory is limited in bytes, whatever the size on disk.
  */
 
 /** Limits of records in memory, in bytes. */
 export interface BufferMemory {
-  /** Records waiting to be written; beyond it the sources wait. */
+  /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /** Written records kept for passing on without reading, together with those passed on. */
+  /** Written records that stay in memory to be passed on without reading, together with those passed on. */
   readonly ahead: number
-  /** Records passed on and not settled; beyond it no record is passed on. */
+  /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number
 }
 
@@ -45,19 +45,19 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Memory for all concurrent requests and the next one: large requests must not wait for each other. */
+/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** Minimum number of segments of a full buffer, which frees space in steps. */
+/** Minimum number of segments of a full buffer. Space is freed by whole segments. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
-/** How often to check whether others have freed shared space. */
+/** How often to check whether other users have freed shared space. */
 const CHECK_MS = 1000
-/** Temporary errors: the process lacks a resource or permission, but the file is intact. */
+/** Temporary errors: the process lacks a resource or a permission, but the file is intact. */
 const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
 
 export interface DiskBufferContext {
@@ -68,7 +68,7 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
-  /** Space shared with others, in addition to `maxBytes`. */
+  /** Space shared with other buffers and queues, which limits it in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
   /** The counters of the destination. */
   readonly counters: BufferMetrics & {
@@ -90,20 +90,20 @@ export class DiskBuffer extends BatchQueue {
   readonly #reading: Reading
   #running: Promise<void> | undefined
   readonly #encoding: Encoding
-  /** Sees the events that it discards. */
+  /** Receives the events that it discards. */
   observer: FateObserver | undefined
-  /** The batch, or the part of one, for which there is no room. */
+  /** The batch, or part of a batch, for which there is no room. */
   #blocked: Arrival | undefined
   /** Records to be written, in order. */
   readonly #waiting: Arrival[] = []
   #waitingBytes = 0
   #flushing: Promise<void> | undefined
-  /** Waits for others to free shared space. */
+  /** Whether it is checking for free shared space. */
   #checking = false
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
 
-  /** Recovers the folder. Rejects if the folder, its ledger or one of its files cannot be opened. */
+  /** Recovers the folder. Rejects if the folder, its ledger or a segment cannot be opened. */
   static async open(context: DiskBufferContext): Promise<DiskBuffer> {
     return new DiskBuffer(context, await recover(context.folder, context.log))
   }
@@ -133,7 +133,7 @@ export class DiskBuffer extends BatchQueue {
       () => this.#bytes,
       () => this.#release(),
     )
-    // The folder may contain files whose events are all settled.
+    // All events of some files may be settled.
     if (this.#records.segments.first) this.#settlement.changed()
   }
 
@@ -142,7 +142,7 @@ export class DiskBuffer extends BatchQueue {
     this.#running = this.#reading.run(downstream).catch(error => this.#report.broken(error))
   }
 
-  /** Reports that the consumer took events from its queue, and counts them from now on. */
+  /** Reports that the consumer took events from its queue. The consumer counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.#reading.takenUp(events, bytes)
   }
@@ -159,17 +159,17 @@ export class DiskBuffer extends BatchQueue {
     return this.#blocked !== undefined
   }
 
-  /** It may wait for its consumer without being stuck. */
+  /** Whether it has work that it should do now. Waiting for its consumer does not count. */
   override get owes(): boolean {
     return !this.isOver && this.#records.amount.events > 0 && this.#reading.rests
   }
 
-  /** Stops passing on events after `ms`. The rest remains for the next run. */
+  /** Stops passing on events after `ms` milliseconds. The rest stays for the next run. */
   restAfter(ms: number): void {
     this.#cancelRest ??= this.#context.clock.after(ms, () => this.#reading.stop())
   }
 
-  /** Resolves when everything is on disk and the consumer has ended. Stops passing on events. */
+  /** Stops passing on events. Resolves when all are on disk and the consumer has ended. */
   async close(): Promise<void> {
     this.giveUp()
     await this.#flushing
@@ -177,7 +177,7 @@ export class DiskBuffer extends BatchQueue {
     await this.#records.close()
     await this.#settlement.close()
     const bytes = this.#bytes
-    // The remaining records stay counted.
+    // Records that stay on disk still count.
     this.#context.disk?.count(this.#context.folder.path, () => bytes)
   }
 
@@ -190,7 +190,7 @@ export class DiskBuffer extends BatchQueue {
     this.#next()
   }
 
-  /** Takes the next arrival, which then waits for room. */
+  /** Takes the next part of an arrived batch, unless one already waits for room. */
   #next(): void {
     if (this.#blocked) return
     for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {
@@ -203,7 +203,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits the waiting batch if there is room, and then the next one. */
+  /** Admits the waiting batch if there is room, then the next ones. */
   protected override advance(): void {
     while (this.#blocked && this.#admits(this.#blocked)) {
       this.#blocked = undefined
@@ -216,7 +216,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Writes a batch if there is room, or discards it if it may not wait. Returns false if it waits. */
+  /** Writes a batch if there is room, or discards it if it may not wait. Returns false if it has to wait. */
   #admits(blocked: Arrival): boolean {
     const { maxBytes, whenFull, disk } = this.#context
     const own = this.#hasRoom(blocked)
@@ -241,7 +241,7 @@ export class DiskBuffer extends BatchQueue {
     this.#flushing ??= this.#flush()
   }
 
-  /** Also removes the newest segment if all of its events are delivered, because others need the space. */
+  /** Makes room for others: also removes the newest segment if all its events are delivered. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#records.current) return
     void this.#records.finish().then(() => this.#settlement.changed())
@@ -252,15 +252,13 @@ export class DiskBuffer extends BatchQueue {
     return this.#records.segments.bytes + this.#waitingBytes
   }
 
-  /** Whether there is room for a batch. A batch that exceeds the whole buffer has room when it is alone. */
+  /** Whether a batch fits. A batch larger than the whole buffer fits if it is alone. */
   #hasRoom({ framed }: Arrival): boolean {
     if (this.#bytes + framed.length <= this.#context.maxBytes) return true
     return this.#waiting.length === 0 && this.#kept().events === 0
   }
 
-  /**
-   * Whether the shared space has room. If not, this is checked again soon, because others do not report freed space.
-   */
+  /** Whether the shared space has room. If not, checks again soon, since others do not report freed space. */
   #hasSharedRoom({ framed }: Arrival): boolean {
     const { disk } = this.#context
     if (!disk || disk.hasRoom(framed.length)) return true
@@ -273,7 +271,7 @@ export class DiskBuffer extends BatchQueue {
     return false
   }
 
-  /** Events that are safe on disk and not settled. */
+  /** Events that are safe on disk but not settled. */
   #kept(): Amount {
     return unsettled(this.#settlement.mark, this.#records.end)
   }
@@ -287,7 +285,7 @@ export class DiskBuffer extends BatchQueue {
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
-    // A disk without room for the whole group may have room for part of it.
+    // A disk that has no room for the whole group may have room for a part.
     let most = Number.POSITIVE_INFINITY
     while (this.#waiting.length > 0) {
       const began = clock.now()
@@ -332,7 +330,7 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest?.()
     this.#reading.stop()
     this.#ended.abort()
-    // A batch that is stored in part would be read again whole, so the rest of it is stored even if there is no room.
+    // If part of a batch is stored, the rest is too, even without room: a source reads a batch again only as a whole.
     let storesRest = true
     for (; this.#blocked; this.#next()) {
       const blocked = this.#blocked
@@ -362,7 +360,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Resolves after `ms`, or at once when the buffer ends. */
+  /** Resolves after `ms` milliseconds, or at once when the buffer ends. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.clock.after)
   }

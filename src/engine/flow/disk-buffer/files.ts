@@ -6,15 +6,15 @@ import { NewerFormat } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 
-/** The disk operations of a buffer, which tests can replace. They reject with system errors. */
+/** Disk operations of a buffer. Tests replace them. They reject with system errors. */
 export interface BufferFolder {
   /** Path of the folder, for messages. */
   readonly path: string
-  /** Creates the folder if missing, and syncs its name. */
+  /** Creates the folder if it is missing, and syncs its name. */
   make(): Promise<void>
-  /** Names of its files; empty if there is no folder. */
+  /** Names of its files; empty if the folder does not exist. */
   list(): Promise<string[]>
-  /** Creates a file for reading and writing; rejects if the name exists. */
+  /** Creates a file for reading and writing. Rejects if the name exists. */
   create(name: string): Promise<BufferFile>
   open(name: string): Promise<BufferFile>
   rename(from: string, to: string): Promise<void>
@@ -24,26 +24,26 @@ export interface BufferFolder {
 }
 
 export interface BufferFile {
-  /** Writes all parts in sequence, starting at offset `at`. */
+  /** Writes all parts in order from offset `at` on. */
   write(parts: readonly Buffer[], at: number): Promise<void>
   /** Reads from offset `at` until `into` is full or the file ends. Returns the number of bytes. */
   read(into: Buffer, at: number): Promise<number>
-  /** Syncs content and size; rejects if the file was removed. */
+  /** Syncs content and size. Rejects if the file was removed. */
   sync(): Promise<void>
   truncate(size: number): Promise<void>
   size(): Promise<number>
   close(): Promise<void>
 }
 
-/** Attempts to read a file before it counts as unreadable. */
+/** After this many attempts, a file counts as unreadable. */
 const ATTEMPTS = 3
 
-/** Whether reading a file again would not help, after this number of failures. */
+/** Whether reading a file again would not help after this number of failures. */
 export function isFinal(error: unknown, failures: number): boolean {
   return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
 }
 
-/** Reads a file, again after an error that is not final. */
+/** Reads a file, and repeats that after an error that is not final. */
 export async function retried<T>(read: () => Promise<T>): Promise<T> {
   for (let failures = 1; ; failures++) {
     try {
@@ -114,7 +114,7 @@ class DiskFile implements BufferFile {
   async sync(): Promise<void> {
     await this.#file.datasync()
     const { nlink } = await this.#file.stat()
-    // The content would be unreachable.
+    // Without a name, nobody could open the file again.
     if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was being written'), REMOVED)
   }
 

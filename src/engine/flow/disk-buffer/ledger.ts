@@ -6,44 +6,44 @@ import type { Cursor, Incoming } from './log.js'
 import type { LogPosition } from './segments.js'
 
 /**
- * Records how far a buffer's events are settled, in a file of two slots written alternately, so one is always intact.
- * Both are allocated from the start, so progress can be recorded even on a full disk. A lost or outdated ledger only
+ * Records how far a buffer's events are settled. The file has two slots that are written in turn, so one is always
+ * intact. Both are allocated at the start, so even a full disk can record progress. A lost or outdated ledger only
  * causes repetition.
  */
 
-/** A range of consecutive records; the first and last may be partial. The cursor is then at the start of the first. */
+/** Consecutive records; the first and last may be partial. The cursor is at the start of a partial first one. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
-/** Most ranges that fit into a slot, however large their numbers are. */
+/** How many ranges fit into a slot, even if their numbers are large. */
 export const MOST_RANGES = 20
 
 export interface LedgerState {
-  /** Everything before it is settled. The place may be within the record at the cursor. */
+  /** Everything before this place is settled. The place may lie within the record at the cursor. */
   readonly settled: Cursor & LogPosition
-  /** Settled ranges after it, in order; at most MOST_RANGES. Earlier releases did not record this. */
+  /** Settled ranges after that place, in order, at most MOST_RANGES. Earlier releases did not record them. */
   readonly ahead?: readonly Range[]
-  /** The place after everything that was safe on disk. */
+  /** The place after all that was safe on disk. */
   readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number
 }
 
 const NAME = 'ledger'
-/** Earlier releases, with format 1, had no parts of records. */
+/** Format 1, of earlier releases, did not have parts of records. */
 const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
 
-/** The newest intact state of the file, and its number. */
+/** The newest intact state in the file, and its number. */
 export interface LedgerFound {
   readonly state: LedgerState | undefined
   readonly turn: number
-  /** Whether there is a file without an intact state. */
+  /** Whether the file exists but has no intact state. */
   readonly damaged: boolean
 }
 
-/** Throws StateUnreadable if a ledger exists but cannot be read: it must not be replaced. */
+/** Throws StateUnreadable if a ledger exists but cannot be read. Such a ledger must not be replaced. */
 export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
   try {
     return await retried(() => read(folder))
@@ -66,7 +66,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes the ledger. Otherwise its content could reappear beside a new one. */
+/** Removes the ledger, since its content could otherwise reappear beside a new one. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)
@@ -105,7 +105,7 @@ export class Ledger {
     this.#turn = turn
   }
 
-  /** Resolves when the state is on disk. If it rejects, the previous state still is. */
+  /** Resolves when the state is on disk. If it rejects, the previous state is still there. */
   async write(state: LedgerState): Promise<void> {
     const turn = this.#turn + 1
     const slot = writeSlot(turn, state)
@@ -133,7 +133,7 @@ export class Ledger {
     }
   }
 
-  /** Removes the file. Returns whether it is gone for good. */
+  /** Removes the file. Returns whether it cannot reappear. */
   async remove(): Promise<boolean> {
     await this.close()
     try {

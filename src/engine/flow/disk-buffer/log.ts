@@ -32,15 +32,15 @@ export interface Incoming extends Linked<Incoming> {
   readonly place: LogPosition
   readonly events: number
   readonly bytes: number
-  /** Events at the beginning of the record that do not count, because an earlier run settled them. */
+  /** How many events at the beginning of the record do not count, since an earlier run settled them. */
   readonly skipped?: number
   /** Position of the record. */
   readonly start: Cursor
-  /** Position where reading continues: after the record, or at its start if it has more events that count. */
+  /** Where reading continues: after the record, or at its start if more of its events count. */
   readonly cursor: Cursor
-  /** Whether it stands for records that an earlier run settled, and is empty. */
+  /** Whether it is empty and stands for records that an earlier run settled. */
   readonly isSettled?: boolean
-  /** Releases the memory of the record, if it is pooled. Call once, when the record is no longer needed. */
+  /** Releases the record's memory if it is pooled. Call it once, when the record is no longer needed. */
   readonly release?: (() => void) | undefined
 }
 
@@ -48,9 +48,9 @@ export interface Incoming extends Linked<Incoming> {
 export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** Reports a segment that cannot be read. It was removed from the list. */
+  /** Reports a segment that cannot be read and was removed from the list. */
   unreadable(segment: Segment, error: unknown): Promise<unknown>
-  /** Reports a failed read. Resolves when the returned action is due. */
+  /** Reports a failed read. Resolves with the next action when that is due. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
@@ -59,7 +59,7 @@ const NOTHING: Buffer = Buffer.alloc(0)
 
 /**
  * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
- * record, and records that were passed before. Holds the memory of one read, or of one record.
+ * record, and records that were passed on before. Uses the memory of one read or one record.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder
@@ -69,10 +69,10 @@ export class SegmentReader {
   #open: { readonly number: number; readonly file: BufferFile } | undefined
   /** Memory of the last read. */
   #chunk = NOTHING
-  /** Bytes of the open segment, starting at #windowAt. */
+  /** Bytes of the open segment from #windowAt on. */
   #window = NOTHING
   #windowAt = 0
-  /** Start of the damage being skipped; -1 if none. */
+  /** Start of the damage that is being skipped; -1: none. */
   #damagedFrom = -1
   #stopped = false
 
@@ -87,7 +87,7 @@ export class SegmentReader {
     return this.#cursor
   }
 
-  /** Whether everything that is safe on disk was read. */
+  /** Whether all that is safe on disk was read. */
   get atEnd(): boolean {
     const last = this.#segments.last
     if (!last || this.#cursor.segment > last.number) return true
@@ -99,9 +99,7 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /**
-   * The next record at or after `expected`, or the rest of the first one if `expected` is within it; undefined if none.
-   */
+  /** The next record at or after `expected`; its rest if `expected` is within it; undefined if there is none. */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -109,13 +107,13 @@ export class SegmentReader {
       if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
       const incoming = await this.#nextOf(segment, expected)
       if (incoming || this.#stopped || this.atEnd) return incoming
-      // A segment with a successor no longer grows.
+      // A segment no longer grows once another follows it.
       const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
       if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
     }
   }
 
-  /** Reads the next record of one segment, until the segment turns out to be unreadable. */
+  /** Reads the next record of one segment; undefined if the segment has none or is unreadable. */
   async #nextOf(segment: Segment, expected: LogPosition): Promise<Incoming | undefined> {
     for (let failures = 1; ; failures++) {
       try {
@@ -152,7 +150,7 @@ export class SegmentReader {
       const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
       const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
       const whole = isWhole(head, record)
-      // The header is intact and states how much to skip.
+      // The header is intact and says how much to skip.
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
@@ -180,7 +178,7 @@ export class SegmentReader {
     return readHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
   }
 
-  /** Skips from damaged data to the next mark. */
+  /** Skips damaged data up to the next mark. */
   async #stepOver(segment: Segment): Promise<void> {
     const { offset } = this.#cursor
     if (this.#damagedFrom < 0) this.#damagedFrom = offset
@@ -191,7 +189,7 @@ export class SegmentReader {
         this.#cursor = { segment: segment.number, offset: at + found }
         return
       }
-      // A mark may begin in the last bytes.
+      // A mark may begin in the last bytes of this read.
       at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - MARK.length + 1
     }
     this.#cursor = { segment: segment.number, offset: segment.end }
@@ -203,7 +201,7 @@ export class SegmentReader {
     this.#damagedFrom = -1
   }
 
-  /** At least `size` bytes from `offset` on, or up to the end of the segment. */
+  /** At least `size` bytes from `offset` on; fewer at the end of the segment. */
   async #bytesAt(segment: Segment, offset: number, size: number): Promise<Buffer> {
     const from = offset - this.#windowAt
     if (this.#open?.number === segment.number && from >= 0 && from + size <= this.#window.length) {
@@ -215,7 +213,7 @@ export class SegmentReader {
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
     try {
-      // Bytes missing at the end of the file count as damaged.
+      // Bytes missing at the end of the file count as damage.
       window.fill(0, await file.read(window, offset))
     } catch (error) {
       freeChunk(chunk)
@@ -246,13 +244,13 @@ export class SegmentReader {
     this.#window = NOTHING
   }
 
-  /** Closes a segment: a removed file occupies disk space while it is open. */
+  /** Closes a segment. An open file occupies disk space even after its removal. */
   async closeSegment({ number }: Segment): Promise<void> {
     if (this.#open?.number === number) await this.close()
   }
 }
 
-/** A record to write: its bytes, with room for the header, and their amount. */
+/** A record to write: its bytes after room for the header, and how much it contains. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
@@ -268,11 +266,12 @@ interface Open {
 
 /**
  * The records of a buffer: appended to the newest segment, and taken in order. A reader that has caught up gets them
- * from memory, otherwise from disk. Invariants: - When `append` resolves, the records and the names of their files are
- * synced. If it rejects, they do not count, and are cut off if possible. After any failure a new segment is started,
- * because the state of the old one after its last sync is unknown. - Records in memory directly follow the last one
- * taken, without a gap, and are safe on disk. - A record is taken once. Each range of records that an earlier run
- * settled is read as one empty record.
+ * from memory, otherwise from disk. Invariants:
+ * - When `append` resolves, the records and the names of their files are synced. If it rejects, the records do not
+ *   count and are cut off if possible. After any failure a new segment begins, since the state of the old one after its
+ *   last sync is unknown.
+ * - Records in memory directly follow the last one taken, and are safe on disk.
+ * - A record is taken once. Each range that an earlier run settled is read as one empty record.
  */
 export class RecordLog {
   readonly segments: Segments
@@ -287,11 +286,11 @@ export class RecordLog {
   #recentBytes = 0
   /** The place after the last record in memory. */
   #recentEnd: LogPosition
-  /** The place before which everything was taken. */
+  /** Everything before this place was taken. */
   #taken: LogPosition
-  /** Records that an earlier run settled and that are not taken yet, in order. */
+  /** Records that an earlier run settled and that were not taken yet, in order. */
   readonly #settled: Incoming[]
-  /** The record that was read from disk and not taken. */
+  /** The record that was read from disk but not taken. */
   #peeked: Incoming | undefined
 
   constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, problems: ReadProblems) {
@@ -317,12 +316,12 @@ export class RecordLog {
     return this.#end
   }
 
-  /** Events that are safe on disk and not taken. */
+  /** Events that are safe on disk but not taken. */
   get amount(): Amount {
     return unsettled(this.#taken, this.#end, this.#settled)
   }
 
-  /** Ranges that an earlier run settled and that are not taken yet, in order. */
+  /** Ranges that an earlier run settled and that were not taken yet, in order. */
   get settled(): readonly Range[] {
     return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
   }
@@ -332,7 +331,7 @@ export class RecordLog {
     return this.#taken.event < this.#end.event
   }
 
-  /** Memory of records that are not taken. */
+  /** Memory of records that were not taken, in bytes. */
   get memory(): number {
     return this.#recentBytes
   }
@@ -343,8 +342,8 @@ export class RecordLog {
   }
 
   /**
-   * Writes the first of `waiting`, at most `most` and as many as fit in the segment. Removes them from `waiting` at the
-   * moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
+   * Writes the first of `waiting`: at most `most` bytes and what fits in the segment. Removes them from `waiting` at
+   * the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -372,7 +371,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // All of this happens at one moment: a later check could read from disk a record that also comes from memory.
+    // Synchronous: a check in between could read from disk a record that also comes from memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place
@@ -394,7 +393,7 @@ export class RecordLog {
     }
   }
 
-  /** Closes a segment after a failed write. Bytes after its last sync are cut off, and it is not written again. */
+  /** Closes a segment after a failed write. Cuts off bytes after its last sync, and does not write it again. */
   async #abandon({ segment, file }: Open): Promise<void> {
     this.#open = undefined
     if (segment.end > 0) await file.truncate(segment.end).catch(() => {})
@@ -402,7 +401,7 @@ export class RecordLog {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Keeps a written record in memory if it follows the last one there and there is room. */
+  /** Keeps a written record in memory, if there is room and it follows the last one there. */
   #keep(incoming: Incoming, room: () => number): void {
     if (this.#recent.size === 0) this.#recentEnd = this.#taken
     if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
@@ -414,7 +413,7 @@ export class RecordLog {
     this.#recentEnd = placeAfter(incoming)
   }
 
-  /** Finishes the segment; later records go into a new one. */
+  /** Finishes the segment. Later records go into a new one. */
   async finish(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
@@ -422,7 +421,7 @@ export class RecordLog {
     await file?.close().catch(() => {})
   }
 
-  /** Returns the next record without taking it; undefined if no record is left or readable. */
+  /** The next record, without taking it; undefined if none is left or readable. */
   async peek(): Promise<Incoming | undefined> {
     const recent = this.#recent.first
     if (recent || !this.behind) return recent
@@ -436,7 +435,7 @@ export class RecordLog {
     return settled
   }
 
-  /** Takes the record returned by `peek`. Returns the amount missing before it. */
+  /** Takes the record that `peek` returned. Returns the amount missing before it. */
   take(incoming: Incoming): Amount {
     const missing = unsettled(this.#taken, incoming.place)
     if (incoming.isSettled) this.#settled.shift()
@@ -447,7 +446,7 @@ export class RecordLog {
     return missing
   }
 
-  /** If nothing more can be read although records are missing, takes the missing amount as an empty record. */
+  /** If records are missing but no more can be read, takes the missing amount as an empty record. */
   takeMissing(): Incoming | undefined {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
@@ -471,7 +470,7 @@ export class RecordLog {
   }
 }
 
-/** The record without its events from `settled` on. */
+/** The record without the events from `settled` on. */
 function before(incoming: Incoming, settled: Range | undefined): Incoming {
   if (!settled || settled.place.event >= placeAfter(incoming).event) return incoming
   return { ...incoming, ...unsettled(incoming.place, settled.place), cursor: incoming.start }

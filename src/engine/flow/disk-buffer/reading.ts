@@ -14,7 +14,7 @@ import type { Settlement } from './settlement.js'
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
-/** The consumer of the batches. `write` returns undefined if there is room for more, or else a promise to wait for. */
+/** The consumer of the batches. `write` returns undefined if there is room for more, or a promise to wait for. */
 export interface Downstream {
   write(batch: EventBatch): Promise<void> | undefined
   end(): void
@@ -29,15 +29,15 @@ export class Reading {
   /** Reading id for records without places. */
   readonly #name = newReading()
   readonly #maxHeld: number
-  /** Memory of records passed on and not settled. */
+  /** Memory of records passed on but not settled, in bytes. */
   held = 0
-  /** Events passed on that the consumer has not taken from its queue. */
+  /** Events passed on that are still in the consumer's queue. */
   readonly queued: Amount = { events: 0, bytes: 0 }
   #ending = false
   #over = false
   #wake: (() => void) | undefined
 
-  /** `maxHeld`: maximum memory, in bytes, of records passed on and not settled. */
+  /** `maxHeld`: maximum memory of records passed on but not settled, in bytes. */
   constructor(records: RecordLog, settlement: Settlement, report: BufferReport, wanted: WantedNames, maxHeld: number) {
     this.#records = records
     this.#settlement = settlement
@@ -46,24 +46,24 @@ export class Reading {
     this.#maxHeld = maxHeld
   }
 
-  /** Whether it has room for more records and waits for `wake`. */
+  /** Whether it waits for `wake`, although it has room for more records. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }
 
-  /** Reports that the consumer took events from its queue, and counts them from now on. */
+  /** Reports that the consumer took events from its queue. The consumer counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.queued.events -= events
     this.queued.bytes -= bytes
   }
 
-  /** Wakes it because there may be work. */
+  /** Continues, since there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined
   }
 
-  /** Reports that no more records will be written. It ends after passing on the existing ones. */
+  /** Reports that no more records will be written. It ends when the existing ones are passed on. */
   end(): void {
     this.#ending = true
     this.wake()
@@ -107,7 +107,7 @@ export class Reading {
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     const ack = new Ack((status, _, again = []) => {
       this.held -= held
-      // An event given back stays in the buffer for the next run.
+      // Events given back stay in the buffer for the next run.
       if (status !== 'errored') settle()
       else this.#settlement.partly(settledRanges(batch, incoming, again))
       this.wake()
@@ -145,7 +145,7 @@ function settledRanges(batch: EventBatch, { place, start }: Incoming, again: rea
   for (let i = 0; i < batch.length; i++) {
     const at = batch.sentOffsets!.before(batch.starts, i)
     const size = batch.size(i)
-    // An event without bytes at the border of a range belongs to it.
+    // An event without bytes at the border of a range belongs to the range.
     const least = size === 0 ? 1 : 0
     if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
     else {

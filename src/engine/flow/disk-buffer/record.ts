@@ -14,8 +14,8 @@ import type { Outgoing } from './log.js'
 import { HEAD_SIZE } from './segments.js'
 
 /**
- * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
- * Numbers are little-endian:
+ * Encodes and decodes batches: each event's line, line end and flags, and its fields if they were modified. Numbers are
+ * little-endian:
  *
  *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 flags (1: backlog, 2: places),
  *     4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
@@ -23,12 +23,12 @@ import { HEAD_SIZE } from './segments.js'
  *       the lines with their ends; for each modified event, the length of its fields (4 bytes) and the fields as JSON;
  *       with places: the reading (8 bytes), and for each event its place in that (64-bit float), for ids of events
  *
- * Spaces replace the line of a modified event, which is not read again and may contain removed or redacted data.
+ * Spaces replace the line of a modified event: nobody reads it again, and it may contain removed or redacted data.
  */
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs with a number in records. Others are named in the origin, with their options. */
+/** Codecs that records name by number. Others are named in the origin, with their options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
 /** Number of cached origins. Batches of the same file share one. */
@@ -43,8 +43,8 @@ export class BatchRecordError extends Error {
 }
 
 /**
- * Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch.
- * `keepsIds`: its events have the same ids when it is decoded.
+ * Encodes a batch after `headroom` free bytes, in memory from `allocate`. Does not change the batch. `keepsIds`: after
+ * decoding, its events have the same ids.
  */
 export function encodeBatch(
   batch: EventBatch,
@@ -68,7 +68,7 @@ export function encodeBatch(
   origin.copy(record, headroom + HEAD)
   let column = headroom + HEAD + origin.length
   let to = column + (width + 1) * length
-  // Adjacent lines in the chunk are copied at once.
+  // Copies adjacent lines of the chunk at once.
   let from = 0
   let end = 0
   const lines = column + (width + 1) * length
@@ -113,7 +113,7 @@ function longestLine({ length, starts, ends }: EventBatch): number {
 }
 
 function numberOf({ name, options, framing }: Codec): number {
-  // Its lines are JSON, and can be read without it.
+  // The lines of a codec with framing are JSON, and can be read without it.
   if (framing) return NUMBERED.indexOf('json')
   const number = NUMBERED.indexOf(name)
   return number < 0 || Object.keys(options).length > 0 ? NAMED : number
@@ -144,7 +144,7 @@ function changedFields(batch: EventBatch): Buffer {
   return parts.length === 0 ? NOTHING : Buffer.concat(parts)
 }
 
-/** Decodes records to batches. Batches with the same origin share one object, up to a maximum number of origins. */
+/** Decodes records to batches. Batches with equal origins share one object, up to MAX_ORIGINS. */
 export class BatchDecoder {
   readonly #wanted: WantedNames
   readonly #origins = new Map<string, Origin>()
@@ -153,7 +153,7 @@ export class BatchDecoder {
     this.#wanted = wanted
   }
 
-  /** Decodes a record, which becomes the batch's chunk. Calls `release` when it is no longer needed. */
+  /** Decodes a record, which becomes the batch's chunk. Calls `release` when the record is no longer needed. */
   decode(record: Buffer, ack: Ack, release?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
     const number = record[1]!
@@ -175,7 +175,7 @@ export class BatchDecoder {
       at += width === 2 ? record.readUInt16LE(columns + 2 * i) : record.readUInt32LE(columns + 4 * i)
       ends[i] = at
       at += flags[i]! & LINE_END
-      // Earlier releases never set DECODED on lines that were not JSON.
+      // Earlier releases did not set DECODED on lines that are not JSON.
       if ((flags[i]! & DECODED) === 0) flags[i]! &= ~SCANNED
     }
     if (at !== lines + bytes) throw new BatchRecordError('a record whose line lengths do not add up to its size')
@@ -238,7 +238,7 @@ export interface Arrival extends Outgoing {
   readonly isFirst: boolean
 }
 
-/** A part that cannot be encoded, and why. It must still be settled. */
+/** A part that could not be encoded, and why. It must still be settled. */
 export interface NotEncoded {
   readonly batch: EventBatch
   readonly error: unknown
@@ -246,19 +246,19 @@ export interface NotEncoded {
 
 type Part = Pick<Arrival, 'batch' | 'isFirst'>
 
-/** Most bytes of lines in a record of several events. */
+/** Maximum bytes of lines in a record of several events. */
 const RECORD_BYTES = 128 * 1024
 
 /**
- * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment:
- * small buffers fill up, and never exceed their size by much. Damage costs whole records, so these have far fewer
- * events than a batch that a source reads at once.
+ * Divides arriving batches into parts for records, in order. A record of several events is never larger than a segment,
+ * so that a small buffer can fill up without exceeding its size by much. Damage costs whole records, so records have
+ * far fewer events than a batch from a source.
  */
 export class Encoding {
   readonly #mostBytes: number
   readonly #keepsIds: boolean
   readonly #parts: Part[] = []
-  /** Memory for the next records, and how much of it others have. */
+  /** Memory for the next records, and how much of it is already used. */
   #chunk: Buffer = NOTHING
   #used = 0
 
@@ -268,12 +268,12 @@ export class Encoding {
     this.#keepsIds = keepsIds
   }
 
-  /** Adds a non-empty batch, and becomes its holder. */
+  /** Adds a non-empty batch and becomes its holder. */
   add(batch: EventBatch): void {
     this.#parts.push({ batch, isFirst: true })
   }
 
-  /** Encodes the next part, which the caller holds from now on; undefined if no part is left. */
+  /** Encodes the next part, whose holder is then the caller; undefined if no part is left. */
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
@@ -281,7 +281,7 @@ export class Encoding {
       try {
         const arrival = this.#encoded(part)
         const { framed } = arrival
-        // Columns, and events that were changed, may take much more than the lines.
+        // Columns and changed events may take much more space than the lines.
         if (!this.#divides(part, framed.length, this.#mostBytes)) return arrival
         arrival.release()
       } catch (error) {
@@ -291,7 +291,7 @@ export class Encoding {
     return undefined
   }
 
-  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it need not or cannot be divided. */
+  /** Replaces a part of `bytes` bytes by smaller ones. Returns false if it does not need that, or cannot be divided. */
   #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
     if (bytes <= most || length === 1) return false

@@ -22,9 +22,9 @@ import {
 export interface Recovered {
   readonly segments: Segments
   readonly ledger: LedgerFound
-  /** Where reading resumes; everything before it is settled. */
+  /** Where reading resumes. Everything before it is settled. */
   readonly settled: Cursor & LogPosition
-  /** Settled ranges after it, in order. */
+  /** Settled ranges after that place, in order. */
   readonly ahead: readonly Range[]
   /** The place after the last event. */
   readonly end: LogPosition
@@ -35,13 +35,13 @@ export interface Recovered {
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
 const START: Cursor = { segment: 0, offset: 0 }
 
-/** Sets an unreadable segment aside; returns whether that succeeded. */
+/** Sets an unreadable segment aside. Returns whether that succeeded. */
 type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
  * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the
- * end of the last segment, and cuts off an unfinished write of a crash, which was never acknowledged. Other damage is
- * detected when it is read. With `readOnly`, it changes nothing.
+ * end of the last segment. There it cuts off a write that a crash left unfinished, which was never acknowledged. Other
+ * damage is found later by reading. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
@@ -73,7 +73,7 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
   const { end, tornBytes, cuts } = await findEnd(folder, segments, readOnly, leaveOut)
-  // The ledger may be older than the last acknowledged record, so only one of the two is certain.
+  // The ledger may be older than the last acknowledged record, so only `isShort` proves a loss.
   const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
   for (const cut of cuts)
     if (isShort)
@@ -91,7 +91,7 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size and the first record of a segment. */
+/** Finds the size of a segment and its first record. */
 async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   const file = await folder.open(segment.name)
   try {
@@ -105,7 +105,7 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   }
 }
 
-/** Renames a segment: operators can find it, and the next start ignores it. Returns whether that succeeded. */
+/** Renames a segment, so that the next start ignores it and operators can find it. Returns whether that succeeded. */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
@@ -153,8 +153,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records, including those that cannot be read now: their places must not be reused. An event is
-   * assumed to take one byte, the minimum.
+   * The place after all records, also after those that cannot be read now, since their places must not be reused. Each
+   * event counts as one byte, the minimum.
    */
   readonly end: LogPosition
   readonly tornBytes: number
@@ -178,7 +178,7 @@ async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise
       await file.close()
     }
   } catch {
-    // In this run the rest is ignored; the next run will not recognize it as a record.
+    // This run ignores these bytes. The next run will not take them for a record.
   }
 }
 
@@ -218,7 +218,7 @@ async function firstPlace(
   }
 }
 
-/** A reader from the beginning that removes unreadable segments from the list. */
+/** A reader from the beginning. Removes unreadable segments from the list. */
 function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut): SegmentReader {
   return new SegmentReader(folder, segments, START, {
     damaged: () => {},
@@ -227,7 +227,7 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The furthest place, or the last of equal ones: a power failure can leave a ledger of events with other sizes. */
+/** The furthest place, or the last of equal ones: after a power failure, a ledger may count events with other sizes. */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

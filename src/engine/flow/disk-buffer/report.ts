@@ -13,7 +13,7 @@ const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 export type BufferMetrics = Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram' | 'discarded' | 'failed'>
 
-/** Reports the events of a buffer in its metrics and, without repetition, in the log. */
+/** Reports what happens in a buffer, in its metrics and, without repetition, in the log. */
 export class BufferReport {
   readonly #log: Logger
   readonly #folder: BufferFolder
@@ -21,9 +21,9 @@ export class BufferReport {
   readonly #limit: LogLimit
   readonly #corruptBytes: { value: number }
   readonly #groupTime: Observer
-  /** Whether the log says that the buffer cannot be written. */
+  /** Whether it was logged that the buffer cannot be written. */
   #isReported = false
-  /** Whether the last group could not be written. */
+  /** Whether writing the last group failed. */
   #fails = false
   #full = false
 
@@ -48,7 +48,7 @@ export class BufferReport {
     if (events > 0) this.#log.info({ events, bytes }, 'the buffer holds events from the previous run; delivering them')
   }
 
-  /** A group was written. `all`: no records are waiting. */
+  /** Reports that a group was written. `all`: no records wait. */
   written(seconds: number, all: boolean): void {
     this.#groupTime.observe(seconds)
     this.#fails = false
@@ -66,7 +66,7 @@ export class BufferReport {
     if (this.#problem(`written ${cause}`, 'error', fields, text)) this.#isReported = true
   }
 
-  /** There is no room for a batch. `shared`: in the shared space. `discarded`: the discarded events, if any. */
+  /** Reports that a batch has no room. `shared`: in the shared space. `discarded`: the discarded events, if any. */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full) return
@@ -81,7 +81,7 @@ export class BufferReport {
     this.#full = false
   }
 
-  /** Events in the buffer cannot be read. */
+  /** Reports events in the buffer that cannot be read. */
   missing({ events, bytes }: Amount): void {
     if (events === 0) return
     this.#metrics.discarded('buffer_corrupt', events, bytes)
@@ -101,27 +101,27 @@ export class BufferReport {
     this.#problem('read', 'warn', fields, 'cannot read a file of the buffer; retrying')
   }
 
-  /** A record with a correct checksum cannot be decoded. */
+  /** Reports a record that has a correct checksum but cannot be decoded. */
   notUnderstood(error: unknown): void {
     const fields = { code: 'SLUICE_BUFFER_RECORD_UNKNOWN', folder: this.#folder.path, error: errorText(error) }
     this.#problem('unknown', 'error', fields, 'cannot decode a record of the buffer')
   }
 
-  /** A batch could not be encoded, which is a bug. */
+  /** Reports a batch that could not be encoded, which is a bug. */
   notEncoded(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_BATCH_FAILED', error: errorText(error) }
     this.#problem('encode', 'error', fields, 'cannot encode a batch for the buffer; its events are read again')
   }
 
-  /** An unexpected error stopped the buffer from passing on events. */
+  /** Reports an unexpected error that stopped the buffer from passing on events. */
   broken(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_FAILED', error: errorText(error) }
     this.#log.error(fields, 'the buffer stopped; its events are delivered after a restart')
   }
 
-  /** Logs a problem, unless one of its kind was logged a short time ago. Returns whether it was logged. */
+  /** Logs a problem, unless one of its kind was logged recently. Returns whether it was logged. */
   #problem(kind: string, level: 'error' | 'warn', fields: object, text: string): boolean {
     const limited = this.#limit.next(kind)
     if (limited) this.#log[level]({ ...fields, ...limited }, text)

@@ -7,12 +7,12 @@ import { type Amount, add } from '../counters.js'
  *     0 mark (4 bytes), 4 checksum of the header from 8 on, 8 checksum of the record, 12 bytes of the record,
  *    16 events, 20 bytes of their lines, 24 and 32 the place: events and bytes ever put in before (64-bit floats)
  *
- * Places reveal gaps: a record whose place lies ahead shows exactly how much is missing before it; one whose place lies
- * behind is a repetition.
+ * Places reveal gaps. If a record's place is ahead of the expected one, the difference is missing; if it is behind, the
+ * record is a repetition.
  */
 
 export const HEAD_SIZE = 40
-/** These bytes do not occur in text: 0xf5 and 0xff are never part of UTF-8. */
+/** Bytes that do not occur in text: UTF-8 never contains 0xf5 and 0xff. */
 export const MARK = Buffer.from([0xf5, 0x52, 0x45, 0xff])
 
 /** A place in the history of a buffer: how many events and bytes were ever put in before it. */
@@ -25,7 +25,7 @@ export interface Head {
   readonly place: LogPosition
   readonly events: number
   readonly bytes: number
-  /** Size of the record after the header. */
+  /** Size of the record without the header. */
   readonly size: number
   readonly checksum: number
 }
@@ -42,7 +42,7 @@ export function unsettled(from: LogPosition, to: LogPosition, settled: readonly 
   return amount
 }
 
-/** Writes the header into the first bytes of `framed`, which contains the record after them. */
+/** Writes the header into the first bytes of `framed`, which contains the record after it. */
 export function seal(framed: Buffer, place: LogPosition, events: number, bytes: number): void {
   const record = framed.subarray(HEAD_SIZE)
   MARK.copy(framed)
@@ -55,7 +55,7 @@ export function seal(framed: Buffer, place: LogPosition, events: number, bytes: 
   framed.writeUInt32LE(crc32(framed.subarray(8, HEAD_SIZE)), 4)
 }
 
-/** Reads the header at `at`; undefined if it is missing or damaged. */
+/** The header at `at`; undefined if it is missing or damaged. */
 export function readHead(bytes: Buffer, at: number): Head | undefined {
   if (at + HEAD_SIZE > bytes.length || bytes.compare(MARK, 0, MARK.length, at, at + MARK.length) !== 0) return undefined
   if (bytes.readUInt32LE(at + 4) !== crc32(bytes.subarray(at + 8, at + HEAD_SIZE))) return undefined
@@ -68,7 +68,7 @@ export function readHead(bytes: Buffer, at: number): Head | undefined {
   }
 }
 
-/** Whether `record` is intact, according to its header. */
+/** Whether `record` is intact according to its header. */
 export function isWhole({ size, checksum }: Head, record: Buffer): boolean {
   return record.length === size && crc32(record) === checksum
 }
@@ -80,7 +80,7 @@ export interface Segment {
   readonly name: string
   /** Number of bytes that are safe on disk. */
   end: number
-  /** Place of its first record, if the record was there at the start of this run. */
+  /** The place of its first record, if that existed when this run started. */
   first?: LogPosition | undefined
 }
 
@@ -88,7 +88,7 @@ export const FORMAT = 1
 /** The first bytes of every segment. */
 export const TITLE = Buffer.from(`sluice buffer ${FORMAT}\n`)
 
-/** The format version in a segment's title; undefined if it is not a segment. */
+/** The format version in a segment's title; undefined if the file is not a segment. */
 export function formatOf(title: Buffer): number | undefined {
   const digit = /^sluice buffer (\d)\n$/.exec(title.toString('latin1'))?.[1]
   return digit === undefined ? undefined : Number(digit)
@@ -98,7 +98,7 @@ export function segmentName(number: number): string {
   return `${String(number).padStart(16, '0')}.segment`
 }
 
-/** The number in a segment's file name; undefined for other files. */
+/** The number in a segment's file name; undefined for another file. */
 export function segmentNumber(name: string): number | undefined {
   const digits = /^(\d{16})\.segment$/.exec(name)?.[1]
   return digits === undefined ? undefined : Number(digits)
@@ -135,7 +135,7 @@ export class Segments {
     return this.#list.at(-1)
   }
 
-  /** Creates a segment after all others. */
+  /** A new segment after all others. */
   next(): Segment {
     const number = ++this.#highest
     return { number, name: segmentName(number), end: 0 }
@@ -151,8 +151,8 @@ export class Segments {
   }
 
   /**
-   * The event at which the segments after this one begin; infinite if unknown. A record of this segment from there on
-   * was cut off after a failed write, and a power failure undid that: its place was used again.
+   * The event with which later segments begin; Infinity if unknown. Records of this segment from there on do not count:
+   * a failed write was cut off, a power failure undid the cut, and their places were used again.
    */
   limitOf({ number }: Segment): number {
     const next = this.#list.find(segment => segment.number > number && segment.first)

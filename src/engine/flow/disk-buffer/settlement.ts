@@ -7,24 +7,24 @@ import type { Cursor, Incoming, RecordLog } from './log.js'
 import type { Recovered } from './recovery.js'
 import { type LogPosition, placeAfter, type Segment, unsettled } from './segments.js'
 
-/** How long a settlement may be in memory only. */
+/** How long a settlement may be in memory alone. */
 const INTERVAL_MS = 1000
-/** Bytes of events that may be settled in memory only. A kill repeats them. */
+/** Bytes of events that may be settled in memory alone. After a kill, these are repeated. */
 const MOST_UNSAVED = 1024 * 1024
 
 /** A settled range after the mark. */
 interface Ahead {
   readonly range: Range
-  /** The segments that it covers completely. */
+  /** The segments that lie completely within it. */
   readonly covers: readonly Segment[]
-  /** Whether its segments were removed, or may be: without the range, their events would seem to be missing. */
+  /** Whether its segments were removed or may be. Their events would seem to be missing if the range were forgotten. */
   readonly hasHole: boolean
 }
 
 /**
- * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
- * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself. It is also
- * removed when a range in the ledger covers all of it; the range then stays there until the mark has passed it.
+ * Tracks settled records, in memory and in the ledger. The mark never passes an unsettled record. A segment is removed
+ * when the mark has passed all of it and the ledger has recorded this, or has been removed itself. It is also removed
+ * when a range in the ledger covers all of it; the ledger then keeps that range until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext
@@ -35,14 +35,14 @@ export class Settlement {
   /** Settled ranges of records that were given back. */
   readonly #partly: Range[] = []
   #dirty = false
-  /** Bytes of events that were settled since the last write. */
+  /** Bytes of events settled since the last write. */
   #unsavedBytes = 0
   #writing: Promise<void> | undefined
   #cancel: (() => void) | undefined
   #failure = ''
   #closed = false
 
-  /** Calls `freed` when a record was settled, or segments were removed. */
+  /** Calls `freed` when a record was settled or segments were removed. */
   constructor(context: DiskBufferContext, found: Recovered, records: RecordLog, freed: () => void) {
     this.#context = context
     this.#records = records
@@ -61,7 +61,7 @@ export class Settlement {
     return this.#failure === ''
   }
 
-  /** Registers a record that was taken. Call the returned function when it is settled. */
+  /** Registers a record that was taken. Call the returned function when the record is settled. */
   take(incoming: Incoming): () => void {
     const settle = this.#taken.add({ ...incoming.cursor, ...placeAfter(incoming) })
     return () => {
@@ -72,14 +72,14 @@ export class Settlement {
     }
   }
 
-  /** Registers the settled ranges of a record that will not be settled in this run. */
+  /** Registers settled ranges of a record whose other events will not be settled in this run. */
   partly(ranges: readonly Range[]): void {
     if (ranges.length === 0) return
     this.#partly.push(...ranges)
     this.changed()
   }
 
-  /** Schedules a write of the ledger, at once if that frees segments or much is settled. */
+  /** Schedules a write of the ledger: at once if that frees segments, or if much is settled. */
   changed(): void {
     this.#dirty = true
     if (this.#closed || this.#writing) return
@@ -122,7 +122,7 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not keep a full disk full, but beside an outdated ledger they would be missing.
+      // Settled records must not fill a full disk. Beside an outdated ledger, they would seem to be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -138,7 +138,7 @@ export class Settlement {
     ]
   }
 
-  /** Settled ranges after the mark. They limit repetition and free segments while one request is retried. */
+  /** Settled ranges after the mark. While one request is retried, they limit repetition and free segments. */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records
     const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {

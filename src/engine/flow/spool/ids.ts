@@ -9,10 +9,10 @@ import { eventSum } from '../../../core/event/event-id.js'
  */
 
 const [TIME, READING, COUNT, SUM] = [8, 8, 4, 4]
-/** Bytes of the largest difference of two places, which have 48 bits. */
+/** Bytes of the largest difference between two places, which have 48 bits. */
 const LONGEST_STEP = 8
 
-/** Maximum number of ids in memory, of 12 bytes each. */
+/** Maximum number of ids in memory. Each takes 12 bytes. */
 const MOST_KNOWN = 500_000
 
 export function encodeIds(request: readonly EventBatch[], at: number): Buffer {
@@ -50,12 +50,12 @@ interface Known {
   readonly sums: Uint32Array
 }
 
-/** The ids of events that earlier runs have stored. */
+/** The ids of events that earlier runs stored. */
 export class KnownIds {
   /** By reading, in the order of places. */
   readonly #known = new Map<string, Known>()
 
-  /** Reads the ids of records. If there are too many, keeps the last ones. */
+  /** Reads the ids of records. If there are too many, keeps the latest. */
   constructor(records: readonly Buffer[]) {
     const found = new Map<string, [place: number, sum: number][]>()
     let count = 0

@@ -5,19 +5,19 @@ import type { BufferFile, BufferFolder } from '../disk-buffer/files.js'
 import { HEAD_SIZE, isWhole, type LogPosition, MARK, placeAfter, readHead, seal } from '../disk-buffer/segments.js'
 
 /**
- * The file of an object in a spool: a title, a record with its facts, and one record per write. That record contains
- * the length of its ids (4 bytes), the ids of its events, and content. The object is the concatenated content of these
- * records. Records have the headers of a disk buffer. Their checksums and places show where the file is damaged and how
+ * The file of an object in a spool: a title, a record with its facts, and one record per write. Such a record contains
+ * the length of its ids (4 bytes), the ids of its events, and content. The object is the content of these records in
+ * order. Records have the headers of a disk buffer, whose checksums and places show where the file is damaged and how
  * many events are lost. In an open object, a damaged last record counts as an unfinished write.
  */
 
-/** The facts about an object that are fixed by its first event. */
+/** The facts about an object that its first event determines. */
 export interface ObjectFacts {
   /** Its name at the receiver. */
   readonly key: string
-  /** The events that belong in it, as named by the destination. */
+  /** The destination's name for the partition of its events. */
   readonly partition: string
-  /** How its content is made. Only equal content may follow. */
+  /** How its content is made. Only content of the same format may follow. */
   readonly format: string
   readonly contentType: string
   /** Wall clock in milliseconds. */
@@ -30,19 +30,19 @@ interface Piece {
   readonly size: number
 }
 
-/** The contents of a file. */
+/** What a file contains. */
 export interface Survey {
-  /** Undefined if the facts are damaged; the object then cannot be sent. */
+  /** Undefined if the facts are damaged. The object then cannot be sent. */
   readonly facts: ObjectFacts | undefined
   readonly pieces: readonly Piece[]
   /** Size of the object. */
   readonly size: number
-  /** The end of the last whole record: in the file, and as the number of events ever written. */
+  /** The end of the last whole record, in the file and in events ever written. */
   readonly end: number
   readonly place: LogPosition
-  /** Start and end of the last record with a whole header. Earlier records were acknowledged. */
+  /** Start and end of the last record that has a whole header. Earlier records were acknowledged. */
   readonly last: { readonly from: LogPosition; readonly to: LogPosition }
-  /** The events of whole records. Events missing before `place` are damaged. */
+  /** The events of whole records. Other events before `place` are damaged. */
   readonly held: Amount
 }
 
@@ -52,23 +52,23 @@ const NOTHING = Buffer.alloc(0)
 const START: LogPosition = { event: 0, byte: 0 }
 const WINDOW = 64 * 1024
 const LONGEST_NOTE = 4096
-/** Size of the length of ids, in bytes. */
+/** Size of the field with the length of ids, in bytes. */
 const LENGTH = 4
 const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether it may have been sent. Then nothing may be appended. */
+/** Whether it may have been sent, so that nothing may be appended. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
-/** A record to be written, with free bytes for its header. */
+/** A record to write, with free bytes for its header. */
 export function framed(ids: Buffer, content: Buffer): Buffer {
   const length = Buffer.alloc(HEAD_SIZE + LENGTH)
   length.writeUInt32LE(ids.length, HEAD_SIZE)
   return Buffer.concat([length, ids, content])
 }
 
-/** Reads a file up to `size`, and checks every byte. `onIds` gets the ids of each record. */
+/** Reads a file up to `size` and checks every byte. `onIds` receives the ids of each record. */
 export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer) => void = () => {}): Promise<Survey> {
   const read = async (at: number, length: number) => {
     const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, size - at)))
@@ -95,7 +95,7 @@ export async function survey(file: BufferFile, size: number, onIds: (ids: Buffer
     const record = await read(content, head.size)
     const isFirst = at === TITLE.length
     at = content + head.size
-    // A record whose place is before `place` is a repetition.
+    // A record that lies before `place` is a repetition.
     if (!isWhole(head, record) || head.place.event < place.event) continue
     end = at
     place = placeAfter(head)
@@ -147,7 +147,7 @@ export async function writeIds(folder: BufferFolder, name: string, ids: readonly
   await folder.sync()
 }
 
-/** Reads a file of `writeIds`. Returns an empty array if it is damaged. */
+/** Reads a file that `writeIds` wrote; an empty array if it is damaged. */
 export async function readIds(folder: BufferFolder, name: string): Promise<Buffer[]> {
   const file = await folder.open(name)
   try {
@@ -168,7 +168,7 @@ export async function readIds(folder: BufferFolder, name: string): Promise<Buffe
   }
 }
 
-/** The position of the next record mark at or after `from`; `size` if not found. */
+/** The next record mark at or after `from`; `size` if there is none. */
 async function nextMark(
   read: (at: number, length: number) => Promise<Buffer>,
   from: number,
@@ -182,13 +182,13 @@ async function nextMark(
 }
 
 /**
- * An object that is being written, or waits to be sent. Invariants: when `append` resolves, the record and the name of
- * the file are synced. If it rejects, the record is not part of the object. `finish` cuts it off at the latest.
+ * An object that is being written or waits to be sent. When `append` resolves, the record and the name of the file are
+ * synced. If it rejects, the record is not part of the object; `finish` cuts it off at the latest.
  */
 export class ObjectFile {
   name: string
   readonly facts: ObjectFacts
-  /** When it was opened, on the monotonic clock. */
+  /** When it was opened, by the monotonic clock. */
   readonly openedAt: number
   /** Size of the object so far. */
   size = 0
@@ -196,18 +196,18 @@ export class ObjectFile {
   end = 0
   /** Events in it. */
   held: Amount = { events: 0, bytes: 0 }
-  /** Set by a failed write. The bytes after `end` are unknown, so nothing may be appended. */
+  /** Whether a write failed. The bytes after `end` are then unknown, so nothing may be appended. */
   isBroken = false
   /** Whether something is being appended. */
   isBusy = false
-  /** State of the sender. */
+  /** The sender's state. */
   progress: unknown
   /** Ids of its records, after `finish`. */
   ids: readonly Buffer[] = []
   readonly #folder: BufferFolder
   #place = START
   #pieces: readonly Piece[] | undefined
-  /** Whether the closed name is synced, so it survives a power failure. */
+  /** Whether the name that marks it as closed is synced, and so survives a power failure. */
   #isClosed = false
 
   constructor(folder: BufferFolder, name: string, facts: ObjectFacts, openedAt: number) {
@@ -217,9 +217,7 @@ export class ObjectFile {
     this.openedAt = openedAt
   }
 
-  /**
-   * Creates the object for a file of an earlier run. The object counts its damaged events until `finish` reports them.
-   */
+  /** The object in a file of an earlier run. Its damaged events count until `finish` reports them. */
   static found(
     folder: BufferFolder,
     name: string,
@@ -231,18 +229,18 @@ export class ObjectFile {
     file.end = end
     file.held = { events: place.event, bytes: place.byte }
     file.#place = place
-    // Data that a kill left after the last record is cut off before the next write.
+    // A kill may have left data after the last record. The next write cuts it off first.
     file.isBroken = !isClosed(name)
     return file
   }
 
-  /** Appends a record, a result of `framed`. */
+  /** Appends a record that `framed` returned. */
   async append(framed: Buffer, events: number, bytes: number): Promise<void> {
     const isNew = this.end === 0
     seal(framed, this.#place, events, bytes)
     const parts = isNew ? [TITLE, this.#factsRecord(), framed] : [framed]
     const file = await (isNew ? this.#folder.create(this.name) : this.#folder.open(this.name)).catch(error => {
-      // Somebody has removed it.
+      // Another process removed the file.
       if (!isNew && errorCode(error) === 'ENOENT') this.isBroken = true
       throw error
     })
@@ -264,12 +262,12 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off everything after the last whole record, so it can never count as a part of the object. */
+  /** Cuts off everything after the last whole record, so that it cannot count as a part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {
       if ((await file.size()) > this.end) await file.truncate(this.end)
-      // A failed append may have truncated it.
+      // A failed append may have cut off data without a sync.
       await file.sync()
       this.isBroken = false
     } finally {
@@ -278,8 +276,8 @@ export class ObjectFile {
   }
 
   /**
-   * Determines the content to send: the whole records. Resolves with the events that were damaged since they were
-   * written. Afterwards `read` may be called.
+   * Determines the content to send: the whole records. Resolves with the events damaged since they were written. Call
+   * it before `read`.
    */
   async finish(): Promise<Amount> {
     if (this.#pieces) return { events: 0, bytes: 0 }
@@ -330,7 +328,7 @@ export class ObjectFile {
     }
   }
 
-  /** The sender's note about it, which may be lost. */
+  /** The sender's note about the object; undefined if it was lost. */
   async readNote(): Promise<string | undefined> {
     try {
       const file = await this.#folder.open(this.#note)
@@ -351,7 +349,7 @@ export class ObjectFile {
       const file = await this.#folder.create(this.#note)
       await file.write([Buffer.from(text)], 0).finally(() => file.close())
     } catch {
-      // The note only saves the receiver some work.
+      // Without the note, only the receiver has more work.
     }
   }
 

@@ -4,7 +4,7 @@ import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
 
-/** Counts and logs the events of a spool. */
+/** Counts and logs what happens to events of a spool. */
 export class SpoolReport {
   readonly #context: Pick<ComponentContext, 'log' | 'metrics' | 'clock'>
   readonly #path: string
@@ -38,14 +38,14 @@ export class SpoolReport {
     this.#problem('written', 'error', fields, 'cannot write to the spool')
   }
 
-  /** An object was closed for another one, since `most` are open. */
+  /** Reports an object that was closed for another one, since `most` are open. */
   crowded(most: number): void {
     const text =
       'too many objects are open; the least recently written ones are sent early, and are small. For larger objects, use fields with fewer values in "key"'
     this.#problem('crowded', 'warn', { most }, text)
   }
 
-  /** `isShared`: the space that several destinations share is full. */
+  /** Reports a full spool. `isShared`: the space that destinations share is full. */
   full(maxBytes: number, isShared: boolean): void {
     if (!this.#isFull)
       this.#problem('full', 'warn', { max_bytes: formatSize(maxBytes), shared: isShared }, 'the spool is full')
@@ -56,7 +56,7 @@ export class SpoolReport {
     this.#isFull = false
   }
 
-  /** Events of an object are damaged. */
+  /** Reports damaged events of an object. */
   missing({ events, bytes }: Amount, name: string): void {
     if (events === 0) return
     const { metrics, log } = this.#context
@@ -65,14 +65,14 @@ export class SpoolReport {
     log.error(fields, 'events of an object in the spool are damaged; they are counted as discarded')
   }
 
-  /** Data after the last whole record of a growing object was cut off. `events`: the number that the data states. */
+  /** Reports data after an open object's last whole record that was cut off. `events`: how many it claims to have. */
   cut(name: string, bytes: number, events: number): void {
     const fields = { file: `${this.#path}/${name}`, bytes, events }
     const text = 'removed an unfinished write at the end of an object in the spool, probably left by a crash'
     this.#context.log.warn(fields, text)
   }
 
-  /** The name of an object is damaged. */
+  /** Reports an object whose name is damaged. */
   unusable(name: string, events: number): void {
     const fields = { code: 'SLUICE_SPOOL_DAMAGED', file: `${this.#path}/${name}.damaged`, events }
     this.#context.log.error(

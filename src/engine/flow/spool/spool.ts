@@ -12,11 +12,11 @@ import { isClosed, isObject, nameOf, type ObjectFacts, ObjectFile, readIds, surv
 import type { SpoolReport } from './spool-report.js'
 
 /**
- * How long ids are kept after their events were written. The positions of sources are saved much sooner, unless the
- * disk or another destination delays that.
+ * Ids are kept for this long after their events were written. Sources save their positions much sooner, unless the disk
+ * or another destination delays that.
  */
 const KEEP_IDS_MS = 60_000
-/** How long after the start events may be read again. */
+/** Sources may read events again for this long after the start. */
 const READ_AGAIN_MS = 600_000
 /** Files with ids of recently sent objects. */
 const SENT = /\.sent$/
@@ -32,7 +32,7 @@ export interface SpoolOptions {
   readonly state: Pick<StateFolder, 'hasRoom' | 'count'>
   readonly clock: TimerClock
   readonly report: SpoolReport
-  /** An object is closed when it reaches this size (in bytes as sent) or this age. */
+  /** An object is closed at this size (in bytes as sent) or age. */
   readonly maxObjectBytes: number
   readonly maxObjectAgeMs: number
   /** Maximum size of all files, in bytes. */
@@ -46,17 +46,17 @@ export interface SpoolOptions {
 /**
  * Collects events on disk into objects of a useful size. A partition has at most one open object. Closed objects wait
  * to be sent. Invariants:
- * - The spool has taken events over when their record is synced.
- * - After `next` has returned an object, nothing is appended to it. Its name and bytes never change again, even after a
- *   kill.
+ * - The spool has taken over events when their record is synced.
+ * - Nothing is appended to an object that `next` has returned. Its name and bytes never change, even after a kill.
  * - Events that a source reads again soon after a kill are recognized by their ids, in object files and `.sent` files.
- * - The file of an object is removed when the receiver has accepted it. If that fails, the object is sent again.
+ * - The file of an object is removed when the receiver has accepted the object. If removing fails, the object is sent
+ *   again.
  */
 export class ObjectSpool implements Spool {
   readonly #options: SpoolOptions
-  /** By partition, the least recently written first. */
+  /** By partition, least recently written first. */
   readonly #open = new Map<string, ObjectFile>()
-  /** Closed and not being sent, in order. */
+  /** Closed objects that are not being sent, in order. */
   readonly #closed: ObjectFile[] = []
   readonly #sending = new Set<ObjectFile>()
   /** Bytes about to be written. */
@@ -65,10 +65,10 @@ export class ObjectSpool implements Spool {
   #cancelTimer: (() => void) | undefined
   #cancelKnown: (() => void) | undefined
   #isRecovered = false
-  /** Damaged files of earlier runs, until their events are counted as found and as discarded. */
+  /** Damaged files of earlier runs, until their events are counted as found and discarded. */
   readonly #unusable: (Amount & { readonly name: string })[] = []
   #known = new KnownIds([])
-  /** Files with ids, and when to remove them, on the monotonic clock. */
+  /** Files with ids, and when to remove them by the monotonic clock. */
   #sent: { readonly name: string; readonly until: number }[] = []
   #hasFolder = false
   #hasEnded = false
@@ -102,7 +102,7 @@ export class ObjectSpool implements Spool {
       ids.push(...(await readIds(folder, name).catch(() => [])))
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
     }
-    // Later times were written before the clock was set back.
+    // Ignores later times, which were written before the clock was set back.
     const now = clock.wall()
     const last = ids.reduce((latest, one) => (writtenAt(one) <= now ? Math.max(latest, writtenAt(one)) : latest), 0)
     this.#known = new KnownIds(ids.filter(one => writtenAt(one) >= last - KEEP_IDS_MS))
@@ -133,14 +133,14 @@ export class ObjectSpool implements Spool {
       ids.push(...recent)
       const { facts, end } = found
       const { from, to } = found.last
-      // The last record may be an unfinished write, unless the object may have been sent.
+      // In an open object, the last record may be an unfinished write. A closed object may have been sent.
       const known = isClosed(name) ? to : from
       const place = known.event > found.place.event ? known : found.place
       const age = Math.max(0, clock.wall() - (facts?.openedAt ?? 0))
       if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
-      // Without a record, a kill came before its first events were acknowledged.
+      // Without a record, the kill came before the first events were acknowledged.
       if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
@@ -153,7 +153,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Whether an earlier run has stored this event, and its source has read it again. */
+  /** Whether an earlier run stored this event, and its source has now read it again. */
   isKnown(batch: EventBatch, i: number): boolean {
     return this.#known.has(batch, i)
   }
@@ -187,7 +187,7 @@ export class ObjectSpool implements Spool {
     return oldest
   }
 
-  /** Appends a record to the object of a partition. A partition has one append at a time. */
+  /** Appends a record to the object of a partition. Do not call it again for a partition before it resolves. */
   append(partition: string, factsOf: (id: string) => ObjectFacts, framed: Buffer, amount: Amount): Promise<void> {
     const done = this.#append(partition, factsOf, framed, amount).finally(() => {
       this.#appends.delete(done)
@@ -245,8 +245,8 @@ export class ObjectSpool implements Spool {
   }
 
   /**
-   * Closes the largest open objects until the rest fill at most half of the spool. Without room, closes all of them and
-   * throws a DeliveryError.
+   * Closes the largest open objects until the others fill at most half of the spool. If there is still no room, closes
+   * all and throws a DeliveryError.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options
@@ -256,7 +256,7 @@ export class ObjectSpool implements Spool {
     const files = objects.open + objects.closed
     const isFull = files >= MOST_FILES || (used > 0 && used + bytes > maxBytes)
     const hasRoom = !isFull && state.hasRoom(bytes)
-    // Otherwise open objects could fill the spool, and nothing would ever be sent.
+    // If open objects could fill the spool, nothing would ever be sent.
     for (const file of idle) {
       if (hasRoom && openBytes <= maxBytes / 2) break
       openBytes -= sizeOf(file)
@@ -271,7 +271,7 @@ export class ObjectSpool implements Spool {
     throw new DeliveryError(message, { failure: 'retry', reason: 'spool_full' })
   }
 
-  /** Open objects that are not being written, the least recently written first. */
+  /** Open objects that are not being written, least recently written first. */
   get #idle(): ObjectFile[] {
     return [...this.#open.values()].filter(({ isBusy }) => !isBusy)
   }
@@ -281,7 +281,7 @@ export class ObjectSpool implements Spool {
     return size >= maxObjectBytes || clock.now() - openedAt >= maxObjectAgeMs
   }
 
-  /** Makes it the open object of its partition. */
+  /** Makes `file` the open object of its partition. */
   #put(file: ObjectFile): void {
     const { partition } = file.facts
     const other = this.#open.get(partition)
@@ -296,7 +296,7 @@ export class ObjectSpool implements Spool {
     this.#closed.push(file)
   }
 
-  /** Wakes the delivery when the next object is old enough. */
+  /** Sets a timer for when the next object is old enough. */
   #setTimer(): void {
     const { clock, maxObjectAgeMs } = this.#options
     this.#cancelTimer?.()
@@ -304,7 +304,7 @@ export class ObjectSpool implements Spool {
     const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // An object that is being written is closed afterwards.
+    // An object that is being written is closed after that.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
       this.changed()
       this.#setTimer()
@@ -362,7 +362,7 @@ export class ObjectSpool implements Spool {
     if (recent.length > 0) {
       const name = `${file.name}.sent`
       this.#sent.push({ name, until: clock.now() + KEEP_IDS_MS })
-      // A full disk has room again when the object is removed.
+      // A full disk has room again once the object is removed.
       await writeIds(folder, name, recent).catch(error => report.notWritten(error))
     }
     try {
@@ -372,7 +372,7 @@ export class ObjectSpool implements Spool {
     }
   }
 
-  /** Resolves when nothing is being written. The stored events stay for the next run, and stay counted. */
+  /** Resolves when nothing is being written. Stored events stay for the next run, and still count. */
   async close(): Promise<void> {
     this.#hasEnded = true
     this.#cancelTimer?.()

@@ -15,8 +15,8 @@ import { SpoolReport } from './spool-report.js'
 export interface ObjectStore extends Pick<Destination, 'changed' | 'handOver'> {
   open(signal: AbortSignal): Promise<void>
   /**
-   * Makes one attempt at the next request for an object. Returns true when the receiver has accepted the object. Throws
-   * a DeliveryError.
+   * Makes one attempt at the object's next request. Returns true when the receiver has accepted the whole object.
+   * Throws a DeliveryError.
    */
   send(object: ObjectFile, signal: AbortSignal): Promise<boolean>
   stop(deadline: AbortSignal): Promise<void>
@@ -32,9 +32,9 @@ export interface ObjectFormat {
   readonly spool: { readonly max_bytes: number }
 }
 
-/** Names objects by the events in them. */
+/** Names objects after the events in them. */
 export interface ObjectNames {
-  /** The start of the object name for an event. Throws a DeliveryError if the event cannot be in any object. */
+  /** The beginning of the object name for an event. Throws a DeliveryError if the event fits no object. */
   prefixOf(batch: EventBatch, i: number): string
 }
 
@@ -46,7 +46,7 @@ const ENDS: Readonly<Record<Compression, { readonly suffix: string; readonly typ
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
 
-/** The name of an object. Names are unique and sorted by time within a partition. */
+/** The name of an object. Names are unique, and sorted by time within a partition. */
 export function objectKey(prefix: string, format: ObjectFormat, openedAt: number, id: string): string {
   const time = new Date(openedAt).toISOString().replace(/[-:]|\.\d+/g, '')
   return `${prefix}${time}-${id}${endingOf(format)}`
@@ -61,14 +61,14 @@ const typeOf = ({ encoding, compression }: ObjectFormat) =>
   ENDS[compression].type ??
   (encoding === 'raw' ? 'text/plain; charset=utf-8' : (encoding.definition.contentType ?? 'application/octet-stream'))
 
-/** Compresses one write. The concatenated results of several writes are valid, too. */
+/** Compresses the content of one write. Results can be concatenated. */
 export async function compress(content: Buffer, compression: Compression): Promise<Buffer> {
   if (compression === 'none') return content
   const { zstdCompress } = zlib as unknown as { readonly zstdCompress: typeof zlib.gzip }
   return await promisify(compression === 'gzip' ? zlib.gzip : zstdCompress)(content)
 }
 
-/** A destination that keeps events in a spool, and sends objects of them to a store. */
+/** A destination that keeps events in a spool, and sends them to a store as objects. */
 export class SpooledDestination implements Destination {
   readonly spool: Spool
   readonly partitionOf: NonNullable<Destination['partitionOf']>
@@ -132,12 +132,12 @@ export class SpooledDestination implements Destination {
     const ids = encodeIds(request, this.#context.clock.wall())
     const encoded = encodeAlone(encoding, request)
     const last = encoded.parts.at(-1)
-    // The next write must not continue its last line.
+    // The next write must not continue the last line of this one.
     const isOpen = encoding === 'raw' && last !== undefined && last.at(-1) !== LF
     const plain = Buffer.concat(isOpen ? [...encoded.parts, NEWLINE] : encoded.parts)
     encoded.release?.()
     const content = await compress(plain, compression)
-    // Everything written from here on counts as delivered, however long it takes.
+    // Events written from here on count as delivered, even if it takes long.
     signal.throwIfAborted()
     const amount = { events: 0, bytes: 0 }
     for (const { length, bytes } of request) add(amount, length, bytes)

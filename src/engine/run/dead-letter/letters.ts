@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
-// Rejected events may name any codec.
+// Loads all codecs, since rejected events may name any.
 import '../../../core/codecs/list.js'
 import { PLAIN_TEXT } from '../../../core/codecs/text.js'
 import { type AnyDefinition, defineSource } from '../../../core/component.js'
@@ -15,15 +15,15 @@ import { decodeLetter, type Letter } from './record.js'
 const LONGEST_RECORD = 2 ** 30
 const READ_SIZE = 256 * 1024
 
-/** A record and its end in the file. `letter` is undefined for a line that is not a rejected event. */
+/** A record and its end in the file. `letter`: undefined if the line is not a rejected event. */
 interface Found {
   readonly letter: Letter | undefined
   readonly end: number
 }
 
 /**
- * Yields the records of a file from `from` on, several at a time. An unterminated last line counts if it is complete.
- * Otherwise a crash left it, and the component that had the event sends it again.
+ * Yields the records of a file from `from` on, several at a time. A complete last line without a line end counts. An
+ * incomplete one was left by a crash, and the component that had the event sends it again.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
   const splitter = new LineSplitter(LONGEST_RECORD)
@@ -85,9 +85,9 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** How much of a dead-letter file is settled. */
+/** How far the events of a dead-letter file are settled. */
 export class LettersProgress {
-  /** Number of events settled in this run. */
+  /** Number of events that this run settled. */
   events = 0
   /** Called when `done` has changed. */
   changed: () => void = () => {}
@@ -112,7 +112,7 @@ export class LettersProgress {
   }
 }
 
-/** A source of the events in a dead-letter file, starting at the current progress. */
+/** A source of the events in a dead-letter file, from the current progress on. */
 export function lettersSource(path: string, progress: LettersProgress): AnyDefinition<'source'> {
   return defineSource({
     type: 'dead_letters',
@@ -122,7 +122,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     create: (_options, context) => ({
       async run(out, signal) {
         const { wanted } = context.origin(PLAIN_TEXT)
-        // Reports damaged positions, and sets them aside.
+        // Reading reports damaged positions and sets them aside.
         context.checkpoints.read()
         context.checkpoints.provide(() => ({ done: progress.done }))
         progress.changed = () => context.checkpoints.changed()
@@ -134,7 +134,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // One event per batch, which keeps the progress exact when the run ends early.
+            // Batches of one event, which keep the progress exact if the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()
@@ -160,8 +160,8 @@ export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source
 }
 
 /**
- * Whether a letter may come from the same file or connection as the one before, and was rejected at the same time or
- * continues a line of it. If so, the pieces of a line can be matched.
+ * Whether a letter may come from the same file or connection as the one before it, and was rejected at the same time or
+ * continues a line of it. Only then can pieces of a line be matched.
  */
 function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
   const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host

@@ -20,10 +20,10 @@ import { encodeLetters } from './record.js'
 import { DeadLetterStock } from './stock.js'
 
 /**
- * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless the side
- * output for rejected events is read. Invariants of the file: `write` resolves when its events are on disk, in the file
- * that has the name at that moment. A record is complete or absent: the next write first cuts off a torn record left by
- * a crash or a full disk. The file may be moved away at any time; no other process may write to it.
+ * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless somebody reads
+ * the side output for rejected events. When `write` resolves, its events are on disk, in the file that has the name
+ * then. A record is complete or absent: the next write first cuts off a record that a crash or a full disk left
+ * incomplete. The file may be moved away at any time. No other process may write to it.
  */
 
 const LF = 0x0a
@@ -41,7 +41,7 @@ export interface DeadLetterEnvironment extends Pick<DeadLetterFileOptions, 'log'
   readonly metrics: ComponentCounters
 }
 
-/** Opens the dead-letter queue of a component, and registers its gauges. */
+/** Opens the dead-letter queue of a component and registers its gauges. */
 export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
   const { log, clock, metrics, disk } = environment
   const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
@@ -60,7 +60,7 @@ export function openDeadLetters(id: string, dataDir: string, environment: DeadLe
 export class DeadLetterFile implements DeadLetters {
   readonly path: string
   readonly #options: DeadLetterFileOptions
-  /** Inode of the file whose directory entry has been synced. */
+  /** Inode of the file whose directory entry was synced. */
   #named: number | undefined
   /** Whether the last attempt to write failed. */
   isUnwritable = false
@@ -72,7 +72,7 @@ export class DeadLetterFile implements DeadLetters {
 
   async write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     try {
-      // After a reload, the write of a destination that was stopped may still be running on a slow disk.
+      // After a reload, a stopped destination may still be writing to a slow disk.
       await inTurn(this.path, () => this.#append(request, error))
       this.isUnwritable = false
     } catch (cause) {
@@ -84,11 +84,11 @@ export class DeadLetterFile implements DeadLetters {
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const { destination, clock } = this.#options
     const bytes = encodeLetters(request, error, { destination, wall: clock.wall() })
-    // Written again if the file was moved away during the write: whoever moved it may have read it earlier.
+    // Written again if the file was moved away meanwhile, since whoever moved it may have read it before.
     while (!(await this.#appendTo(bytes))) {}
   }
 
-  /** Appends and syncs. Returns whether the file still had the name then. */
+  /** Appends and syncs. Returns whether the file had the name until then. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
     const { log, disk } = this.#options
     const folder = dirname(this.path)
@@ -112,7 +112,7 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       const { ino } = await file.stat()
-      // An earlier write may have created the file and failed here, so this does not depend on creation.
+      // Existing files too, since an earlier write may have created one and then failed here.
       if (ino !== this.#named) await syncFolder(folder)
       this.#named = ino
       return await isNamed(this.path, file)
@@ -123,8 +123,8 @@ export class DeadLetterFile implements DeadLetters {
 }
 
 /**
- * The side output of a destination for rejected events. Each event is passed on as a dead-letter record in JSON, with
- * fields such as reason, status, request_id and event. It counts as safe when every reader of the output has accepted
+ * The side output of a destination for rejected events. Passes on each event as a dead-letter record in JSON, with
+ * fields such as reason, status, request_id and event. The event is safe when every reader of the output has accepted
  * it.
  */
 export class RejectedOutput implements DeadLetters {
@@ -147,7 +147,7 @@ export class RejectedOutput implements DeadLetters {
         if (status === 'errored') reject(new Error('the components that read the rejected events did not accept them'))
         else resolve()
       })
-      // No need to wait for room: the next request that is refused waits for its own answer.
+      // Does not wait for room, since the next refused request waits for its own answer.
       void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
     })
   }
@@ -158,7 +158,7 @@ function noRoom({ max }: DiskAllowance): DeliveryError {
   return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
 }
 
-/** Truncates a file after its last complete record. Returns its size and the number of bytes cut off. */
+/** Truncates a file after its last complete record. Returns its size and the number of removed bytes. */
 export async function cutTornRecord(file: FileHandle): Promise<{ size: number; torn: number }> {
   const { size: found } = await file.stat()
   const size = await endOfRecords(file, found)

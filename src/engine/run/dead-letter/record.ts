@@ -11,14 +11,14 @@ import { SLOT, scanObject, WantedNames } from '../../../lib/formats/json-scan.js
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
- * A rejected event as a line of JSON with time, since (when it was first rejected, if that was before), destination,
- * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that
- * differs from the line as sent with `encoding: raw`, `line` describes the line:
- * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
+ * A rejected event as a line of JSON with time, since (when it was first rejected, if earlier), destination, status (if
+ * any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If the line as sent with
+ * `encoding: raw` differs from that, `line` describes it:
+ * - "message" or "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": the codec's options, if any}: a line for the codec of this name.
- * - {"raw": "syslog", "options"}: the same if the line is not UTF-8; its bytes are the event's member `raw`.
- * If the line is a piece, the object forms also have "partial", because a line may contain a field of this name. Unless
- * the piece is the last, they also have the "host" of the origin.
+ * - {"raw": "syslog", "options"}: the same for a line that is not UTF-8. Its bytes are the event's member `raw`.
+ * If the line is a piece, the object forms also have "partial", since the line may contain a field of this name. Unless
+ * it is the last piece, they also have the origin's "host".
  */
 
 /** Encodes the events of a request as lines. */
@@ -53,7 +53,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The line's own host hides the origin's host, which is needed to match the pieces of a line.
+    // The line's own host hides the origin's, which is needed to match the pieces of a line.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
@@ -65,7 +65,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   return flags & DECODED ? undefined : 'message'
 }
 
-/** Everything needed to resend an event: its line, and the data for fields from elsewhere. */
+/** All that is needed to resend an event: its line, and the data for fields that are not in it. */
 export interface Letter {
   readonly reason: string
   readonly line: Buffer
@@ -77,7 +77,7 @@ export interface Letter {
   readonly host: string
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
-  /** When it was rejected first, wall clock in milliseconds. */
+  /** When it was first rejected, wall clock in milliseconds. */
   readonly rejectedAt: number | undefined
 }
 
@@ -101,7 +101,7 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
   const record = JSON.parse(bytes.toString('utf8', start, end)) as LetterRecord
   let from = slots[EVENT * SLOT]!
   let to = slots[EVENT * SLOT + 1]! >> 1
-  // White space around an object is part of its line.
+  // The line includes white space around the object.
   while (isSpace(bytes[from - 1]!)) from--
   while (isSpace(bytes[to]!)) to++
   const { reason, line, event, time, since = time } = record
@@ -129,18 +129,18 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
 interface Found {
   readonly bytes?: Buffer
   readonly codec: Codec
-  /** Host of the origin, if it differs from the event's host. */
+  /** The origin's host, if the event has another one. */
   readonly host?: string
-  /** Which piece of a line it is, if the record states it separately from the event. */
+  /** Which piece of a line it is, if the event does not say that. */
   readonly partial?: unknown
 }
 
-/** Whether a field `partial` of an event may come from its line. */
+/** Whether the field `partial` of an event may come from its line. */
 function hasOwnPartial({ form, eventFields }: Codec): boolean {
   return form === 'fields' && (eventFields === undefined || eventFields.names.includes('partial'))
 }
 
-/** The bytes of the line and its codec. Without bytes, the line is the event's own JSON. */
+/** The bytes of the line, and its codec. Without bytes, the line is the event's JSON. */
 function lineOf(line: unknown, event: Record<string, unknown>): Found | undefined {
   const { message, raw } = event
   if (line === undefined) return { codec: JSON_OBJECTS }
@@ -157,10 +157,10 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
-/** The only codec besides json and text whose lines earlier releases wrote as just "raw". */
+/** The only codec besides json and text for whose lines earlier releases wrote just "raw". */
 const FORMERLY_RAW = 'syslog'
 
-/** The codec of bytes that are not UTF-8: they are the whole message, or an object. */
+/** The codec of bytes that are not UTF-8. They are the whole message, or an object. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
   if (message === bytes.toString()) return PLAIN_TEXT
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!

@@ -16,35 +16,35 @@ import { cutTornRecord } from './queue.js'
 import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
 
 /**
- * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
- * one. Invariants: until the destination has accepted an event, it is in the file, or in the folder after the recorded
+ * Resends the events of a dead-letter file. Moves the file to a folder beside it first, so that a daemon can start a
+ * new one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
  * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
- * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
+ * end. A crash repeats events but does not lose any: the next call resumes with what is in the folder.
  */
 
 /** The result for one file. */
 export interface Resent {
   sent: number
-  /** Events rejected again, by reason. They are back in the file. */
+  /** Events rejected again, by reason. They are in the file again. */
   readonly refused: Map<string, number>
-  /** Events not sent because the run ended. The next call sends them. */
+  /** Events not sent, since the run ended. The next call sends them. */
   left: number
 }
 
-/** The file cannot be sent; nothing was changed. */
+/** The file cannot be sent. Nothing was changed. */
 export class ResendError extends Error {
   readonly code = 'SLUICE_RESEND'
 }
 
 export interface ResendContext {
   readonly config: Config
-  /** The destination or processor that the events belong to. */
+  /** The destination or processor to which the events belong. */
   readonly target: ComponentConfig
-  /** Creates a runtime for each run, with its own counters. */
+  /** Creates a runtime with its own counters for each run. */
   readonly newRuntime: () => Runtime
-  /** Receives the running engine, to stop it later. */
+  /** Receives the running engine, so that the caller can stop it. */
   readonly running: (engine: Engine) => void
-  /** Whether to start no further work. */
+  /** Whether the caller has stopped, so that no more work starts. */
   readonly stopped: () => boolean
 }
 
@@ -53,7 +53,7 @@ export function isToSend(path: string): boolean {
   return isThere(path) || isThere(folderOf(path))
 }
 
-/** Throws ResendError if this cannot be determined: an existing file must not be treated as missing. */
+/** Throws ResendError if this is unknown, since an existing file must not count as missing. */
 function isThere(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined
@@ -62,7 +62,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** Counts the events to send, in the file and left by an earlier call. Changes nothing. */
+/** Counts the events to send: those in the file, and those that an earlier call left. Changes nothing. */
 export async function surveyFile(path: string): Promise<Survey> {
   const folder = folderOf(path)
   const surveys: Survey[] = []
@@ -76,7 +76,7 @@ export async function surveyFile(path: string): Promise<Survey> {
   return sum
 }
 
-/** Sends all events; throws ResendError if it cannot start. */
+/** Sends all events. Throws ResendError if it cannot start. */
 export async function resendFile(path: string, context: ResendContext): Promise<Resent> {
   const folder = folderOf(path)
   const lock = await lockFolder(folder, path)
@@ -114,7 +114,7 @@ async function lockFolder(folder: string, path: string): Promise<{ release(): vo
   }
 }
 
-/** Moves the file back if not all of its lines are rejected events. */
+/** Moves the file back and throws if one of its lines is not a rejected event. */
 async function checkRecords(folder: string, path: string): Promise<void> {
   const { wrongLine } = await surveyLetters(recordsIn(folder))
   if (wrongLine === undefined) return
@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Other events discarded by a processor do not return to the file.
+    // Only events that a processor failed on return to the file, not those that it discarded on purpose.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -163,7 +163,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await unlink(records)
 }
 
-/** The target and everything downstream of it. Events that fail or are rejected are always kept. */
+/** The target and everything downstream of it, where events that fail or are rejected are always kept. */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -196,7 +196,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Moves objects that a stop left to the destination's spool. Their names are not in any other spool. */
+/** Moves the objects that a stop left to the destination's spool. No other spool contains their names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []
@@ -206,10 +206,10 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Returns events that were rejected again to the file. */
+/** Puts events that were rejected once more back into the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
-  // An interrupted call may have left a file to merge.
+  // An interrupted call may have left a file that is not merged yet.
   if (existsSync(mergingIn(scratch))) await merge(refused, scratch)
   if (!existsSync(refused)) return
   const file = await open(refused, 'r+')
@@ -223,7 +223,7 @@ async function giveBack(path: string, folder: string, id: string, scratch = fold
 async function putBack(from: string, path: string, folder: string): Promise<void> {
   for (;;) {
     try {
-      // Unlike rename, link fails if the target exists, so no file is overwritten.
+      // Unlike rename, link does not overwrite an existing file.
       await link(from, path)
       break
     } catch (error) {
@@ -236,7 +236,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
   await unlink(from)
 }
 
-/** Appends the file to merge to `into`. Torn records of both are cut off. */
+/** Appends the file that is to be merged to `into`. Cuts off incomplete records of both. */
 async function merge(into: string, folder: string): Promise<void> {
   await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])

@@ -5,22 +5,20 @@ import { readState, StateUnreadable } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { savedDocument } from '../state/checkpoints.js'
 
-/** Paths used by `sluice resend`: a folder beside the dead-letter file. */
-
-/** The source that sends them. */
+/** The id of the source that sends the events. */
 export const SOURCE = 'dead_letters'
 /** The folder for the dead-letter file `path`. */
 export const folderOf = (path: string) => `${path}.sending`
 /** The events being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-/** The positions of the source that sends them. */
+/** The source's saved positions. */
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
-/** Where earlier versions saved how many of them are settled. */
+/** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during the run, while they are appended to those rejected again. */
+/** Events that a daemon rejected during the run, while they are appended to those that were rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
-/** The offset in bytes before which all records are settled; 0 if that is damaged. Throws StateUnreadable. */
+/** The offset in bytes before which all records are settled; 0 if it is damaged. Throws StateUnreadable. */
 export async function doneIn(folder: string): Promise<number> {
   const { size } = await stat(recordsIn(folder))
   const former = await readState(join(folder, FORMER), path => readFile(path, 'utf8'))
@@ -33,7 +31,7 @@ export async function doneIn(folder: string): Promise<number> {
   }
 }
 
-/** Removes the progress of an earlier call that had sent all of its records. */
+/** Removes the progress of an earlier call that sent all its records. */
 export async function forgetDone(folder: string): Promise<void> {
   for (const name of [dirname(POSITIONS), FORMER]) await rm(join(folder, name), { recursive: true, force: true })
   await syncFolder(folder)
@@ -41,25 +39,25 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Size of the start of a record, which contains its times. */
+/** Size of the beginning of a record, which contains its times. */
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
 /** The count of one file. */
 interface Counted {
   readonly inode: number
-  /** Offset at which counting started. */
+  /** Offset at which counting began. */
   readonly from: number
   /** End of the last complete record. */
   readonly end: number
   readonly events: number
-  /** When the event of the first record was rejected first, wall clock in milliseconds. */
+  /** When the first record's event was first rejected, wall clock in milliseconds. */
   readonly oldest: number
 }
 
 /**
- * Counts the rejected events of a destination in data_dir, including changes by an earlier daemon or `sluice resend`.
- * Counts on demand, and reads only new records.
+ * Counts a destination's rejected events in data_dir, including changes by an earlier daemon or `sluice resend`. Counts
+ * on demand, and reads only new records.
  */
 export class DeadLetterStock {
   readonly #path: string
@@ -76,7 +74,7 @@ export class DeadLetterStock {
     return this.#counted && [...this.#counted.values()].reduce((sum, { events }) => sum + events, 0)
   }
 
-  /** When the oldest event was rejected, wall clock in milliseconds, or undefined. */
+  /** When the oldest event was rejected, wall clock in milliseconds; undefined if there is none. */
   get oldest(): number | undefined {
     const times = [...(this.#counted?.values() ?? [])].flatMap(({ events, oldest }) => (events > 0 ? oldest : []))
     return times.length > 0 ? Math.min(...times) : undefined
@@ -92,7 +90,7 @@ export class DeadLetterStock {
 
   async #refresh(): Promise<void> {
     const folder = folderOf(this.#path)
-    // Another process may be changing it.
+    // Another process may be changing the file.
     const done = await doneIn(folder).catch(() => 0)
     const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()
@@ -108,7 +106,7 @@ export class DeadLetterStock {
   }
 }
 
-/** Counts the records of a file from `from` on, resuming after the last count of the same file. */
+/** Counts the records of a file from `from` on. Resumes after the last count of the same file. */
 async function count(path: string, from: number, known: Counted | undefined): Promise<Counted> {
   const { ino, size } = await stat(path)
   const same = known?.inode === ino && known.from === from && known.end <= size ? known : undefined
@@ -134,7 +132,7 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
   }
 }
 
-/** When the event of the record at `from` was first rejected, or else the file's modification time. */
+/** When the event of the record at `from` was first rejected. If that is unknown, when the file was modified. */
 async function timeAt(file: FileHandle, from: number): Promise<number> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, from)
   const [, again = '', first = again] = TIMES.exec(buffer.toString('latin1', 0, bytesRead)) ?? []

@@ -5,7 +5,7 @@ export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
-  /** For a counter that may disappear: the labels of the counter that sums those removed. */
+  /** For a counter that may be removed: the labels of the counter that includes removed ones. */
   readonly rest?: Record<string, string>
 }
 
@@ -20,7 +20,7 @@ export type HistogramSnapshot = Pick<Histogram, 'help' | 'buckets' | 'sum'> & {
   readonly exemplars: readonly (Histogram['exemplars'][number] | null)[]
 }
 
-/** The counts of one component at one moment, as data that JSON keeps. */
+/** The counts of one component at one moment, as plain JSON. */
 export interface CounterSnapshot {
   readonly id: string
   readonly kind: Kind
@@ -43,7 +43,7 @@ export interface CounterSnapshot {
 
 type Named<T> = readonly (readonly [name: string, value: T])[]
 
-/** Copies all counts at one moment, so they add up. */
+/** Copies all counts at the same moment, so that they add up. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   const series: [string, SeriesSnapshot][] = []
   for (const [name, all] of c.series) {
@@ -84,7 +84,7 @@ function copied(amounts: ReadonlyMap<string, Amount>): [string, Amount][] {
   return [...amounts].map(([name, amount]) => [name, { ...amount }])
 }
 
-/** JSON has neither infinite numbers nor NaN. */
+/** JSON has no infinite numbers and no NaN. */
 function finite(value: number): number {
   return Number.isFinite(value) ? value : value > 0 ? Number.MAX_VALUE : 0
 }

@@ -1,12 +1,12 @@
 import { type Amount, type ComponentCounters, sum } from '../../flow/counters.js'
 import type { CounterSnapshot, SeriesRow } from './counter-snapshot.js'
 
-/** Stands for all components without series of their own, and for all values of a label. */
+/** The component that stands for those without own series, and the label value that stands for others. */
 export const OTHER = '__other__'
 
-/** A longer line of a scrape, in characters, counts as several. */
+/** Characters of a line in a scrape. A longer line counts as several. */
 const LINE = 500
-/** Lines of every component, including those that most components have. */
+/** Lines that every component has, or almost every one. */
 const LEAST_LINES = 11
 
 /** The approximate number of lines of a component in a scrape. */
@@ -27,7 +27,7 @@ export function linesOf({ discards, aside, failures, series, histograms }: Compo
   return lines
 }
 
-/** The sums of a snapshot, and of its counters that `hasRoom` accepts, without labels by key. */
+/** The sums of a snapshot, and those of its counters that `hasRoom` accepts, without labels by key. */
 export function folded(snapshot: CounterSnapshot, hasRoom: (series: string) => boolean): CounterSnapshot {
   const { kind, passed, aside, discards, failures, series } = snapshot
   return {
@@ -51,7 +51,7 @@ function amountOf(amounts: CounterSnapshot['aside'], first?: Amount): Amount {
   return amounts.reduce((all, [, amount]) => sum(all, amount), sum(first ?? { events: 0, bytes: 0 }))
 }
 
-/** Sums rows that have the same labels, or the same rest. */
+/** Sums rows whose labels are equal, or would be after their removal. */
 function summed(rows: readonly SeriesRow[], hasRoom: (labels: string) => boolean): SeriesRow[] {
   const sums = new Map<string, { labels: Record<string, string>; value: number }>()
   for (const { labels, value, rest = labels } of rows) {

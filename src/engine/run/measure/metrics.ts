@@ -10,14 +10,14 @@ type Labels = Readonly<Record<string, string>>
 interface About {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Reads all samples, for families that do not belong to components. */
+  /** Reads all samples. For families that do not belong to components. */
   readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
 }
 
-/** Metrics of prom-client that promtool objects to: gauges whose names end in _total. */
+/** Metrics of prom-client that promtool rejects: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** Gauges that prom-client does not update, at first 0, while they cannot be read: without a free descriptor. */
+/** Gauges that cannot be read without a free descriptor. prom-client then shows their last value, at first 0. */
 const FROM_PROC = [
   'process_resident_memory_bytes',
   'process_virtual_memory_bytes',
@@ -28,28 +28,28 @@ const FROM_PROC = [
   'nodejs_external_memory_bytes',
 ]
 
-/** Sampling interval of the event loop delay. Node.js includes this interval in the values. */
+/** Sampling interval of the event loop delay, which Node.js includes in the values. */
 const LOOP_DELAY_MS = 500
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
-/** How long a scrape waits for values read from disk. After that it shows the previous ones. */
+/** How long a scrape waits for values from disk. After that it shows the previous ones. */
 const REFRESH_MS = 1000
 
 export type Format = 'text' | 'openmetrics'
 
-/** As in prom-client, which is not loaded before it is needed. */
+/** The same as in prom-client, which is only loaded when needed. */
 export const CONTENT_TYPES = {
   text: 'text/plain; version=0.0.4; charset=utf-8',
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 } as const satisfies Record<Format, RegistryContentType>
 
-/** Maximum number of remembered families of components, since users and plugins choose names. */
+/** Maximum number of remembered families of components. Users and plugins choose their names. */
 const MOST_KNOWN = 1000
 
-/** Number of components read per turn of the event loop. */
+/** Number of components that are read per turn of the event loop. */
 const SLICE = 100
 
-/** Maximum length of all labels of an exemplar together, names and values, in characters. */
+/** Maximum characters of all label names and values of an exemplar together. */
 const MOST_EXEMPLAR = 128
 
 const RECEIVED = 'received by the component'
@@ -84,7 +84,7 @@ export interface ComponentSeries {
   readonly value: number
 }
 
-/** A sample in the form of prom-client. The text of `sharedLabels` is built once per object. */
+/** A sample in the form that prom-client uses. The text of a `sharedLabels` object is built once. */
 interface Sample {
   readonly metricName?: string
   readonly labels?: Readonly<Record<string, string | number>>
@@ -96,7 +96,7 @@ interface Sample {
 /** All samples of one metric in a scrape. */
 class Family {
   readonly #values: Sample[] = []
-  /** Samples by labels, if several with the same labels are possible. */
+  /** Samples by labels, if several samples may have the same labels. */
   readonly #merged: Map<string, Sample> | undefined
   readonly #name: string
   readonly #about: Omit<About, 'read'>
@@ -122,7 +122,7 @@ class Family {
     return this.#about.help
   }
 
-  /** Its name, and each sample that is a finite number and not part of a histogram. */
+  /** The family's name, and its samples that are finite numbers and not part of a histogram. */
   get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
     const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
     const texts = (labels: Sample['labels'] = {}) =>
@@ -134,7 +134,7 @@ class Family {
     return [this.#name, all]
   }
 
-  /** The metric for a registry. Each family is written in its own turn of the event loop. */
+  /** The metric for a registry. Each family is written in its own event loop turn. */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
@@ -146,7 +146,7 @@ class Family {
   }
 }
 
-/** Shares the next result among all callers: a running one may be older than their call. */
+/** Shares the next result among all callers, since a run in progress may have begun before they called. */
 class Together<T> {
   readonly #make: () => Promise<T>
   #running: Promise<T> | undefined
@@ -179,12 +179,12 @@ class Together<T> {
 
 /**
  * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a
- * prom-client registry: all numbers of a component at one moment, so they add up. Reading and writing are spread over
+ * prom-client registry: all numbers of a component at one moment, so that they add up. Reading and writing take several
  * turns of the event loop.
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
-  /** Families that were shown once keep their HELP and TYPE lines, unless there are too many. */
+  /** Families that were shown once keep their HELP and TYPE lines, within MOST_KNOWN. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
@@ -206,25 +206,25 @@ export class Metrics extends ComponentSet {
   }
 
   /**
-   * Starts measuring the delays and garbage collections of this process, unless that was done. It loads prom-client,
-   * which takes too long for the start of a process; the first scrape does this at the latest.
+   * Starts measuring this process's delays and garbage collections, if that was not done. The first scrape does it at
+   * the latest: loading prom-client takes too long for the start of a process.
    */
   measureProcess(): ReturnType<typeof measureProcess> {
     this.#process ??= measureProcess()
     return this.#process
   }
 
-  /** Registers a gauge of the daemon, without a component. */
+  /** Registers a gauge of the daemon, which belongs to no component. */
   daemonGauge(name: string, help: string, read: () => number): void {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** Registers a counter of the daemon that is counted elsewhere. */
+  /** Registers a counter of the daemon that something else counts. */
   daemonTotal(name: string, help: string, read: () => number): void {
     this.series('counter', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** Returns a counter of the daemon, one series of `name`. */
+  /** A counter of the daemon: one series of `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
     if (all.length === 0) this.series('counter', name, help, () => all)
@@ -257,7 +257,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** Returns the response to a scrape. Concurrent calls share one, which starts after them. */
+  /** The response to a scrape. Concurrent calls share one, which begins after they were made. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }
@@ -282,7 +282,7 @@ export class Metrics extends ComponentSet {
     return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
-  /** The samples of one component as in a scrape, without histograms, with the help of their metrics. */
+  /** The samples of one component as in a scrape, with the help of their metrics but without histograms. */
   async of(component: string): Promise<readonly ComponentSeries[]> {
     await this.refresh(REFRESH_MS)
     return [...(await this.#ofComponents('text'))].flatMap(family => {
@@ -293,7 +293,7 @@ export class Metrics extends ComponentSet {
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {
-    // Components of different types that had the same id share the series without a type label.
+    // If components of different types had the same id, series without a type label are shared.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     if (this.#known.size > MOST_KNOWN)
       for (const [name, { read }] of this.#known)
@@ -340,7 +340,7 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  /** Adds the metrics specific to the component's type. */
+  /** Adds the metrics that only the component's type has. */
   #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {
@@ -383,13 +383,13 @@ export class Metrics extends ComponentSet {
 async function measureProcess() {
   const { collectDefaultMetrics, Registry } = await import('prom-client')
   const registry = new Registry()
-  // The measurement wakes the process at this interval. Every 100 ms, it would cause most wakeups of an idle process.
+  // The measurement wakes the process at this interval. At 100 ms, it would cause most wakeups of an idle process.
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
   for (const name of MISNAMED) registry.removeSingleMetric(name)
   return { Registry, registry }
 }
 
-/** The metrics of the process, without those that cannot be read now. */
+/** The metrics of the process, except those that cannot be read now. */
 async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
   for (const name of FROM_PROC) (process.getSingleMetric(name) as Gauge | undefined)?.remove()
   return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
@@ -403,7 +403,7 @@ async function familiesOf(process: Registry, format: Format): Promise<Family[]> 
   })
 }
 
-/** The upper bound of a bucket as a label; a float in OpenMetrics. */
+/** The upper bound of a bucket as a label. OpenMetrics requires a float. */
 function bound(value: number, format: Format): string {
   if (!Number.isFinite(value)) return '+Inf'
   return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)

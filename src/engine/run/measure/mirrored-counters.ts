@@ -5,10 +5,10 @@ import { folded, linesOf, OTHER } from './folded.js'
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
 export interface SeriesBounds {
-  /** Maximum lines in a scrape of one group of components, and of all groups. */
+  /** Maximum lines in a scrape for one group of components, and for all groups. */
   readonly group: number
   readonly all: number
-  /** Called when a group, or all together, exceed the maximum, and components are folded. */
+  /** Called when a group or all together exceed the maximum, so that components are folded. */
   readonly full?: (group: string) => void
 }
 
@@ -20,12 +20,12 @@ const MOST_COMPONENTS = 20_000
 const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }
 
 /**
- * Shows the counts of components in other processes. Each snapshot adds the growth since the one before it, so a
- * counter never decreases when the counting process ends and another one starts, or when a component moves.
+ * Shows the counts of components in other processes. Each snapshot adds the growth since the previous one. A counter
+ * thus never decreases, even if another process continues counting or a component moves.
  *
- * The number of series is bounded, whatever the processes report. A component beyond the bound of its group, or of all,
- * is folded: its past and future counts are added to the component `__other__/KIND`. The sums stay exact; its gauges
- * and histograms are not shown. Components that have ended are folded first.
+ * The number of series is limited, whatever the processes report. A component beyond the limit of its group, or of all,
+ * is folded: its past and future counts are added to the component `__other__/KIND`. Sums stay exact, but gauges and
+ * histograms of folded components are not shown. Components that have ended are folded first.
  */
 export class MirroredCounters {
   readonly #all: ComponentSet
@@ -46,7 +46,7 @@ export class MirroredCounters {
     return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
   }
 
-  /** `refresh` is called before each scrape. Throws if a group has too many components. */
+  /** `refresh` runs before each scrape. Throws if a group has too many components. */
   show(snapshots: readonly CounterSnapshot[], refresh: () => Promise<void>, group = ''): void {
     for (const snapshot of snapshots) {
       const { id, kind, type } = snapshot
@@ -96,7 +96,7 @@ export class MirroredCounters {
     if (isFull() || this.#lines > all) this.#fold(key, mirror)
   }
 
-  /** Adds the counts of a component to the others. */
+  /** Adds a component's counts to those of the others. */
   #fold(key: string, mirror: Mirror): void {
     const own = mirror.counters
     const { kind } = own
@@ -121,7 +121,7 @@ export class MirroredCounters {
     return all.reduce((held, { inFlight }) => sum(held, inFlight), NOTHING)
   }
 
-  /** The processes of these components have ended. Their next snapshots count from 0. */
+  /** Notes that the processes of these components have ended. Their next snapshots count from 0. */
   ended(has: (id: string) => boolean = () => true): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -131,7 +131,7 @@ export class MirroredCounters {
     }
   }
 
-  /** Forgets these components. Their counters stay. */
+  /** Removes these components. Their counters stay. */
   forget(has: (id: string) => boolean): void {
     for (const [key, mirror] of this.#mirrors) {
       if (!has(mirror.id)) continue
@@ -141,13 +141,13 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component, or its share of the others' counters. */
+/** The counters of one component, or its share in the counters of the others. */
 class Mirror {
   readonly id: string
   readonly group: string
   counters: ComponentCounters
   isFolded: boolean
-  /** Lines in a scrape. */
+  /** Number of lines in a scrape. */
   lines = 0
   #last: CounterSnapshot | undefined
 
@@ -166,7 +166,7 @@ class Mirror {
     return this.#last?.inFlight ?? NOTHING
   }
 
-  /** From now on, adds to the counters of the others. */
+  /** From now on, adds counts to the counters of the others. */
   fold(others: ComponentCounters, folded: (last: CounterSnapshot) => CounterSnapshot): void {
     this.counters = others
     this.isFolded = true
@@ -177,7 +177,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // Events that it held while it ran here do not arrive here again.
+    // Events that it held when it ran here will not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)
@@ -239,14 +239,14 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may disappear to the counters that sum them. */
+  /** Adds the values of counters that may be removed to those that include removed ones. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}
     if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
-  /** Its events went back to their sources, and count as new when they arrive again. */
+  /** Notes that its process ended. Its events went back to their sources, and count as new when they arrive again. */
   ended(): void {
     const last = this.#last
     if (!last) return

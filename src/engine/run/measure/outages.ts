@@ -2,10 +2,10 @@ import type { ComponentConfig } from '../../config/load.js'
 import type { OutageState } from '../../flow/delivery/attempts.js'
 import type { DestinationRun } from '../destination-run.js'
 
-/** Delivery state by destination, which preserves the start and the failure count of an outage across a reload. */
+/** Delivery state by destination. It keeps the start and the failures of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
-/** Includes the type but no options: changed options may be an attempt to end the outage. */
+/** Contains the type but not the options, since changed options may be meant to end the outage. */
 const nameOf = (type: string, id: string | undefined) => `${type} ${id}`
 
 export function outagesOf(destinations: Iterable<DestinationRun>): Outages {

@@ -1,11 +1,11 @@
 import type { ComponentCounters } from '../../flow/counters.js'
 
-/** A part of the pipeline that takes and passes on events. */
+/** A part of the pipeline that takes events and passes them on. */
 export interface Watched {
   readonly id: string
-  /** Changes whenever the part takes or passes on something. */
+  /** A number that changes whenever the part takes or passes on something. */
   moved(): number
-  /** Whether it has work and no good reason to wait: space downstream, a receiver, a disk, a time. */
+  /** Whether it has work and does not wait for space downstream, a receiver, a disk or a time. */
   owes(): boolean
 }
 
@@ -21,17 +21,17 @@ export function watched(id: string, part: { readonly owes: boolean }, counters: 
   return { id, moved: () => movedBy(counters), owes: () => part.owes }
 }
 
-/** Detects stuck stages. Counts inspections rather than time, because a suspended process does not inspect. */
+/** Finds stuck parts. Counts inspections and not time, since a suspended process does not inspect. */
 export class ProgressWatch {
   readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()
 
-  /** A stage is stuck if it made no progress between this many consecutive inspections. */
+  /** A part is stuck if it made no progress between this many consecutive inspections. */
   constructor(inspections: number) {
     this.#inspections = inspections
   }
 
-  /** Inspects the stages. Returns the ids of those that are stuck. */
+  /** Inspects the parts. Returns the ids of stuck ones. */
   look(stages: readonly Watched[]): string[] {
     const seen = new Map<Watched, { moved: number; stillFor: number }>()
     for (const stage of stages) {

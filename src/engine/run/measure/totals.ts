@@ -4,33 +4,33 @@ import { splitInput } from '../../config/inputs.js'
 import type { Config } from '../../config/load.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 
-/** What happened to the events of a run. Counts since the start of the process. */
+/** What happened to the events of a run, since the start of the process. */
 export interface Totals {
   /** Events read by sources, each counted once. */
   readonly received: number
   /**
-   * Events that reloads gave back to their sources, which pass them on again; counted each time. Missing if there are
-   * none. Settled events after them may be read again with them, and are not counted here.
+   * Events that reloads gave back to their sources, counted each time; the sources pass them on again. Settled events
+   * after them may be read again too, and are not counted here. Missing if 0.
    */
   readonly given_back?: number
   /**
-   * Events created by processors, by component, without those for readers of `.discarded`. Missing if there are none.
+   * Events created by processors, by component, except those for readers of `.discarded`. Missing if there are none.
    */
   readonly emitted?: Readonly<Record<string, number>>
-  /** Events merged by processors into emitted ones, by component. Missing if there are none. */
+  /** Events that processors merged into emitted ones, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
-   * Events that passed every component on their way, each counted once regardless of the number of destinations:
-   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if the number
-   * is ambiguous: an event has several ways through processors, was discarded in several places, or was given back by a
-   * reload, and may be discarded or consumed twice.
+   * Events that passed every component on their way. Each counts once, whatever the number of destinations: received +
+   * all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if ambiguous: an event
+   * has several ways through processors, or was discarded in several places; or a reload gave back events, which may be
+   * discarded or consumed twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** Events accepted by each destination, including readers of side outputs. */
+  /** Events that each destination accepted, including readers of side outputs. */
   readonly delivered: Readonly<Record<string, number>>
-  /** Events read in this run and neither delivered nor discarded, each counted once. */
+  /** Events read in this run that were neither delivered nor discarded. Each counts once. */
   readonly undelivered: number
 }
 
@@ -39,7 +39,7 @@ export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
 export interface Counted {
   /** The counters of all components that existed, by id. */
   readonly components: ReadonlyMap<string, ComponentCounters>
-  /** Events that disk buffers held at the start, by destination. They were received in an earlier run. */
+  /** Events from an earlier run that disk buffers held at the start, by destination. */
   readonly heldBefore: ReadonlyMap<string, number>
   /** Events in the pipeline, within components and between them. */
   readonly underWay: number
@@ -57,20 +57,20 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
     returned += counted.returned
     repeated ||= counted.repeated
-    // Events emitted for readers of `.discarded` are not on the way.
+    // Events emitted for readers of `.discarded` do not continue to destinations.
     addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
     addTo(consumed, id, counted.consumedEvents.events)
     if (kind === 'source') received += read.events - counted.receivedAgain
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
-      // Events given back by a removed component arrived elsewhere again.
+      // A removed component gave these events back. They arrived elsewhere again.
       if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events
     }
   }
   const ways = new Ways(config)
-  // Events held by several destinations are counted once, below.
+  // Events that several destinations hold are counted once, below.
   for (const counters of components.values()) {
     if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.held().events
   }
@@ -99,15 +99,15 @@ function addTo(sums: Record<string, number>, id: string, events: number): void {
 
 const sumOf = (sums: Readonly<Record<string, number>>) => Object.values(sums).reduce((sum, events) => sum + events, 0)
 
-/** The events that a destination holds from this run, and whether it discarded any. */
+/** The events of this run that a destination holds, and whether it discarded any. */
 interface Place {
   readonly held: number
   readonly discards: boolean
-  /** It discarded events, some of which may be from an earlier run. */
+  /** Whether some of the events that it discarded may be from an earlier run. */
   readonly unclear: boolean
 }
 
-/** Buffers are first in, first out: events held before leave before the events of this run. */
+/** A buffer is first in, first out, so events that it held before leave before those of this run. */
 function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const heldBefore = inBuffer + counters.foundEvents
@@ -120,9 +120,8 @@ function placeOf(counters: ComponentCounters | undefined, inBuffer: number): Pla
 }
 
 /**
- * Whether the held and discarded events of the destinations of one output can be determined. All take the same events
- * in the same order, so a destination holds the tail of the events of the one that holds most. Discards of two
- * destinations may overlap.
+ * Whether the held and discarded events of one output's destinations are certain. All take the same events in the same
+ * order, so what one holds is the end of what another holds. The discarded events of two destinations may overlap.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -130,13 +129,13 @@ function isOnce(end: readonly Place[]): boolean {
   return discarding.length === 0 || end.every(place => place.held === 0 || place.discards)
 }
 
-/** The ways of events through a configuration. */
+/** The ways that events can take through a configuration. */
 class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
   /**
-   * Components that are reached only through outputs of discarded or rejected events, and those whose copies of events
-   * reach no destination.
+   * Components reached only through outputs of discarded or rejected events, and those whose copies of events reach no
+   * destination.
    */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */
@@ -172,7 +171,7 @@ class Ways {
   }
 }
 
-/** Components that pass no event on to a destination, where others read the same events. */
+/** Components that pass no events on to a destination and read only outputs that others read too. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.
@@ -182,7 +181,7 @@ function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: To
   return new Set(dead.map(([id]) => id))
 }
 
-/** All inputs except outputs of discarded and rejected events. Other side outputs are on the way. */
+/** All inputs except outputs of discarded and rejected events. Other side outputs lead to destinations. */
 function inputsOnWay(inputs: readonly string[]): string[] {
   return inputs.filter(input => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? ''))
 }

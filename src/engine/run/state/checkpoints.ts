@@ -10,21 +10,21 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
- * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the
- * second line, and the document of the source. Invariants: a file is replaced atomically and the previous one is kept,
- * so a damaged file costs a second of repetition. No problem with these files ends the daemon: failed writes are
- * retried, damaged files are set aside. A file that cannot be read, or has a later format, counts as neither missing
- * nor damaged: its source waits until it can be read.
+ * Saved positions: one file per source in `data_dir/checkpoints` with two lines, a header with the checksum of the
+ * second line and the source's document. A file is replaced atomically and the previous one kept, so a damaged file
+ * costs a second of repetition. No problem with these files ends the daemon: failed writes are retried, damaged files
+ * set aside. A file that cannot be read or has a later format counts neither as missing nor as damaged: its source
+ * waits until it can be read.
  */
 
 const FORMAT = 1
 const INTERVAL_MS = 1000
-/** Building documents takes at most 1/20 of the time of the process. */
+/** Building documents takes at most 1/20 of the process's time. */
 const BUSY_SHARE = 20
 /** Writing takes at most 1/4 of the time, including waits for other work. */
 const WRITING_SHARE = 4
 const RETRY_MAX_MS = 30_000
-/** Number of damaged files kept per source. */
+/** Maximum number of damaged files kept per source. */
 const MAX_CORRUPT = 5
 
 /** Positions whose last save failed. */
@@ -42,7 +42,7 @@ interface CheckpointCounts {
   corrupt: number
 }
 
-/** The positions of all sources in a `dataDir`, whose lock this process must hold. */
+/** The positions of all sources in `dataDir`. This process must hold its lock. */
 export class CheckpointStore {
   /** Failed writes and damaged files so far. */
   readonly counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
@@ -68,7 +68,7 @@ export class CheckpointStore {
     return checkpoints
   }
 
-  /** Writes all changes; false if a write failed (which was logged). */
+  /** Writes all changes. Resolves with false if a write failed, which was then logged. */
   async flush(): Promise<boolean> {
     const results = await Promise.allSettled([...this.#open.values()].map(checkpoints => checkpoints.flush()))
     return results.every(({ status }) => status === 'fulfilled')
@@ -79,8 +79,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Closes the positions of these sources. The next `forSource` reads them from disk, or takes over what could not be
-   * saved unless other sources were released in the meantime.
+   * Closes the positions of these sources. The next `forSource` reads them from disk. If they could not be saved, it
+   * takes them from memory, unless other sources were released meanwhile.
    */
   release(ids: readonly string[]): void {
     this.#unsaved.clear()
@@ -103,14 +103,14 @@ type Loaded =
   | { readonly state: 'missing' }
   | { readonly state: 'damaged'; readonly aside?: string | undefined }
 
-/** The newest intact document of a source, read without changing anything, or undefined. */
+/** The newest intact document of a source; undefined if there is none. Changes nothing. */
 export function savedDocument(path: string): unknown {
   const newest = readFile(path)
   const found = newest.state === 'whole' ? newest : readFile(`${path}.1`)
   return found.state === 'whole' ? found.document : undefined
 }
 
-/** Throws StateUnreadable for an existing file that cannot be read. */
+/** Throws StateUnreadable if the file exists but cannot be read. */
 function readFile(path: string): Loaded {
   let text: string
   try {
@@ -126,7 +126,7 @@ function readFile(path: string): Loaded {
     if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
   } catch (error) {
     if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
-    // Torn, empty, or not a checkpoint: treated like a wrong checksum.
+    // Incomplete, empty or not a checkpoint: treated like a wrong checksum.
   }
   return { state: 'damaged' }
 }
@@ -153,7 +153,7 @@ class SourceCheckpoints implements Checkpoints {
   #cancel: (() => void) | undefined
   #failures = 0
   #loggedCause = ''
-  /** Why the last save failed. */
+  /** Why the last save failed; undefined if it did not. */
   #failure: string | undefined
   #closed = false
 
@@ -178,7 +178,7 @@ class SourceCheckpoints implements Checkpoints {
     return JSON.parse(JSON.stringify(this.#snapshot?.()))
   }
 
-  /** Starts from a document that its predecessor could not save. */
+  /** Starts from a document that the predecessor could not save. */
   takeOver(document: unknown): void {
     this.#saved = { document }
     this.#snapshot = () => document
@@ -225,7 +225,7 @@ class SourceCheckpoints implements Checkpoints {
     this.#cancel = undefined
   }
 
-  /** Writes the current state. Rejects if that fails, after logging and counting the error. */
+  /** Writes the current state. If that fails, logs and counts the error, and rejects. */
   #write(urgent = false): Promise<void> {
     this.#writing ??= this.#save(urgent).finally(() => {
       this.#writing = undefined
@@ -234,7 +234,7 @@ class SourceCheckpoints implements Checkpoints {
     return this.#writing
   }
 
-  /** `urgent`: written on request, without delaying the next scheduled save. */
+  /** `urgent`: writes on request, and does not delay the next scheduled save. */
   async #save(urgent: boolean): Promise<void> {
     const { clock, intervalMs, counts } = this.#shared
     if (!this.#snapshot) return
@@ -303,7 +303,7 @@ class SourceCheckpoints implements Checkpoints {
     return loaded.state === 'damaged' ? { ...loaded, aside: this.#setAside(path) } : loaded
   }
 
-  /** Renames a damaged file. Returns the new name; undefined if renaming failed. */
+  /** Renames a damaged file. Returns its new name; undefined if that failed. */
   #setAside(path: string): string | undefined {
     this.#shared.counts.corrupt++
     try {
@@ -315,7 +315,7 @@ class SourceCheckpoints implements Checkpoints {
       renameSync(path, aside)
       return aside
     } catch {
-      // The file stays in place; the next save replaces it.
+      // The file stays until the next save replaces it.
       return undefined
     }
   }

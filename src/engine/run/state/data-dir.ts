@@ -20,27 +20,27 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import { shortPath } from '../../../lib/network/short-path.js'
 
 /**
- * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
- * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
- * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
- * lower numbers. Its own file remains after the release, so N never decreases. On a full disk, the new lock overwrites
- * `lock.spare`, the lock before the current one, which already has its space.
+ * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. Only the highest N
+ * counts, as long as its process lives. A process that finds the lock abandoned creates `lock.N+1` with a hard link.
+ * That fails if the name exists, so only one process succeeds, and the file appears with its content. The holder
+ * removes lower numbers. Its own file stays after the release, so N never decreases. On a full disk, the new lock
+ * overwrites `lock.spare`, the previous lock, which already has its space.
  *
- * The process is found by its id, which is valid in its PID namespace only. A process in another one, such as that of
- * another container, connects to the socket that the lock names: the holder listens there before it takes the lock, and
- * the kernel refuses connections when the holder has ended.
+ * The process is found by its id, which is only valid in its PID namespace. A process in another one, such as another
+ * container, connects to the socket that the lock names. The holder listens on it before it takes the lock, and the
+ * kernel refuses connections when the holder has ended.
  */
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again if it was removed or replaced; returns whether it did. Rejects with DataDirError. */
+  /** Takes the folder again if it was removed or replaced. Returns whether it did. Rejects with DataDirError. */
   renew(): Promise<boolean>
 }
 
-/** Another daemon holds the folder, or it cannot be used. */
+/** Another daemon holds the folder, or the folder cannot be used. */
 export class DataDirError extends Error {
   readonly code: 'SLUICE_DATA_DIR_IN_USE' | 'SLUICE_DATA_DIR_UNUSABLE'
-  /** The process that holds it; undefined if it is in another PID namespace. */
+  /** The process that holds the folder; undefined if it is in another PID namespace. */
   readonly pid: number | undefined
   constructor(code: DataDirError['code'], message: string, { cause, pid }: { cause?: unknown; pid?: number } = {}) {
     super(message, { cause })
@@ -65,16 +65,16 @@ function adviceFor(error: unknown): string {
 
 interface Holder {
   readonly pid: number
-  /** Start time of the process in ticks since boot, because pids are reused. */
+  /** Start time of the process in ticks since boot, since pids are reused. */
   readonly started: string
   readonly boot: string
-  /** The PID namespace that `pid` belongs to. */
+  /** The PID namespace of `pid`. */
   readonly namespace: string
-  /** The name of its socket in the folder; undefined if its file system has no sockets. */
+  /** The name of the process's socket in the folder; undefined if the file system does not support sockets. */
   readonly socket: string | undefined
 }
 
-/** A lock that this process has taken. */
+/** A lock that this process took. */
 interface Taken {
   readonly path: string
   readonly text: string
@@ -82,13 +82,13 @@ interface Taken {
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
-/** The next number would be too long for LOCK. */
+/** LOCK does not match longer numbers. */
 const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']
 const SOCKET = /^lock-[\da-f-]{36}\.sock$/
 
-/** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
+/** Creates the folder if it is missing, and locks it. Rejects with DataDirError if another living process holds it. */
 export async function lockDataDir(dir: string, namespace = ownNamespace()): Promise<DataDirLock> {
   let taken = await take(dir, namespace)
   let held = true
@@ -102,7 +102,7 @@ export async function lockDataDir(dir: string, namespace = ownNamespace()): Prom
       const renewed = await take(dir, namespace)
       taken.socket?.close()
       taken = renewed
-      // It was released in the meantime.
+      // The lock was released meanwhile.
       if (!held) release(taken)
       return held
     },
@@ -133,7 +133,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   }
 }
 
-/** Writes a new file; on a full disk over the spare one, which only one process gets. */
+/** Writes a new file. On a full disk, overwrites the spare file, which only one process can get. */
 function writeNew(spare: string, path: string, text: string): void {
   try {
     writeFileSync(path, text, { mode: 0o600 })
@@ -149,7 +149,7 @@ function replaceSpare(dir: string, old: string): void {
   try {
     renameSync(old, join(dir, SPARE))
   } catch {
-    // Something else has the name.
+    // Another file has the name.
     unlinkSync(old)
   }
 }
@@ -158,11 +158,11 @@ function keepSpare(dir: string, text: string): void {
   try {
     writeFileSync(join(dir, SPARE), text, { mode: 0o600, flag: 'wx' })
   } catch {
-    // There is one, or no room for one.
+    // A spare file exists already, or there is no room for one.
   }
 }
 
-/** Listens for processes that check whether this one lives. The kernel accepts their connections while it is busy. */
+/** Listens for processes that check whether this one lives. The kernel accepts connections even if this one is busy. */
 function listen(path: string): Server | undefined {
   const { short, release } = shortPath(path)
   const server = createServer(connection => connection.destroy())
@@ -170,12 +170,12 @@ function listen(path: string): Server | undefined {
     .once('close', release)
     .once('error', release)
     .on('error', () => {})
-  // Exclusive: in a worker of a cluster, its primary would listen instead. Sets `listening` before it returns.
+  // Exclusive, since in a cluster worker the primary would listen instead. Sets `listening` before it returns.
   server.listen({ path: short, exclusive: true }).unref()
   return server.listening ? server : undefined
 }
 
-/** Whether the lock is still ours; also true if that cannot be determined. */
+/** Whether the lock is still ours. Also true if that is unknown. */
 function has({ path, text }: Taken): boolean {
   try {
     return readFileSync(path, 'utf8') === text
@@ -184,7 +184,7 @@ function has({ path, text }: Taken): boolean {
   }
 }
 
-/** Returns the path of the lock. */
+/** Takes the lock and returns its path. */
 async function acquire(dir: string, beside: string, namespace: string): Promise<string> {
   for (;;) {
     const numbers = locksIn(dir)
@@ -208,7 +208,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // In the meantime our number was taken and released, and a later one taken.
+      // Meanwhile our number was taken and released, and a later one taken.
       unlinkSync(path)
       continue
     }
@@ -218,24 +218,24 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
   }
 }
 
-/** The numbers of the lock files, ascending. */
+/** The numbers of the lock files in ascending order. */
 function locksIn(dir: string): number[] {
   return readdirSync(dir)
     .flatMap(name => LOCK.exec(name)?.slice(1, 2).map(Number) ?? [])
     .sort((a, b) => a - b)
 }
 
-/** The holder; undefined if the lock was released or contains nothing that a process wrote. Throws StateUnreadable. */
+/** The holder; undefined if the lock was released or no process wrote its content. Throws StateUnreadable. */
 function read(path: string): Holder | undefined {
   let text: string
   try {
-    // Nobody may ever write to a FIFO.
+    // Reading a FIFO may never end.
     if (!statSync(path).isFile()) throw new Error('it is not a file')
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    // Removed by a new holder with a higher number.
+    // A new holder with a higher number removed it.
     if (errorCode(error) === 'ENOENT') return undefined
-    // A living process may hold it.
+    // A living process may hold the lock.
     throw new StateUnreadable(path, error)
   }
   try {
@@ -246,7 +246,7 @@ function read(path: string): Holder | undefined {
       return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
-    // Damaged, so not the file of a living process: that was written completely.
+    // Damaged. A living process would have written its file completely.
   }
   return undefined
 }
@@ -258,7 +258,7 @@ function release(taken: Taken): void {
     writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
     renameSync(`${path}.new`, path)
   } catch {
-    // The lock ends with the process.
+    // The process releases the lock when it ends.
     rmSync(`${path}.new`, { force: true })
   } finally {
     socket?.close()
@@ -271,7 +271,7 @@ async function isAlive(holder: Holder, dir: string, namespace: string): Promise<
   if (holder.namespace !== namespace) return holder.socket !== undefined && (await answers(join(dir, holder.socket)))
   if (now.started !== '') return now.started === holder.started
   if (holder.started !== '') return false
-  // Without /proc, only the existence of the process can be checked.
+  // Without /proc, only the existence of the process is known.
   try {
     process.kill(holder.pid, 0)
     return true
@@ -280,7 +280,7 @@ async function isAlive(holder: Holder, dir: string, namespace: string): Promise<
   }
 }
 
-/** Whether a process listens there; also true if that cannot be determined. */
+/** Whether a process listens there. Also true if that is unknown. */
 function answers(path: string): Promise<boolean> {
   const { short, release } = shortPath(path)
   return new Promise<boolean>(resolve => {
@@ -294,7 +294,7 @@ function identify(pid: number): Pick<Holder, 'pid' | 'started' | 'boot'> {
   return { pid, started: startOf(pid), boot: readText('/proc/sys/kernel/random/boot_id').trim() }
 }
 
-/** Empty on systems without PID namespaces. */
+/** The PID namespace of this process; empty on systems that have none. */
 function ownNamespace(): string {
   try {
     return readlinkSync('/proc/self/ns/pid')
@@ -304,8 +304,8 @@ function ownNamespace(): string {
 }
 
 /**
- * Field 22 of /proc/PID/stat, after the command name, which may contain any characters. Empty if the process is missing
- * or a zombie, or there is no /proc.
+ * Field 22 of /proc/PID/stat. It follows the command name, which may contain any characters. Empty if the process is
+ * missing or a zombie, or /proc is missing.
  */
 function startOf(pid: number): string {
   const stat = readText(`/proc/${pid}/stat`)
@@ -313,12 +313,12 @@ function startOf(pid: number): string {
   return fields[0] === 'Z' || fields[0] === 'X' ? '' : (fields[19] ?? '')
 }
 
-/** Empty if the file is missing. */
+/** The content of a file; empty if it cannot be read. */
 function readText(path: string): string {
   try {
     return readFileSync(path, 'latin1')
   } catch (error) {
-    // Otherwise a living process would seem to have ended.
+    // Without the error, a living process would seem to have ended.
     if (lacksDescriptor(error)) throw error
     return ''
   }

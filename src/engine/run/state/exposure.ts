@@ -2,7 +2,7 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { realpathSync, statSync } from '../../../lib/files/disk/disk.js'
 
-/** A folder of data must not be open to other users: they could replace the daemon's files in it. */
+/** Checks that other users cannot write to a data folder: they could replace the daemon's files. */
 
 interface User {
   readonly uid: number
@@ -12,8 +12,8 @@ interface User {
 const [OTHERS, GROUP, STICKY] = [0o002, 0o020, 0o1000]
 
 /**
- * Explains which other users can change the contents of a folder of `user`, and what to do; undefined if no user can,
- * or if it cannot be examined. Without `user`, the owner is assumed to be the user of the daemon. Root is ignored.
+ * Which users besides `user` can change the contents of `folder`, and what to do. Undefined if none can, or if it
+ * cannot be examined. If `user` is undefined, the folder's owner counts as the daemon's user. Root is ignored.
  */
 export function exposureOf(folder: string, user: User | undefined): string | undefined {
   try {
@@ -26,7 +26,7 @@ export function exposureOf(folder: string, user: User | undefined): string | und
       return `a group that the daemon is not in (gid ${gid}) can write to ${folder}: chmod 700 ${folder}`
     for (let at = dirname(whole), below = whole; at !== below; below = at, at = dirname(at)) {
       const { mode } = statSync(at)
-      // In a sticky folder such as /tmp, others can neither rename nor remove it.
+      // In a sticky folder such as /tmp, others can neither rename nor remove the folder below.
       if (mode & OTHERS && !(mode & STICKY))
         return `every user of this machine can write to ${at} and put another folder in the place of ${below}: chmod o-w ${at}, or set another data_dir`
     }
@@ -42,7 +42,7 @@ export function thisUser(): User | undefined {
   return uid === undefined ? undefined : { uid, groups: [process.getegid!(), ...process.getgroups!()] }
 }
 
-/** Warns of a folder of data that other users can change. */
+/** Warns if other users can change a data folder. */
 export function warnIfExposed(log: Logger, dataDir: string): void {
   const why = exposureOf(dataDir, thisUser())
   if (why === undefined) return

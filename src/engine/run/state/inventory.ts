@@ -9,14 +9,14 @@ import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { DeadLetterStock } from '../dead-letter/stock.js'
 
 /**
- * The data of components in data_dir. Data without a configured component is orphaned: its component was renamed or
- * removed, or lost its disk buffer or `persist`. It is reported and kept until a component takes it over
- * (`renamed_from`) or the configuration deletes it (`discard_orphans`).
+ * The data of components in data_dir. Data is orphaned if its component is not configured, or no longer has a disk
+ * buffer or `persist`. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
+ * deletes it (`discard_orphans`).
  */
 
 export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'spool' | 'dead_letters'
 
-/** By kind: the folder in data_dir, the suffix of file names after the id, and the name of the data in messages. */
+/** By kind: the folder in data_dir, the suffix after the id in file names, and what messages call the data. */
 const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
   checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
   buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
@@ -28,13 +28,13 @@ const ALL = Object.keys(KINDS) as DataKind[]
 
 export interface Stored {
   readonly kind: DataKind
-  /** Id of the component that it belongs to. */
+  /** The id of its component. */
   readonly id: string
   readonly path: string
 }
 
 export interface Orphan extends Stored {
-  /** Undefined for positions and buckets, and if they cannot be read now. */
+  /** Undefined for positions and buckets, and if the data cannot be read now. */
   readonly events: number | undefined
   readonly bytes: number
   /** When it was last written, wall clock in milliseconds. */
@@ -69,7 +69,7 @@ export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Pro
   const lists = kinds.map(async kind => {
     const { folder, suffix } = KINDS[kind]
     const names = await namesIn(join(dataDir, folder), log)
-    // Of saved positions, only the previous version may be left.
+    // Only the previous version of saved positions may exist.
     const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
     const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
     return own.map(name => ({
@@ -91,7 +91,7 @@ async function namesIn(path: string, log: Logger | undefined): Promise<string[]>
   }
 }
 
-/** Finds all data in data_dir without a component. Changes nothing. */
+/** Finds all data in data_dir that belongs to no component. Changes nothing. */
 export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL): Promise<Orphan[]> {
   const { dataDir } = config
   const used = new Set(componentsOf(config).flatMap(one => kindsOf(one).map(kind => pathOf(dataDir, kind, one.id))))
@@ -103,7 +103,7 @@ export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL
   return found
 }
 
-/** Undefined if it holds nothing. */
+/** Undefined if it contains nothing. */
 async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined> {
   const { kind, path } = stored
   try {
@@ -130,7 +130,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // It may hold events.
+    // The data may contain events.
     log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }
@@ -139,7 +139,7 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
 
 const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])
 
-/** Whether it still exists: an operator may have removed it. */
+/** Whether it still exists. An operator may have removed it. */
 export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)
 
 export function adviceFor({ kind, id, path }: Stored): string {
@@ -158,7 +158,7 @@ export function adviceFor({ kind, id, path }: Stored): string {
   }
 }
 
-/** Logs each orphan with advice. */
+/** Logs each orphan, with advice. */
 export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   for (const orphan of orphans) {
     const { kind, id: component, path, events, bytes } = orphan
@@ -170,7 +170,7 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   }
 }
 
-/** Deletes the data of the ids listed in discard_orphans. Returns the remaining orphans. */
+/** Deletes data of the ids in discard_orphans. Returns the remaining orphans. */
 export async function discardOrphans(
   orphans: readonly Orphan[],
   { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,

@@ -5,9 +5,7 @@ import { savedDocument } from './checkpoints.js'
 import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type OrphanConfig } from './inventory.js'
 import { renamesOf } from './renames.js'
 
-/** Reasons not to run a configuration with the data in data_dir: it would repeat, skip or not deliver events. */
-
-/** A configuration has no destination for events in disk buffers and spools, so they would not be delivered. */
+/** The configuration has no destination for events in disk buffers and spools, so they would not be delivered. */
 export class EventsLeftBehind extends Error {
   readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'
 
@@ -20,7 +18,7 @@ export class EventsLeftBehind extends Error {
   }
 }
 
-/** The disk buffers and spools of destinations of `before` whose events have no destination in `next`. */
+/** Disk buffers and spools of destinations of `before` whose events have no destination in `next`. */
 export async function buffersLeftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
   const keeping = ({ destinations }: Config) =>
     destinations.flatMap(one =>
@@ -40,7 +38,7 @@ export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKi
 }
 
 /**
- * Finds sources that would read again what a source that is no longer configured has read; most likely it was renamed.
+ * Finds sources that would repeat the reading of a source that is no longer configured; most likely, it was renamed.
  * They would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
@@ -59,7 +57,7 @@ export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanCo
   })
 }
 
-/** Throws ConfigError if `findRepeats` finds any. */
+/** Throws ConfigError if `findRepeats` finds problems. */
 export async function refuseRepeats(config: Config): Promise<void> {
   const problems = await findRepeats(config)
   if (problems.length > 0) throw new ConfigError(problems)
@@ -74,7 +72,7 @@ function documentIn(path: string): unknown {
   }
 }
 
-/** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
+/** Why `next` would lose data that `before` left in data_dir, or repeat or skip events; undefined if it would not. */
 export async function objectionTo(next: Config, before: Config, log: Logger): Promise<Error | undefined> {
   const known = new Set((await findRepeats(before)).map(({ message }) => message))
   const repeats = (await findRepeats(next)).filter(({ message }) => !known.has(message))

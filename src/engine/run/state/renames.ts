@@ -11,9 +11,8 @@ import { holdsNothing } from '../../flow/spool/object-file.js'
 import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
- * Moves the data of a renamed component to its new id (`renamed_from`). Invariants: existing data of the new id is
- * never replaced. Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays in place and is
- * reported as orphaned.
+ * Moves the data of a renamed component to its new id (`renamed_from`). Never replaces existing data of the new id.
+ * Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays, and is reported as orphaned.
  */
 
 export interface Rename {
@@ -29,7 +28,7 @@ export function renamesOf(components: Components): Rename[] {
   })
 }
 
-/** Reverses the renames of `failed` for `config`, which runs again instead. */
+/** Undoes the renames of `failed` for `config`, which runs again instead. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const ids = new Set(componentsOf(config).map(({ id }) => id))
   return renamesOf(failed).flatMap(({ kind, from, to }) =>
@@ -37,7 +36,7 @@ export function renamesBack(failed: Components, config: Components): Rename[] {
   )
 }
 
-/** Moves the data of all renames. These components must not be running. */
+/** Moves the data of all renames. Their components must not be running. */
 export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
   for (const { kind, from, to } of renames) {
     const [old, own] = [pathOf(dataDir, kind, from), pathOf(dataDir, kind, to)]
@@ -59,14 +58,14 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
 
 async function move(old: string, own: string): Promise<boolean> {
   if (existsSync(own)) return false
-  // The previous version of a file moves first: while `old` exists, the move is incomplete.
+  // The previous version of a file moves first. While `old` exists, the move is incomplete.
   const before = await renamed(`${old}.1`, `${own}.1`)
   const moved = (await renamed(old, own)) || before
   if (moved) await syncFolder(dirname(own))
   return moved
 }
 
-/** Removes a buffer without events, to make room for another one. Events must be delivered first. */
+/** Removes a buffer whose events were all delivered, to make room for another one. */
 async function removeDelivered(path: string, log: Logger): Promise<void> {
   if (!existsSync(path)) return
   const { recover } = await import('../../flow/disk-buffer/recovery.js')

@@ -5,16 +5,16 @@ import type { Answer, EntryKind } from './messages.js'
 import { FsThread } from './thread.js'
 
 /**
- * Synchronous calls of node:fs that do not block the process when a file server becomes unreachable. Calls about local
- * files go straight to node:fs. A call about a file on a remote mount runs in another thread with a time limit. After a
- * timeout the mount counts as silent and the call throws SilentFileSystem, which says nothing about the file. While the
- * mount is silent, all calls throw it immediately.
+ * Synchronous calls of node:fs that do not block the process when a file server is unreachable. Calls about local files
+ * go directly to node:fs. A call about a file on a remote mount runs in another thread, with a time limit. After a
+ * timeout, the mount counts as silent and the call throws SilentFileSystem, which says nothing about the file. All
+ * calls about a silent mount throw this at once.
  */
 
-/** Time limit of a remote call. Each time a call exceeds it, the next limit is twice as long, up to the maximum. */
+/** Time limit of a remote call. It doubles up to the maximum whenever a call exceeds it. */
 const PATIENCE_MS = 1000
 const MOST_PATIENCE_MS = 5000
-/** Limit of threads with a call that does not return. */
+/** Maximum number of threads whose call does not return. */
 const MOST_STUCK = 8
 
 type Name =
@@ -38,7 +38,7 @@ class Guard {
   readonly #stuck = new Set<Thread>()
   /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
-  /** Time limits of calls that timed out or were late the last time. */
+  /** Time limits for mounts whose last call timed out or was late. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
@@ -56,7 +56,7 @@ class Guard {
     return fd
   }
 
-  /** Starts the thread in advance, which saves the first call from waiting for it. */
+  /** Starts the thread in advance, so that the first call does not wait for it. */
   async prepare(): Promise<void> {
     await this.#begin()?.ready
   }
@@ -96,7 +96,7 @@ class Guard {
     }
   }
 
-  /** Runs in the background: closing may take as long as any other call. */
+  /** Runs in the background, since closing may take as long as any other call. */
   async close(fd: number, mount: string): Promise<void> {
     this.#mounts.delete(fd)
     for (;;) {
@@ -110,15 +110,15 @@ class Guard {
 }
 
 /**
- * Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. With `folder`, only if
- * that folder is on the silent file system, not if a mount point or a link in it is.
+ * Rethrows SilentFileSystem, since other errors are facts about the file. With `folder`, only if that folder is on the
+ * silent file system, and not if only a mount point or a link in it is.
  */
 export function unlessSilent(error: unknown, folder?: string): void {
   if (!(error instanceof SilentFileSystem)) return
   if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
-/** The result of a call; undefined if it fails, as for a link that leads to itself. `folder`: see `unlessSilent`. */
+/** The result of a call; undefined if it fails, as for a link to itself. `folder`: see `unlessSilent`. */
 export function orNone<T>(call: () => T, folder?: string): T | undefined {
   try {
     return call()
@@ -128,17 +128,17 @@ export function orNone<T>(call: () => T, folder?: string): T | undefined {
   }
 }
 
-/** What is at the path; undefined if there is nothing, or it cannot be accessed. */
+/** The stats of a path; undefined if nothing is there or it is not accessible. */
 export function statOrNone(path: string, folder?: string): BigIntStats | undefined {
   return orNone(() => statSync(path, { bigint: true, throwIfNoEntry: false }), folder)
 }
 
-/** The names in the folder; none if it is gone or cannot be read. */
+/** The names in a folder; empty if it does not exist or cannot be read. */
 export function namesOrNone(folder: string): readonly string[] {
   return orNone(() => readdirSync(folder)) ?? []
 }
 
-/** The result of `use` for the opened file; undefined if either fails. `keeps`: the result, if any, closes the file. */
+/** The result of `use` for the opened file; undefined if opening or `use` fails. `keeps`: a result closes the file. */
 export function withFile<T>(
   path: string,
   use: (fd: number) => T,
@@ -165,14 +165,14 @@ const endOf = ({ ended }: Thread) => ended
 
 let guard = new Guard(fileSystems)
 
-/** For tests: uses other file systems and threads. The returned function restores the previous ones. */
+/** For tests: replaces file systems and threads. Call the result to restore them. */
 export function guardBy(systems: FileSystems, newThread?: () => Thread): () => void {
   const before = guard
   guard = new Guard(systems, newThread)
   return () => (guard = before)
 }
 
-/** Must be awaited before synchronous calls about remote files. */
+/** Await it before synchronous calls about remote files. */
 export async function prepareCalls(): Promise<void> {
   await guard.prepare()
 }
@@ -220,7 +220,7 @@ export function readFileSync(path: string): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** Closes a descriptor, which must not be used any more. A remote file is closed once its file system responds. */
+/** Closes a descriptor. Do not use it afterwards. A remote file is closed once its file system responds. */
 export function closeSync(fd: number): void {
   const mount = guard.mountOf(fd)
   if (mount === undefined) fs.closeSync(fd)
@@ -231,7 +231,7 @@ export function closeSync(fd: number): void {
 export async function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
   const mount = guard.mountOf(fd)
   if (mount === undefined) return await readApart(fd, bytes, at)
-  // A read that timed out may still write to its buffer much later.
+  // After a timeout, the read may still write to its buffer much later.
   const own = Buffer.allocUnsafeSlow(bytes.length)
   const length = await guard.systems.runInTime(mount, () => readApart(fd, own, at))
   return own.copy(bytes, 0, 0, length)
@@ -271,7 +271,7 @@ function resultOf(answer: Answer): unknown {
   return answer.result
 }
 
-/** Adds the methods, which are lost between threads. */
+/** Adds the methods, which a message between threads loses. */
 function statsOf(numbers: object): Stats | BigIntStats {
   const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
   const { prototype } = fs.statSync('/', { bigint }).constructor

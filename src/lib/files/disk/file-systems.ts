@@ -9,21 +9,21 @@ import { Mounts } from './mounts.js'
 const PATIENCE_MS = 3000
 /** A response younger than this is still valid. */
 const FRESH_MS = 1000
-/** How long a call may wait for other calls to return. */
+/** How long a call may wait for earlier ones. */
 const TURN_MS = 10_000
-/** Longest time a file system counts as silent after a call timed out: it may respond before that call returns. */
+/** How long at most a file system counts as silent after a call timed out. It may respond before that call returns. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
-/** Limit of concurrent calls to remote file systems. Node.js has four threads for all files, names and compression. */
+/** Limit of concurrent calls to remote file systems. Node.js has four threads for files, names and compression. */
 const MOST_CALLS = 2
 
 interface State {
   /** The probe in progress, if there is one. */
   probe?: Promise<void> | undefined
   isSilent: boolean
-  /** Number of synchronous calls that timed out and have not returned. */
+  /** Synchronous calls that timed out and have not returned. */
   stuck: number
   answeredAt: number
 }
@@ -32,7 +32,7 @@ export interface FileSystemsOptions {
   readonly clock?: Clock
   readonly after?: typeof after
   readonly readMounts?: () => string
-  /** Resolves when the file system mounted at `mount` has responded, with success or an error. */
+  /** Resolves when the file system mounted at `mount` has responded, be it with an error. */
   readonly probe?: (mount: string) => Promise<void>
 }
 
@@ -46,9 +46,8 @@ export class SilentFileSystem extends Error {
 }
 
 /**
- * Tracks which remote file systems respond. Before one is used, another process probes it, because a call that never
- * returns would block a thread of this process, or the main thread if it is synchronous. Local file systems are not
- * probed.
+ * Tracks which remote file systems respond. Another process probes a file system before it is used: a call that never
+ * returns would block a thread of this process, or even the main thread. Local file systems are not probed.
  */
 export class FileSystems {
   readonly #clock: Clock
@@ -72,7 +71,7 @@ export class FileSystems {
     this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 
-  /** The remote mount that `path` leads into; undefined if the whole path is local. */
+  /** The remote mount to which `path` leads; undefined if all of the path is local. */
   mountOf(path: string): string | undefined {
     const now = this.#clock.now()
     if (now - this.#readAt >= MOUNTS_MS) {
@@ -88,7 +87,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /** The mount of `path` if it did not respond to its last probe. Starts no probe. */
+  /** The mount of `path`, if it did not respond to its last probe; otherwise undefined. Does not start a probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined
@@ -104,7 +103,7 @@ export class FileSystems {
     state.isSilent = true
     state.stuck++
     void returned.then(() => state.stuck--)
-    // Its timer also keeps the process alive, which could not exit by itself anyway; see endProcess.
+    // The timer also keeps the process alive, which could not exit by itself anyway (see endProcess).
     const isOver = within(STUCK_MS, returned, this.#after)
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
@@ -125,7 +124,7 @@ export class FileSystems {
     state.probe = probe
   }
 
-  /** Whether the file system mounted at `mount` responds now, or did less than FRESH_MS ago. */
+  /** Whether the file system mounted at `mount` responds, now or less than FRESH_MS ago. */
   async answers(mount: string): Promise<boolean> {
     const state = this.#stateOf(mount)
     if (!state.probe) {
@@ -139,8 +138,8 @@ export class FileSystems {
   }
 
   /**
-   * Makes an asynchronous call about `path`. At most one call per remote file system is in progress. Throws
-   * SilentFileSystem if the file system does not respond.
+   * Makes an asynchronous call about `path`, one at a time per remote file system. Throws SilentFileSystem if the file
+   * system does not respond.
    */
   async run<T>(path: string, call: () => Promise<T>): Promise<T> {
     const mount = this.mountOf(path)
@@ -155,7 +154,7 @@ export class FileSystems {
     }
   }
 
-  /** Like `run`, but rejects if the file system stops responding during the call. */
+  /** Like `run`, but also rejects if the file system stops responding during the call. */
   async runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
     const mount = this.mountOf(path)
     if (mount === undefined) return await call()
@@ -166,13 +165,13 @@ export class FileSystems {
     return await result
   }
 
-  /** One of the file systems in use that does not respond now; undefined if there is none. */
+  /** A used file system that does not respond now; undefined if there is none. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined
   }
 
-  /** A mount with a synchronous call that will not return by itself. Node.js waits for such a call on exit. */
+  /** A mount with a synchronous call that will not return. Node.js would wait for that call on exit. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
@@ -238,10 +237,10 @@ function readMounts(): string {
   }
 }
 
-/** Exit codes of the shell from this one on mean that a signal ended the program. */
+/** Exit codes of the shell from here on mean that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
-/** Probes file systems with programs, so a probe that hangs blocks nothing else. */
+/** Probes file systems with programs, so that a stuck probe blocks nothing else. */
 export class MountProbe {
   readonly #helper: HelperProcess
 
@@ -249,12 +248,12 @@ export class MountProbe {
     this.#helper = helper
   }
 
-  /** Resolves when the file system mounted at `mount` has responded, with success or an error. */
+  /** Resolves when the file system mounted at `mount` has responded, be it with an error. */
   async ask(mount: string): Promise<void> {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()
     for (;;) {
-      // It requests the size of the file system, which no network file system answers from a cache.
+      // Asks for the size of the file system, which no network file system answers from a cache.
       const code = await this.#helper.run(['stat', '-f', '--', mount])
       if (code === undefined) return await byThread(mount)
       if (code < ENDED_BY_SIGNAL) return
@@ -262,7 +261,7 @@ export class MountProbe {
   }
 }
 
-/** Probes in a thread if there is no helper process; one probe at a time. */
+/** Probes in a thread, for lack of a helper process. One probe at a time. */
 function byThread(mount: string): Promise<void> {
   return inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
 }

@@ -6,7 +6,7 @@ export interface Call {
   readonly args: readonly unknown[]
 }
 
-/** States of the shared flag: the worker starts or a call is running; the result is there; the caller has given up. */
+/** States of the shared flag: starting or calling; the result is ready; the caller no longer waits. */
 export const WAITING = 0
 export const DONE = 1
 export const GIVEN_UP = 2

@@ -1,18 +1,18 @@
 import { readlinkSync } from 'node:fs'
 
 /**
- * Types of file systems whose files are on another machine or are served by a program. A call about one of their files
- * does not return while that machine or program does not respond, possibly for hours.
+ * Types of file systems that another machine or a program serves. While that does not respond, a call about a file does
+ * not return, possibly for hours.
  */
 const REMOTE =
   /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/
-/** Served by a local program that stores nothing elsewhere; used for parts of /proc. */
+/** Served by a local program that stores nothing elsewhere. Parts of /proc use it. */
 const NOT_REMOTE = new Set(['fuse.lxcfs'])
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 const MOST_PATHS = 20_000
 
-/** The mounts of this machine, as listed in `/proc/self/mountinfo`. */
+/** The mounts of this machine, as in `/proc/self/mountinfo`. */
 export class Mounts {
   readonly #remoteAt = new Map<string, boolean>()
   readonly #hasRemote: boolean
@@ -23,13 +23,13 @@ export class Mounts {
       const [before = '', after = ''] = line.split(' - ')
       const point = before.split(' ')[4]
       const type = after.split(' ')[0]!
-      // A later mount hides earlier ones. The root is never treated as remote: without it nothing works anyway.
+      // A later mount hides earlier ones. The root never counts as remote, since without it nothing works.
       if (point !== undefined) this.#remoteAt.set(unescaped(point), isRemote(type) && point !== '/')
     }
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)
   }
 
-  /** The first remote mount on an absolute path. Does not access anything on that mount. */
+  /** The first remote mount on an absolute path. Accesses nothing on that mount. */
   remoteOn(path: string): string | undefined {
     if (!this.#hasRemote) return undefined
     if (this.#found.has(path)) return this.#found.get(path)
@@ -39,7 +39,7 @@ export class Mounts {
     return found
   }
 
-  /** Drops the cached paths, since symbolic links may have changed. */
+  /** Forgets cached paths, since symbolic links may have changed. */
   forgetPaths(): void {
     this.#found.clear()
   }
@@ -72,7 +72,7 @@ function isRemote(type: string): boolean {
   return REMOTE.test(type) && !NOT_REMOTE.has(type)
 }
 
-/** Spaces and some other characters are written as `\040`. */
+/** Decodes `\040` and the like, as spaces and some other characters are written. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)))
 }

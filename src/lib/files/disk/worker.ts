@@ -11,12 +11,12 @@ port.on('message', (call: Call) => {
   const answer = answerOf(call)
   port.postMessage(answer)
   if (isAwaited()) return
-  // The caller has given up and does not know the descriptor.
+  // The caller no longer waits, so nobody knows the descriptor.
   if (call.name === 'openSync' && 'result' in answer) fs.closeSync(answer.result as number)
 })
 if (isAwaited()) parentPort!.postMessage('ready')
 
-/** Signals the caller that the result is ready. Returns false if it has given up; then this thread ends. */
+/** Tells the caller that the result is ready. Returns false if the caller no longer waits, which ends this thread. */
 function isAwaited(): boolean {
   const was = Atomics.compareExchange(flag, 0, WAITING, DONE)
   if (was === GIVEN_UP) port.close()

@@ -3,8 +3,8 @@ import { ISO_BYTES, iso, readTime, TIME_BYTES } from './log-time'
 import { putNumber, putOther, putText } from './members'
 
 /**
- * Reads lines of access logs. Results must equal those of `readAccessLog` in core/codecs/web-log.ts, which gets the
- * rare lines: with escapes, control characters in requests, times of another form, or any other form.
+ * Reads lines of access logs, with the results of `readAccessLog` in core/codecs/web-log.ts. That function reads the
+ * rare lines: those with escapes, with control characters in requests, or in another form.
  */
 
 /** The fields, in the order of ACCESS_FIELDS. */
@@ -50,7 +50,7 @@ function putNumberUnlessDash(field: u32, p: usize, end: usize): bool {
   return isDash(p, end) || putNumber(field, p, end)
 }
 
-/** The colon of `host:80`; 0 if it is something else. */
+/** The colon of `host:80`; 0 if there is no port. */
 function colonOfPort(start: usize, end: usize): usize {
   let p = end
   while (p > start && byteAt(p - 1) - 0x30 < 10) p--
@@ -64,7 +64,7 @@ function isMethod(p: usize, end: usize): bool {
   return end > p
 }
 
-/** Puts the parts of `GET /path HTTP/1.1`, or all of it if it has another form. */
+/** Puts the parts of `GET /path HTTP/1.1`, or the whole text if it has another form. */
 function putRequest(p: usize, end: usize): void {
   const method = find(p, end, <u8>SPACE)
   let protocol = end
@@ -101,7 +101,7 @@ function putQuotedFields(stop: usize, end: usize): bool {
   return true
 }
 
-/** Reads the line [p, end). `hasHosts`: `host:port` of the server may come first. False if it is read elsewhere. */
+/** Reads the line [p, end). `hasHosts`: it may begin with `host:port` of the server. Returns false for a rare line. */
 export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (byteAt(p) == MARK || byteAt(p) == OPEN || !isPlain(p, end)) return false
   // Lines of an error log begin with a time such as 2026/01/31.
@@ -123,7 +123,7 @@ export function readAccessLine(p: usize, end: usize, hasHosts: bool): bool {
   if (stop <= p || stop >= end) return false
   putUnlessDash(IDENTITY, p, stop)
   p = stop + 1
-  // The name of a user may have spaces.
+  // A user name may contain spaces.
   stop = find(p, end, <u8>SPACE)
   while (stop < end && byteAt(stop + 1) != OPEN) stop = find(stop + 1, end, <u8>SPACE)
   if (stop <= p || stop >= end) return false

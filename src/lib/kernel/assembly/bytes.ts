@@ -1,4 +1,4 @@
-/** Bytes in the memory of the kernel. At least 32 more bytes of memory follow whatever is read or written. */
+/** Bytes in the kernel's memory. At least 32 more bytes of memory follow what is read or written. */
 
 export const QUOTE: u32 = 0x22
 export const BACKSLASH: u32 = 0x5c
@@ -35,7 +35,7 @@ export function find(p: usize, end: usize, byte: u8): usize {
   return end
 }
 
-/** Whether the text [p, end) has no control character and no backslash. */
+/** Whether the text [p, end) contains neither control characters nor backslashes. */
 export function isPlain(p: usize, end: usize): bool {
   while (p < end) {
     const bytes = v128.load(p)

@@ -2,7 +2,7 @@ import { find, SPACE } from './bytes'
 import { isIsoTime } from './iso-time'
 import { putOther, putText } from './members'
 
-/** Reads whole lines of container runtimes, as core/codecs/cri.ts does. Leaves lines in several parts. */
+/** Reads whole lines of container runtimes, like core/codecs/cri.ts. Leaves the parts of divided lines to it. */
 
 /** The fields, in the order of CRI_LINES. */
 const MESSAGE: u32 = 0
@@ -16,7 +16,7 @@ const STDERR: u64 = 0x20727265647473
 /** `F` and a space. */
 const WHOLE: u32 = 0x2046
 
-/** Reads the line [p, end). False if it must be read elsewhere. */
+/** Reads the line [p, end). Returns false for a line that it leaves. */
 export function readCriLine(p: usize, end: usize): bool {
   const stop = find(p, end, <u8>SPACE)
   const stream = stop + 1

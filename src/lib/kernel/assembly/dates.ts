@@ -1,8 +1,6 @@
 import { byteAt } from './bytes'
 
-/** Digits of dates, and days of the calendar. */
-
-/** The number of two digits, or one above every valid value. */
+/** The value of two digits, or a number above every valid value. */
 @inline
 export function two(p: usize): u32 {
   const tens = byteAt(p) - 0x30
@@ -21,8 +19,8 @@ export function daysIn(year: u32, month: u32): u32 {
 }
 
 /**
- * Days since March 1 of the year 0; in minutes less than 2^32 up to the year 8000. Years begin with March, which makes
- * the leap day the last day of a year.
+ * Days since March 1 of the year 0. In minutes, it is less than 2^32 up to the year 8000. The year begins in March, so
+ * that the leap day is the last of a year.
  */
 export function dayNumber(year: u32, month: u32, day: u32): u32 {
   if (month <= 2) year--

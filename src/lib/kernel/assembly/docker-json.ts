@@ -2,7 +2,7 @@ import { BACKSLASH, byteAt, find, QUOTE } from './bytes'
 import { escaped, stringEnd } from './json-scalars'
 import { putString, putText } from './members'
 
-/** Reads usual whole lines of Docker, as core/codecs/docker_json.ts does: `{"log":"…\n","stream":"…","time":"…"}`. */
+/** Reads usual whole lines of Docker, like core/codecs/docker_json.ts: `{"log":"…\n","stream":"…","time":"…"}`. */
 
 /** The fields, in the order of DOCKER_LINES. */
 const MESSAGE: u32 = 0
@@ -19,7 +19,7 @@ const CLOSE: u32 = 0x7d
 const N: u32 = 0x6e
 const R: u32 = 0x72
 
-/** Whether the content of a string ends with the escape of this letter. */
+/** Whether the content of a string ends with the escape of `letter`. */
 function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   let p = end - 1
   if (p <= start || byteAt(p) != letter) return false
@@ -27,12 +27,12 @@ function endsWithEscape(start: usize, end: usize, letter: u32): bool {
   return ((end - 1 - p) & 1) == 1
 }
 
-/** Reads the line [p, end). False if it must be read elsewhere. */
+/** Reads the line [p, end). Returns false for a line that it leaves. */
 export function readDockerLine(p: usize, end: usize): bool {
   if (load<u64>(p) != HEAD) return false
   const log = p + 8
   const logEnd = stringEnd(log)
-  // Without a line end, it is a part of a line.
+  // Without a line end, this is a part of a divided line.
   if (!logEnd || !escaped || !endsWithEscape(log, logEnd, N)) return false
   if (load<u64>(logEnd + 1) != STREAM_NAME || (load<u32>(logEnd + 9) & 0xffffff) != COLON) return false
   const stream = logEnd + 12

@@ -6,8 +6,8 @@ import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './me
 import { forgetBlock } from './special-characters'
 
 /**
- * Reads the fields of lines of a format: as slots, or as events in JSON. Lines that a format leaves are read elsewhere.
- * Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8.
+ * Reads the fields of lines in a format, as slots or as events in JSON. JavaScript reads the lines that a format
+ * leaves. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains u8.
  */
 
 const ACCESS: u32 = 0
@@ -16,12 +16,12 @@ const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
-/** Bytes for names of fields and for copies beyond ends, besides those of a line and of the parts around its fields. */
+/** Bytes for field names and for copying beyond ends, in addition to a line and the parts around its fields. */
 const MARGIN: usize = 1024
-/** The output contains the line at most twice, and each byte of it takes up to six bytes. */
+/** Maximum output per byte of a line: it appears at most twice, and a byte takes up to six bytes. */
 const MOST_PER_BYTE: usize = 12
 
-/** The parts of events besides fields: see `setFrame`. */
+/** The parts of events besides fields (see `setFrame`). */
 let frame: usize = 0
 let headBytes: usize = 0
 let middleBytes: usize = 0
@@ -32,10 +32,10 @@ let middleSlots: usize = 0
 let middleSlotCount: u32 = 0
 
 /**
- * Sets the parts of events around their fields. `bytes` holds, one after the other, the beginning, the part before the
- * fields, and the part after them. `withLine`: the line is between the first two as the content of a string, for `slot`
- * if that is not -1. `slots` has three i32 for each wanted value of the middle: its slot, its start in the middle, and
- * its end, shifted left by one, with a bit that marks it as special.
+ * Sets the parts of events around their fields. `bytes` contains three parts in order: the beginning, the part before
+ * the fields, and the part after them. `withLine`: the line follows the first part as the content of a string, for
+ * `slot` if that is not -1. `slots` has three i32 for each wanted value of the middle part: its slot, its start in that
+ * part, and its end, shifted left by one, with a bit that marks it as special.
  */
 export function setFrame(
   bytes: usize,
@@ -74,8 +74,8 @@ function readLine(format: u32, p: usize, end: usize): bool {
 }
 
 /**
- * Finds the slots of `length` lines, with `stride` bytes for each line at `out`, and sets `scanned` and `decoded` in
- * their flags. Returns how many lines are left, including those with a flag of `skipped`; `scanned` is removed.
+ * Finds the slots of `length` lines, with `stride` bytes per line at `out`, and sets `scanned` and `decoded` in the
+ * flags. Returns the number of lines left, including those with a flag of `skipped`, and clears `scanned` for them.
  */
 export function scanFields(
   format: u32,
@@ -109,7 +109,7 @@ export function scanFields(
   return left
 }
 
-/** Writes the part of an event before its fields. Returns where they begin. */
+/** Writes the part of an event before its fields. Returns its end. */
 @inline
 function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usize {
   memory.copy(to, frame, headBytes)
@@ -129,9 +129,9 @@ function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usiz
 }
 
 /**
- * Writes the events of `length` lines, one after the other, at `to`, as many as fit before `toEnd`. `starts` and `ends`
- * get the place of each event, from `to` on; both are 0 for a line that is left, or whose flags under `asked` are not
- * `taken`. Slots are positions from `to` on. Returns the number of lines processed.
+ * Writes the events of `length` lines in order at `to`, as many as fit before `toEnd`. `starts` and `ends` get the
+ * place of each event, relative to `to`. Both are 0 for a line that is left, or whose flags under `asked` are not
+ * `taken`. Slots are positions relative to `to`. Returns the number of lines processed.
  */
 export function writeFields(
   format: u32,
@@ -161,7 +161,7 @@ export function writeFields(
     store<i32>(ends, 0)
     if (!fits || (byteAt(flags + i) & asked) != taken) continue
     let members = putBefore(start, end, to, slots, by)
-    // A comma comes before each member, and is replaced before the first one.
+    // Each member is written after a comma; the first one overwrites that.
     const isFirst = byteAt(members - 1) == OPEN_OBJECT
     if (isFirst) members--
     beginMembers(members, slots, by)

@@ -1,5 +1,3 @@
-/** The exports of the kernel. */
-
 export { scanFields, setFrame, writeFields } from './field-lines'
 export { base, scanLines, setCopy, setNames } from './json-lines'
 export { learnKey, setKnown } from './known-keys'

@@ -2,29 +2,28 @@ import { byteAt, CLOSE_OBJECT } from './bytes'
 import { BEHIND, ELEMENTS } from './json-heads'
 
 /**
- * The open containers (objects and arrays) of a line of JSON. An empty one is closed at once and does not become one of
- * them.
+ * The open containers (objects and arrays) of a line of JSON. An empty container closes at once and is not one of them.
  */
 
-/** Maximum nesting that is checked here, in containers below the outermost. */
+/** Maximum nesting that the kernel checks: containers inside the outermost. */
 export const MOST_NESTED: u32 = 1024
 
-/** For each open container, the outermost first: the byte that ends it, and the head of its member (2 u32). */
+/** For each open container, from the outermost: the byte that ends it, and the head of its member (2 u32). */
 const open: usize = __heap_base
 export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
-/** How many containers are open below the outermost. */
+/** Number of open containers inside the outermost. */
 export let depth: u32 = 0
-/** The address of the slot of the wanted member whose container is open, or 0. */
+/** The address of the slot of the wanted member whose container is open; 0: none. */
 let openSlot: usize = 0
 
-/** Whether the line has a container below the outermost. */
+/** Whether the line has containers inside the outermost. */
 let entered = false
 
-// The outermost is an object in every line.
+// The outermost container of every line is an object.
 store<u32>(open, CLOSE_OBJECT)
 
-/** Begins a line at its outermost object. Returns whether the line before had other containers. */
+/** Begins a line, in its outermost object. Returns whether the previous line had other containers. */
 @inline
 export function enterLine(): bool {
   if (!entered) return false
@@ -34,13 +33,13 @@ export function enterLine(): bool {
   return true
 }
 
-/** The byte that ends the container with `level` containers around it. */
+/** The byte that ends the container inside `level` others. */
 @inline
 export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** The head of the member whose value is, or contains, the innermost container. */
+/** The head of the member whose value is the innermost container, or contains it. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
@@ -48,7 +47,7 @@ export function openHead(): usize {
 
 /**
  * Opens a container, which `closer` ends, in the member of `head`. There must be room for it. `slot`: the address of
- * its slot in the results for the line, which gets `start`, or 0. Returns the entry before its first member or element.
+ * its slot in the line's results, which gets `start`; 0: none. Returns the entry before its first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
@@ -65,7 +64,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Closes containers, the last one before `end`; `level` stay open. Returns the entry before what follows. */
+/** Closes all containers except `level`; the last of them ends before `end`. Returns the entry before what follows. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)
@@ -77,7 +76,7 @@ export function leave(level: u32, end: i32): usize {
   return closerAt(level) == CLOSE_OBJECT ? head + BEHIND : ELEMENTS
 }
 
-/** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
+/** Skips white space of JSON up to `end`, since a line end counts as white space. */
 export function skipSpace(p: usize, end: usize): usize {
   while (p < end) {
     const byte = byteAt(p)

@@ -1,19 +1,19 @@
 import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
- * Programs write the same members in the same order, line after line. This remembers the heads of members: the bytes
- * from the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket; and
- * which heads followed them. A head with the same bytes is valid, its name is known, and it is not checked again.
+ * Programs write the same members in the same order, line after line. This remembers the heads of members and which
+ * heads followed them. A head is the bytes from the comma or brace before a member to the first byte of its value, with
+ * an opening quote, brace or bracket. Equal bytes are valid and their name is known, so they are not checked again.
  *
- * The caller compares the comma or brace, which is not stored. A head has no control characters, so it ends before its
- * line does. It may come from any earlier line, and is right wherever its bytes are the same.
+ * The caller compares the comma or brace, which is not stored. A head contains no control characters, so it ends before
+ * its line. It may come from any earlier line, and is right wherever its bytes are the same.
  */
 
 /**
- * An entry: 32 bytes, which begin with the head; for the first 16 and for the others a bit for each that is not part of
- * it, with all higher bits set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of the name
- * or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed its value, if that is a
- * container (2 u32).
+ * An entry takes 64 bytes. It begins with 32 bytes for the head. Then, for the first 16 of these and for the others: a
+ * bit for each that is not part of the head, with all higher bits set for the first (u32, u16); bytes before the value,
+ * and a kind (2 u8); the slot of the name or -1 (i32); two entries that followed it, the newer one first (2 u32); and
+ * two that followed its value, if that is a container (2 u32).
  */
 const ENTRY: usize = 64
 const NOT_FIRST: usize = 32
@@ -23,10 +23,10 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** Added to the address of an entry to read which entries followed its value. */
+/** Added to an entry's address to read the entries that followed its value. */
 export const BEHIND: usize = 8
 
-/** Kinds are bits: a value that is a string, an object or an array, and a head of more than 16 bytes. */
+/** Kinds are bits: the value is a string, an object or an array, or the head has more than 16 bytes. */
 export const STRING: u32 = 1
 export const LONG: u32 = 2
 export const OBJECT: u32 = 4
@@ -41,9 +41,9 @@ const PROBES: u32 = 4
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
- * Elements of arrays do not have names. Their heads, in entries of their own, are the quote of a string and the brace
- * of an object. Only these two follow one of them, and neither follows the head of a member. Therefore an array never
- * expects a name, and an object never a value without one. The first is also the entry before all elements.
+ * Elements of arrays have no names. Their heads have their own entries: the quote of a string, and the brace of an
+ * object. Only these two follow one of them, and neither follows the head of a member. So an array never expects a
+ * name, and an object never expects a value without one. The first entry also precedes all elements.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -59,12 +59,12 @@ function setElement(entry: usize, byte: u32, kind: u32): void {
   store<u32>(entry, <u32>OBJECTS, OLDER)
 }
 
-/** Number of heads of the line that never followed the head before them in earlier lines. */
+/** How many heads of the line had never followed the head before them. */
 let surprises: u32 = 0
-/** Number of consecutive lines with at least SURPRISES of these heads. */
+/** How many consecutive lines had at least SURPRISES such heads. */
 let surprised: u32 = 0
 const SURPRISES: u32 = 3
-/** After this many of these lines, the lookup is suspended for FORGONE lines. */
+/** After this many such lines, the lookup is suspended for FORGONE lines. */
 const MOST_SURPRISED: u32 = 8
 const FORGONE: u32 = 2048
 let forgone: u32 = 0
@@ -81,7 +81,7 @@ export function forgetHeads(): void {
   surprised = 0
   for (let i: usize = 0; i <= <usize>ENTRIES; i++) {
     const entry = OUTSIDE + i * ENTRY
-    // This byte does not occur in text, so free entries are never found.
+    // Text never contains this byte, so a free entry is never found.
     store<u8>(entry, 0xff)
     store<u32>(entry, 0xffff0000, NOT_FIRST)
     for (let to = entry; to <= entry + BEHIND; to += BEHIND) {
@@ -91,7 +91,7 @@ export function forgetHeads(): void {
   }
 }
 
-/** Whether to look for heads in the line that begins. The lookup is suspended while lines have nothing in common. */
+/** Whether to look up heads in this line. The lookup is suspended while lines have nothing in common. */
 @inline
 export function isWorthLooking(): bool {
   if (forgone > 0) {
@@ -101,7 +101,7 @@ export function isWorthLooking(): bool {
   surprised = surprises >= SURPRISES ? surprised + 1 : 0
   surprises = 0
   if (surprised < MOST_SURPRISED) return true
-  // Next time, two lines are enough.
+  // Next time, two such lines suffice.
   surprised = MOST_SURPRISED - 2
   forgone = FORGONE
   return false
@@ -113,7 +113,7 @@ export function beginsWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
 }
 
-/** Whether the other bytes of the head are there, too. */
+/** Whether the remaining bytes of the head are there too. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
   return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff
@@ -126,8 +126,8 @@ function controlsOf16(p: usize): u32 {
 }
 
 /**
- * Remembers the head at `p` of the member whose value is at `value`, and that it followed the head `before`. Returns
- * its entry, or OUTSIDE.
+ * Remembers that the head at `p`, of the member whose value is at `value`, followed the head `before`. Returns its
+ * entry, or OUTSIDE.
  */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
   const byte = byteAt(value)
@@ -152,7 +152,7 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   return entry
 }
 
-/** The entry for the head of `length` bytes at `p`: the one that has it, a free one, or one to replace. */
+/** The entry for the head of `length` bytes at `p`: its own, a free one, or one to replace. */
 function entryFor(p: usize, length: u32, others: u32): usize {
   const first = load<u64>(p)
   const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)

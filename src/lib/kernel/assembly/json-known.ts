@@ -20,7 +20,7 @@ const POINT: u32 = 0x2e
 const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
 
-/** Constants to find ends of strings and numbers, 16 bytes of each: 2, a space, a backslash, 0 and 9. */
+/** Constants for finding the ends of strings and numbers, 16 bytes each: 2, a space, a backslash, 0 and 9. */
 const CONSTANTS: usize = memory.data(5 * 16, 16)
 for (let i: usize = 0; i < 16; i++) {
   store<u8>(CONSTANTS + i, 2)
@@ -30,7 +30,7 @@ for (let i: usize = 0; i < 16; i++) {
   store<u8>(CONSTANTS + i, 9, 64)
 }
 
-/** For each byte, 1 if it completes an escape after a backslash. */
+/** For each byte: 1 if it completes an escape after a backslash. */
 const ESCAPES: usize = memory.data(256)
 store<u8>(ESCAPES + 0x22, 1)
 store<u8>(ESCAPES + 0x2f, 1)
@@ -41,12 +41,12 @@ store<u8>(ESCAPES + 0x6e, 1)
 store<u8>(ESCAPES + 0x72, 1)
 store<u8>(ESCAPES + 0x74, 1)
 
-/** The entry of the last member that was passed over, or of the one before the first. */
+/** The entry of the last member that was passed, or the entry before the first one. */
 export let passed: usize = 0
 
 /**
- * A bit for each quote, backslash and control character of the 16 bytes at `p`. After exclusive or with 2, only quotes
- * and control characters are at most a space.
+ * A bit for each quote, backslash and control character in the 16 bytes at `p`. After an exclusive or with 2, only
+ * quotes and control characters are not above a space.
  */
 @inline
 function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
@@ -67,17 +67,17 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes over members from `p` on, each after a brace or a comma, while their heads followed that of `before` and each
+ * Passes members from `p` on, each after a brace or comma, as long as their heads followed that of `before` and each
  * other in earlier lines, and their values are strings, short numbers without an exponent, or literals. Puts the values
- * of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member or element, or 0 if the
- * object and its line ended.
+ * of wanted names into `out`, like `scanLine`. Returns where it stopped, before a member or element; 0 if the object
+ * and its line ended.
  *
- * With `nests`, a constant for each caller, values may be objects and arrays up to the nesting that is checked, and
- * elements of arrays may be strings and objects. Without it, this must not be used inside of containers, and stops at
- * their heads: separate code for lines without containers is a tenth faster.
+ * With `nests`, which is constant for each caller, values may be objects and arrays up to MOST_NESTED, and elements of
+ * arrays may be strings and objects. Without it, do not call it inside containers; it stops at their heads. Separate
+ * code for lines without containers is a tenth faster.
  *
  * It makes no calls and compares with variables, so everything stays in registers. Only the marks, of 64 bytes at a
- * time, decide where a value ends: the processor continues with the next member while it still checks this one.
+ * time, decide where a value ends, so the processor begins the next member while it still checks this one.
  */
 @inline
 function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests: bool): usize {
@@ -136,10 +136,10 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (byteAt(to) != QUOTE) return p
         to++
       } else {
-        // It is the quote of the next name, or after the line.
+        // The mark is the quote of the next name, or comes after the line.
         to--
         if (byteAt(to) == SPACE) to--
-        // Braces and brackets may be between.
+        // Braces and brackets may come between.
         if (nests) to = stopFrom(value)
         const first = value + <usize>(byteAt(value) == MINUS)
         const length = <u32>(to - first)
@@ -149,7 +149,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         if (others == 0) {
           if (byteAt(first) == ZERO) if (length != 1) return p
         } else if ((others & 1) == 0) {
-          // A point with digits before and after it.
+          // A point with digits before and after it is allowed.
           const point = <u32>ctz(others)
           if (others & (others - 1)) return p
           if (byteAt(first + <usize>point) != POINT) return p
@@ -160,7 +160,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     }
     const next = byteAt(to)
     if (nests && next != COMMA && depth > 0) {
-      // Containers end with the value.
+      // The value may be the last one of its containers.
       let level = depth
       while (level > 0 && byteAt(to) == closerAt(level)) {
         level--
@@ -186,17 +186,17 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes over members that are neither in containers nor containers themselves. */
+/** Passes members outside of containers, whose values are not containers. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }
 
-/** Passes over members and elements, inside and outside of containers. */
+/** Passes members and elements, in containers or not. */
 export function passNested(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, true)
 }
 
-/** Puts the value [start, end) of the name of `slot` into `out`. */
+/** Puts the value [start, end) for the name of `slot` into `out`. */
 @inline
 export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u32): void {
   const at = out + (<usize>slot << 3)
@@ -205,10 +205,10 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** The first of the 16 bytes at `p` that may follow a number or literal, or the byte after them. */
+/** The first of the 16 bytes at `p` that may follow a number or literal; if none may, the byte after them. */
 @inline
 function stopFrom(p: usize): usize {
-  // Brackets become braces.
+  // Turns brackets into braces.
   const bytes = v128.or(v128.load(p), i8x16.splat(0x20))
   const stops = v128.or(i8x16.eq(bytes, i8x16.splat(0x2c)), i8x16.eq(bytes, i8x16.splat(0x7d)))
   return p + <usize>ctz(i8x16.bitmask(stops) | 0x10000)

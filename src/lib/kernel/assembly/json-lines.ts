@@ -6,41 +6,40 @@ import { escapedStringEnd, scalarEnd } from './json-scalars'
 import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters'
 
 /**
- * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
- * of the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which tests compare to
- * JSON.parse.
+ * In one strict pass over a line, checks that it is a complete, valid JSON object, and finds the values of wanted
+ * top-level names. Agrees with `scanObject` in lib/formats/json-scan.ts, which tests compare to JSON.parse.
  *
- * Written in AssemblyScript. Addresses are offsets in the memory of the kernel. Invariant: a control character follows
- * the line, and at least 16 more bytes of memory. It stops every inner loop, so they need no check for the end.
+ * Written in AssemblyScript. Addresses are offsets in the kernel's memory. A control character must follow the line,
+ * and at least 16 more bytes of memory. It stops every inner loop, so the loops do not check for the end.
  */
 
 /** Bytes of an entry in the table of names. */
 const NAME_SIZE: usize = 24
-/** The results for a line. With UNDECIDED, which is rare, the caller scans it in another way. */
+/** Results for a line. UNDECIDED is rare; the caller then scans the line in another way. */
 const NO_OBJECT: u32 = 0
 const OBJECT: u32 = 1
 const UNDECIDED: u32 = 2
 
-/** The first address that is free for the caller. */
+/** The first address that the caller may use. */
 export const base: usize = __heap_base + OPEN_BYTES
 
-/** The wanted names: their number, a bit for each of their lengths modulo 32, and where their table is. */
+/** The wanted names: how many, a bit for each length modulo 32, and their table. */
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
-/** Memory to which a line without a line end is copied, since the byte after the original must not be changed. */
+/** Memory for a copy of a line without a line end, since the byte after the line must not be changed. */
 let copy: usize = 0
 let copyBytes: usize = 0
 
-/** Sets the memory to which lines without a line end are copied. It has 64 more bytes than `bytes`. */
+/** Sets the memory for copies of lines without a line end. It has 64 bytes more than `bytes`. */
 export function setCopy(address: usize, bytes: usize): void {
   copy = address
   copyBytes = bytes
 }
 
 /**
- * Sets the names to look for. `table` has an entry of 24 bytes for each: the length (u32), the address (u32), the first
- * 8 bytes (u64; 0 beyond its end), and the mask that keeps as many bytes of a u64 (u64).
+ * Sets the names to look for. `table` has an entry of 24 bytes per name: the length (u32), the address (u32), the first
+ * 8 bytes (u64; 0 beyond the end), and the mask that keeps as many bytes of a u64 (u64).
  */
 export function setNames(table: usize, count: u32, bits: u32): void {
   names = table
@@ -49,7 +48,7 @@ export function setNames(table: usize, count: u32, bits: u32): void {
   forgetHeads()
 }
 
-/** The slot of the name of `length` bytes at `p`, which has no escapes, or -1 if it is not wanted. */
+/** The slot of the name of `length` bytes at `p`, which has no escapes; -1 if it is not wanted. */
 function slotOf(p: usize, length: u32): i32 {
   const first = load<u64>(p)
   for (let slot: u32 = 0; slot < wanted; slot++) {
@@ -61,8 +60,8 @@ function slotOf(p: usize, length: u32): i32 {
 }
 
 /**
- * Scans the line [p, end). OBJECT: for each wanted name, `out` holds the start of its value, and its end shifted left
- * by one; the lowest bit is set if it is a string with escapes, or if the name occurs twice. Both are moved by `shift`.
+ * Scans the line [p, end). For OBJECT, `out` contains for each wanted name the start of its value, and its end shifted
+ * left by one. The lowest bit is set for a string with escapes, or if the name occurs twice. Both are moved by `shift`.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
@@ -77,12 +76,12 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   const looks = isWorthLooking()
   let before = OUTSIDE
   let inObject = true
-  // Marks not yet passed. A quote at `p` is the first of them, unless it is in a later block.
+  // Marks that were not passed. A quote at `p` is the first one, unless it is in a later block.
   let marks: u64 = 0
   while (true) {
     // After a comma, or after the opening of a container that is not empty.
     if (looks) {
-      // Other elements are never known.
+      // Heads of other elements are never remembered.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
         p = nests ? passNested(p, end, before, out, shift) : passFlat(p, end, before, out, shift)
         if (!p) return OBJECT
@@ -110,7 +109,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (byteAt(p) != QUOTE) {
         p = escapedStringEnd(p)
         if (!p) return NO_OBJECT
-        // Only decoding shows whether it is wanted.
+        // The name has escapes. Whether it is wanted only shows after decoding.
         if (wanted > 0 && depth == 0) return UNDECIDED
         hasEscapes = true
         marks = marksFrom(p + 1)
@@ -148,7 +147,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       }
       p++
     } else if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
-      // The code of an opening bracket is that of the closing one minus 2.
+      // The code of an opening bracket is that of the closing bracket minus 2.
       const closer = byte + 2
       p = skipSpace(p + 1, end)
       if (byteAt(p) != closer) {
@@ -196,16 +195,16 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   if (length > copyBytes) return UNDECIDED
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
-  // The current block describes the line before in this memory.
+  // The current block is of the previous line in this memory.
   forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }
 
 /**
- * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8.
- * Sets `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not
- * scanned; those with one of `ended` have a line end. `out` has room for two i32 for each wanted name of each line, and
- * is filled with 0 for a missing name. Returns the number of undecided lines, from whose flags `scanned` was removed.
+ * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` contain i32, `flags` contains
+ * u8. Sets `scanned` in the flags of each line, and `decoded` if it is an object. Skips lines with a flag of `skipped`;
+ * lines with a flag of `ended` have a line end. `out` has two i32 for each wanted name of each line, 0 for a missing
+ * name. Returns the number of undecided lines, whose `scanned` is cleared.
  */
 export function scanLines(
   length: u32,

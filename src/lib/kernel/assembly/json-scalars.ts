@@ -2,8 +2,8 @@ import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 import { plainEnd } from './special-characters'
 
 /**
- * Finds the ends of strings, numbers and literals of JSON. A control character follows the text, and at least 16 more
- * bytes of memory: it stops every inner loop, so they need no check for the end.
+ * Finds the ends of JSON strings, numbers and literals. A control character must follow the text, and at least 16 more
+ * bytes of memory. It stops every inner loop, so the loops do not check for the end.
  */
 
 /** `true`, `null`, and `false` without its first letter. */
@@ -19,7 +19,7 @@ function isHex(byte: u32): bool {
   return byte - 0x30 < 10 || (byte | 0x20) - 0x61 < 6
 }
 
-/** The address of the closing quote of a string that has an escape at `p`, or 0. */
+/** The closing quote of a string that has an escape at `p`, or 0. */
 export function escapedStringEnd(p: usize): usize {
   escaped = 1
   while (byteAt(p) == BACKSLASH) {
@@ -43,7 +43,7 @@ export function escapedStringEnd(p: usize): usize {
   return byteAt(p) == QUOTE ? p : 0
 }
 
-/** The address of the closing quote of the string whose first byte is at `p`, or 0. */
+/** The closing quote of the string whose first byte is at `p`, or 0. */
 @inline
 export function stringEnd(p: usize): usize {
   const end = plainEnd(p)
@@ -54,7 +54,7 @@ export function stringEnd(p: usize): usize {
   return escapedStringEnd(end)
 }
 
-/** The end of the number at `p`, which has too many digits to check them at once, or 0. */
+/** The end of the number at `p`, or 0, for numbers with too many digits to check at once. */
 function longNumberEnd(p: usize): usize {
   if (byteAt(p) == 0x2d) p++
   let digits = p
@@ -78,7 +78,7 @@ function longNumberEnd(p: usize): usize {
   return p
 }
 
-/** How many digits there are from `p` on: at most 16, which may also mean more. */
+/** Number of digits from `p` on; 16 may mean more. */
 @inline
 export function digitsFrom(p: usize): u32 {
   const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))

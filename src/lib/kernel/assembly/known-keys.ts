@@ -1,7 +1,7 @@
-/** Numbers of short keys: an open-addressing table from (owner, key) to a number. A full table is cleared. */
+/** Numbers of short keys: an open-addressing table from (owner, key) to a number. When it is full, it is cleared. */
 
 const PLACES: u32 = 8192
-/** Bytes of an entry: the owner or 0, the number, and at 8 the key, padded with 0. A key does not contain 0. */
+/** Bytes of an entry: the owner or 0, the number, and from 8 on the key, padded with 0, which keys do not contain. */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16
 const MOST: u32 = PLACES / 2
@@ -15,13 +15,13 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** The first `count` bytes of a number, at least 1. */
+/** The first `count` bytes of a number; `count` is at least 1. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
   return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
 }
 
-/** The entry of a key of 1 to LONGEST bytes, or the free one that it would get. */
+/** The entry of a key of 1 to LONGEST bytes, or the free entry for it. */
 @inline
 function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
   let place = hash
@@ -29,7 +29,7 @@ function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
     const entry = table + (place & (PLACES - 1)) * ENTRY
     const its = load<u32>(entry)
     if (its == 0) return entry
-    // These are separate: with && each comparison would become a number first.
+    // Separate, since && would first convert each comparison to a number.
     if (its == owner) {
       if (load<u64>(entry, 8) == first) if (load<u64>(entry, 16) == second) return entry
     }
@@ -42,7 +42,7 @@ function secondOf(p: usize, size: u32): u64 {
   return size > 8 ? kept(load<u64>(p, 8), size - 8) : 0
 }
 
-/** The number of the key of `size` bytes at `p`, or `other`. */
+/** The number of the key of `size` bytes at `p`; `other` if it is not known. */
 @inline
 export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32): i32 {
   if (size > LONGEST) return other
@@ -50,7 +50,7 @@ export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32)
   return load<u32>(entry) == 0 ? other : load<i32>(entry, 4)
 }
 
-/** Stores the number of a key of 1 byte or more. `owner` is not 0, and changes with any of its numbers. */
+/** Stores the number of a non-empty key. `owner` is not 0, and is replaced when any of its numbers changes. */
 export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
   if (size > LONGEST) return
   if (used == MOST) {

@@ -10,10 +10,10 @@ function newlines(p: usize): v128 {
 }
 
 /**
- * Finds the lines of [start, end) that end with an LF; the first LF is at `from` or later. For each, `columns` gets its
- * start and its end, moved by `shift`, and the length of its line end: i32, i32 and u8, in three consecutive columns.
- * It has room for `most` lines, the largest possible number. Returns the number of lines; -1 if one is longer than
- * `longest`. At least 64 more bytes of memory follow.
+ * Finds the lines of [start, end) that end with an LF; the first LF is at `from` or later. `columns` consists of three
+ * columns in sequence: starts (i32) and ends (i32), moved by `shift`, and lengths of line ends (u8). Each has room for
+ * `most` lines, which must suffice. Returns the number of lines; -1 if one is longer than `longest`. At least 64 more
+ * bytes of memory must follow.
  */
 export function findLines(
   start: usize,

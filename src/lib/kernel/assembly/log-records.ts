@@ -5,12 +5,12 @@ import { ALSE, escaped, NULL, stringEnd, TRUE } from './json-scalars'
 import { forgetBlock } from './special-characters'
 
 /**
- * Writes valid JSON objects as log records of OTLP in protobuf. Results must equal those of
- * components/otlp/log-record.ts, which gets the rare ones: objects and arrays in them, names with escapes or that occur
- * twice, escapes of code points, white space other than a space, long numbers, and unusual bodies, times and so on.
+ * Writes valid JSON objects as log records of OTLP in protobuf, with the results of components/otlp/log-record.ts. That
+ * file writes the rare ones: with objects and arrays in them, names with escapes or that occur twice, escapes of code
+ * points, white space other than a space, long numbers, or unusual bodies, times and so on.
  */
 
-/** Uses of fields, as in ../log-records.ts. Others are attributes. An object with a field of LEFT is left. */
+/** Uses of fields, as in ../log-records.ts. Other fields are attributes. An object with a field of use LEFT is left. */
 const LEFT: u32 = 1
 const BODY: u32 = 2
 const TIME: u32 = 3
@@ -40,18 +40,18 @@ const MAP_TAG: u8 = 0x32
 
 const MINUS: u32 = 0x2d
 const POINT: u32 = 0x2e
-/** Maximum digits of an integer that 64 bits hold, and of a fraction whose double is the quotient of two exact ones. */
+/** Maximum digits of an integer of 64 bits, and of a fraction that is the quotient of two exact doubles. */
 const MOST_DIGITS: usize = 18
 const MOST_OF_FRACTION: usize = 15
 const DAYS_TO_1970: u32 = 719_468
 const MOST_MEMBERS: u32 = 128
-/** Maximum bytes of all tags and lengths of an attribute, and 16 more. */
+/** Maximum bytes of all tags and lengths of an attribute, plus 16. */
 const HEADS: usize = 32
-/** Maximum bytes of a record for each of its object, and bytes written beyond it. */
+/** Maximum bytes of a record per byte of its object, and bytes that may be written beyond. */
 const MOST_PER_BYTE: usize = 4
 const MARGIN: usize = 256
 
-/** Entries of a table: the length of a text, its number, and at 16 the text, at most 16 bytes. */
+/** An entry of a table: the length of a text, its number, and from 16 on the text, of at most 16 bytes. */
 const ENTRY: usize = 32
 const LONGEST: u32 = 16
 let fields: usize = 0
@@ -60,8 +60,8 @@ let words: usize = 0
 let wordCount: u32 = 0
 
 /**
- * Sets the tables of known names, and of severities in lower case. The number of a name is the use of the field, or 0;
- * from bit 8 on, it has a number from 1 to `grouped` if the value decides the group of an event.
+ * Sets the tables of known names, and of severities in lower case. The number of a name is the use of its field, or 0.
+ * From bit 8 on it contains a number from 1 to `grouped`, if the field's value decides the group of an event.
  */
 export function setLogFields(table: usize, count: u32, grouped: u32, severities: usize, severityCount: u32): void {
   fields = table
@@ -71,7 +71,7 @@ export function setLogFields(table: usize, count: u32, grouped: u32, severities:
   lastGrouped = values + (<usize>grouped << 3)
 }
 
-/** The number of a text in a table, or 0. */
+/** The number of a text in a table; 0 if it is not there. */
 function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
   if (length > LONGEST) return 0
   const others = ~0 << length
@@ -83,8 +83,8 @@ function numberIn(table: usize, count: u32, text: v128, length: u32): u32 {
 }
 
 /**
- * The names of the object so far: address, length, and uses (3 u32). Those of the last object follow, up to `known`,
- * while this one has the same names. And a bit for each length so far, modulo 32.
+ * The names of the object so far: address, length and use (3 u32). As long as they are those of the last object, the
+ * rest of its names follows, up to `known`. `lengths` has a bit for each length so far, modulo 32.
  */
 const NAME: usize = 16
 const names: usize = memory.data(<i32>(16 * MOST_MEMBERS), 16)
@@ -93,13 +93,13 @@ let known: u32 = 0
 let lengths: u32 = 0
 let nameEnd: usize = 0
 
-/** Reads the name that begins at `p`. Returns the use of its field: LEFT if it was there before. */
+/** Reads the name at `p`. Returns the use of its field; LEFT if the name occurred before. */
 @inline
 function useOfName(p: usize): u32 {
   const name = names + <usize>nameCount * NAME
   if (nameCount < known) {
     const length = load<u32>(name, 4)
-    // Includes the quote after it.
+    // Compares the quote after it too.
     const others = ~1 << length
     if (length < 16 && (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(<usize>load<u32>(name)))) | others) == -1) {
       nameCount++
@@ -133,13 +133,13 @@ function useOfOther(p: usize, name: usize): u32 {
   return use
 }
 
-/** Copies at least `length` bytes, 16 at a time. `to` may be 16 bytes before `p`, or more. */
+/** Copies at least `length` bytes, 16 at a time. `to` must be at least 16 bytes before `p`. */
 @inline
 function copy(p: usize, length: usize, to: usize): void {
   for (let copied: usize = 0; copied < length; copied += 16) v128.store(to + copied, v128.load(p + copied))
 }
 
-/** Writes the text of the string content [p, end). Returns its end; 0 for an escape of a code point. */
+/** Writes the text of the string content [p, end). Returns its end; 0 if it has an escape of a code point. */
 function unescape(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
@@ -194,10 +194,10 @@ function put64(to: usize, tag: u8, value: u64): usize {
   return to + 9
 }
 
-/** Whether all fields form the body, since the last object did not have a body field. */
+/** Whether all fields together are the body, since the last object had no body field. */
 let isMap = false
 
-/** Writes an attribute, or a member of the body, up to its value of `size` bytes, which follows. */
+/** Writes an attribute, or a member of the body, except for its value of `size` bytes, which follows. */
 function putName(to: usize, name: usize, length: usize, size: usize): usize {
   to = putHead(to, isMap ? MEMBER_TAG : ATTRIBUTE_TAG, 2 + sizeOfVarint(length) + length + sizeOfVarint(size) + size)
   to = putBytes(to, KEY_TAG, name, length)
@@ -208,7 +208,7 @@ function putName(to: usize, name: usize, length: usize, size: usize): usize {
 let text: usize = 0
 let textSize: usize = 0
 
-/** Finds the text of the string content [p, end): in place, or at `to` if it has escapes. False if it is left. */
+/** Finds the text of the string content [p, end): in place, or if it has escapes, at `to`. False if it is left. */
 function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   text = p
   textSize = end - p
@@ -221,10 +221,10 @@ function findText(p: usize, end: usize, hasEscapes: u32, to: usize): bool {
   return true
 }
 
-/** The end of the value that was written last. */
+/** The end of the last value that was read. */
 let behind: usize = 0
 
-/** Writes an attribute with the string that begins at `p`. Returns its end, or 0. */
+/** Writes an attribute with the string at `p`. Returns its end, or 0. */
 function putText(to: usize, name: usize, length: usize, p: usize): usize {
   const end = stringEnd(p)
   behind = end + 1
@@ -256,7 +256,7 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   if (byteAt(p) == POINT) {
     for (p++; isDigit(byteAt(p)); digits++, power *= 10) number = number * 10 + (byteAt(p++) - 0x30)
   }
-  // Containers have no digits.
+  // A container has no digits.
   if (digits == 0 || (byteAt(p) | 0x20) == 0x65 || digits > (power > 1 ? MOST_OF_FRACTION : MOST_DIGITS)) return 0
   behind = p
   if (power > 1) {
@@ -266,14 +266,14 @@ function putScalar(to: usize, name: usize, length: usize, p: usize): usize {
   }
   if (isNegative && number == 0) return 0
   const value = <u64>(isNegative ? -number : number)
-  // Its size is known once it is written.
+  // The value is written to learn its size.
   const size = putVarint(to, value) - to + 1
   to = putName(to, name, length, size)
   store<u8>(to, INTEGER_TAG)
   return putVarint(to + 1, value)
 }
 
-/** Nanoseconds since 1970 of the ISO time [p, end); 0 if it is not one, or is too far from now. */
+/** The ISO time [p, end) in nanoseconds since 1970; 0 if it is not a time, or too far from now. */
 function nanosOf(p: usize, end: usize): u64 {
   if (!isIsoTime(p, end)) return 0
   const year = two(p) * 100 + two(p + 2)
@@ -298,7 +298,7 @@ function hexDigit(byte: u32): u32 {
   return isDigit(byte) ? byte - 0x30 : (byte | 0x20) - 0x61 < 6 ? (byte | 0x20) - 0x57 : 16
 }
 
-/** Writes an id of `size` bytes. Returns its end; 0 if the digits at `p` are invalid or all 0. */
+/** Writes an id of `size` bytes. Returns its end; 0 if the hexadecimal digits at `p` are invalid or all 0. */
 function putId(to: usize, tag: u8, p: usize, size: usize): usize {
   to = putHead(to, tag, size)
   let all: u32 = 0
@@ -312,12 +312,12 @@ function putId(to: usize, tag: u8, p: usize, size: usize): usize {
   return all == 0 ? 0 : to
 }
 
-/** The values that decide the group (address and size, 2 u32), of this object and, from GROUPED on, of the last one. */
+/** The values that decide the group (address and size, 2 u32): of this object and, from GROUPED on, of the last one. */
 const GROUPED: usize = 8 * 16
 const values: usize = memory.data(2 * 8 * 16, 8)
 let lastGrouped: usize = 0
 
-/** Whether this object has the same values as the last one. It becomes the last one. */
+/** Whether these values of this object are those of the last one. It then becomes the last one. */
 function isSameGroup(): bool {
   let isSame = true
   for (let value = values + 8; value <= lastGrouped; value += 8) {
@@ -329,7 +329,7 @@ function isSameGroup(): bool {
   return isSame
 }
 
-/** The places of texts of fields that are not attributes (2 u32 each, by use). */
+/** The texts of fields that are not attributes (2 u32 each, by use). */
 const found: usize = memory.data(8 * 8, 8)
 
 @inline
@@ -349,7 +349,7 @@ function putBody(to: usize, hasEscapes: u32): usize {
   return putBytes(to, TEXT_TAG, text, textSize)
 }
 
-/** Writes the heads of a body at `to`. Its members of `size` bytes begin HEADS bytes later. Returns its end. */
+/** Writes the heads of a body at `to`; its members, of `size` bytes, are at `to` + HEADS. Returns the body's end. */
 function endMap(to: usize, size: usize): usize {
   const members = to + HEADS
   to = putHead(to, BODY_TAG, 1 + sizeOfVarint(size) + size)
@@ -358,7 +358,7 @@ function endMap(to: usize, size: usize): usize {
   return to + size
 }
 
-/** Writes the fields after the body. Returns its end, or 0. */
+/** Writes the fields that follow the body. Returns their end, or 0. */
 function putOthers(to: usize): usize {
   if (startOf(TIME)) {
     const nanos = nanosOf(startOf(TIME), endOf(TIME))
@@ -368,7 +368,7 @@ function putOthers(to: usize): usize {
   if (startOf(SEVERITY)) {
     const word = startOf(SEVERITY)
     const size = endOf(SEVERITY) - word
-    // A number would be an attribute, too.
+    // A severity that begins with a digit would also be an attribute.
     if (isDigit(byteAt(word))) return 0
     const number = numberIn(words, wordCount, v128.or(v128.load(word), i8x16.splat(0x20)), <u32>size)
     if (number != 0) to = putHead(to, SEVERITY_NUMBER_TAG, number)
@@ -386,10 +386,10 @@ function putOthers(to: usize): usize {
   return to
 }
 
-/** The result of `putRecord` if `isMap` is wrong. */
+/** The result of `putRecord` if the value of `isMap` is wrong. */
 const WRONG: usize = 1
 
-/** Writes the record of the object at `p`. Returns its end, 0 if it is left, or WRONG. */
+/** Writes the record of the object at `p`. Returns its end, 0 if the object is left, or WRONG. */
 function putRecord(p: usize, to: usize, observed: u64): usize {
   const head = to
   // Most lengths take two bytes.
@@ -449,10 +449,10 @@ function putRecord(p: usize, to: usize, observed: u64): usize {
 }
 
 /**
- * Writes the records of `length` objects, one after the other, at `to`, as many as fit before `toEnd`. Object i is at
- * [starts[i], ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its
- * record, from `to` on; both are 0 for one that is left. `same` gets a u8 for each: 1 if it is of the same group as the
- * one before it. `observed`: nanoseconds since 1970. Returns the number of objects processed.
+ * Writes the records of `length` objects in order at `to`, as many as fit before `toEnd`. Object i is at [starts[i],
+ * ends[i]) minus `shift`, and a control character follows it. `starts` and `ends` get the place of its record, relative
+ * to `to`; both are 0 if it is left. `same` gets a u8 for each: 1 if it has the same group as the previous one.
+ * `observed`: nanoseconds since 1970. Returns the number of objects processed.
  */
 export function writeRecords(
   length: u32,

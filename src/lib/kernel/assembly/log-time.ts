@@ -1,7 +1,7 @@
 import { byteAt } from './bytes'
 import { dayNumber, daysIn, putTwo, two } from './dates'
 
-/** Times of access logs as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
+/** Converts times of access logs to ISO 8601 in UTC. Caches the last one, since many lines have the same second. */
 
 /** Length of `31/Jan/2026:12:00:00 +0100`. */
 export const TIME_BYTES: usize = 26
@@ -12,7 +12,7 @@ const last: usize = memory.data(32)
 /** The last time. */
 export const iso: usize = memory.data(32)
 
-/** The number of the month whose English name begins with the three bytes at `p`, or 0. */
+/** The month whose English name begins with the three bytes at `p`, from 1; 0 if there is none. */
 function monthAt(p: usize): u32 {
   switch (load<u32>(p) & 0xffffff) {
     case 0x6e614a: return 1 // Jan
@@ -48,7 +48,7 @@ function putDay(days: u32): void {
   store<u8>(iso, 0x54, 10)
 }
 
-/** Converts the time at `p` to `iso`. False if it is not a time, or a rare one, such as a leap second. */
+/** Converts the time at `p` to `iso`. Returns false if it is not a time, or a rare one, such as a leap second. */
 function convert(p: usize): bool {
   const year = two(p + 7) * 100 + two(p + 9)
   const month = monthAt(p + 3)
@@ -77,14 +77,14 @@ function convert(p: usize): bool {
   return true
 }
 
-/** Whether a time of access logs is at `p`. If so, `iso` is the same time. */
+/** Whether a time of access logs is at `p`. If so, `iso` is that time. */
 export function readTime(p: usize): bool {
   const first = v128.load(p)
   const rest = v128.load(p, 10)
   const differs = v128.or(v128.xor(first, v128.load(last)), v128.xor(rest, v128.load(last, 10)))
   if (!v128.any_true(differs)) return true
   if (!convert(p)) {
-    // `iso` no longer holds the last time.
+    // `iso` no longer contains the last time.
     store<u8>(last, 0)
     return false
   }

@@ -1,17 +1,17 @@
 import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 
-/** Receives the fields of a line: writes them as members of a JSON object, or only records their places in the line. */
+/** Receives the fields of a line. Writes them as members of a JSON object, or records where they are in the line. */
 
 /** An entry of the table of fields: the length of `,"name":`, the slot or -1, and these bytes. */
 const ENTRY: usize = 40
-/** Text with more digits does not become a number. */
+/** A text with more digits is not written as a number. */
 const MOST_DIGITS: usize = 15
 
 let table: usize = 0
 let writes = false
 /** Where the next member is written. */
 let at: usize = 0
-/** The address of the slots of the line, and the difference between positions and addresses. */
+/** The address of the line's slots, and the difference between positions and addresses. */
 let slots: usize = 0
 let by: i32 = 0
 let line: usize = 0
@@ -21,7 +21,7 @@ export function setFields(entries: usize): void {
   table = entries
 }
 
-/** Begins the line [p, end), whose slots are at `out`. Its fields are not written. */
+/** Begins the line [p, end), with its slots at `out`. Does not write its fields. */
 export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   writes = false
   line = p
@@ -30,7 +30,7 @@ export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** Begins writing members at `to`. */
+/** Begins to write members at `to`. */
 export function beginMembers(to: usize, out: usize, shift: i32): void {
   writes = true
   at = to
@@ -74,7 +74,7 @@ function digit(value: u32): u8 {
   return <u8>(value + (value < 10 ? 0x30 : 0x57))
 }
 
-/** Writes the escape of a quote, a backslash or a control character at `to`. Returns where it ends. */
+/** Writes the escape of a quote, a backslash or a control character at `to`. Returns its end. */
 function escapeInto(byte: u32, to: usize): usize {
   let letter = byte
   if (byte < 0x20) {
@@ -95,7 +95,7 @@ function escapeInto(byte: u32, to: usize): usize {
   return to + 2
 }
 
-/** Writes the text [p, end) at `to` as the content of a JSON string. Returns where it ends. */
+/** Writes the text [p, end) at `to` as the content of a JSON string. Returns its end. */
 export function copyEscaped(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
@@ -103,7 +103,7 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
     const left = end - p
     const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
     const others = v128.or(i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f))), i8x16.eq(bytes, i8x16.splat(0x5c)))
-    // Bit 16 stands for the end of these bytes.
+    // Bit 16 marks the end of these bytes.
     const plain = <usize>ctz(i8x16.bitmask(v128.or(quotes, others)) | 0x10000)
     if (plain >= left) return to + left
     p += plain
@@ -113,7 +113,7 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
   return to
 }
 
-/** The value is the text [p, end). */
+/** Puts the text [p, end). */
 export function putText(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {
@@ -129,7 +129,7 @@ export function putText(field: u32, p: usize, end: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
 }
 
-/** The value is the text of the string content [p, end), which has escapes. */
+/** Puts the text of the string content [p, end), which has escapes. */
 export function putString(field: u32, p: usize, end: usize): void {
   const slot = slotOf(field)
   if (!writes) {
@@ -146,7 +146,7 @@ export function putString(field: u32, p: usize, end: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, true)
 }
 
-/** The value is the text of `length` bytes at `p`, at most 32, which is outside the line and has no quotes. */
+/** Puts the text of `length` bytes at `p`. It has at most 32 bytes, is outside the line, and contains no quotes. */
 export function putOther(field: u32, p: usize, length: usize): void {
   const slot = slotOf(field)
   if (!writes) {
@@ -163,7 +163,7 @@ export function putOther(field: u32, p: usize, length: usize): void {
   putSlot(slot, <i32>start + by, <i32>at + by, false)
 }
 
-/** The value is the number [p, end). False if it is not a number, is very long, or has leading zeros. */
+/** Puts the number [p, end). Returns false if it is not a number, very long, or has leading zeros. */
 export function putNumber(field: u32, p: usize, end: usize): bool {
   if (p >= end || end - p > MOST_DIGITS) return false
   if (byteAt(p) == 0x30 && end - p > 1) return false

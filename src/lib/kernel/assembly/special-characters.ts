@@ -1,13 +1,13 @@
 /**
- * Finds the ends of JSON strings. Special characters are quotes, backslashes and control characters. They are found for
- * 64 bytes at a time, and as many more bytes of memory have to follow the text.
+ * Finds the ends of JSON strings by their special characters: quotes, backslashes and control characters. Reads 64
+ * bytes at a time, so as many more bytes of memory must follow the text.
  */
 
 /** The current block of 64 bytes, and a bit for each special character in it (see `specialsOf16`). */
 export let block: usize = 0
 let specials: u64 = 0
 
-/** Call it when the bytes at these addresses have changed. */
+/** Forgets the current block. Call it when bytes at these addresses have changed. */
 @inline
 export function forgetBlock(): void {
   block = 0
@@ -41,14 +41,14 @@ export function plainEnd(p: usize): usize {
   return plainEndBeyond(p)
 }
 
-/** `plainEnd` beyond the current block. Makes the block of the result the current one. */
+/** Continues `plainEnd` beyond the current block. The block of the result becomes the current one. */
 function plainEndBeyond(p: usize): usize {
   let marks = p - block < 64 ? 0 : marksFrom(p)
   if (marks == 0) marks = marksBeyond()
   return block + <usize>ctz(marks)
 }
 
-/** The special characters from `p` on in the current block, which begins at `p` if that is not in it. */
+/** The special characters from `p` on in the current block. If `p` is outside of it, a new block begins at `p`. */
 export function marksFrom(p: usize): u64 {
   const at = p - block
   if (at < 64) return (specials >> <u64>at) << <u64>at
@@ -57,7 +57,7 @@ export function marksFrom(p: usize): u64 {
   return specials
 }
 
-/** The special characters of the next block that has any. Makes it the current one. */
+/** The special characters of the next block that has some. It becomes the current one. */
 export function marksBeyond(): u64 {
   let next = block + 64
   let found = specialsOf64(next)

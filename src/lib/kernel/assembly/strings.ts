@@ -3,20 +3,20 @@ import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
 /**
- * Reads the values of one name in many lines, if they are strings without escapes, or integers. Line i has flags, a u8,
- * and the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them. Its value is
- * read only if its flags under `mask` are `plain`. Positions minus `shift` are addresses.
+ * Reads the values of one name in many lines, if they are strings without escapes, or integers. Line i has flags (u8)
+ * and the slot of the name (two i32 at `slots` + i * `stride`), as the scan of the line wrote them. Reads its value
+ * only if the flags under `mask` are `plain`. Positions minus `shift` are addresses.
  */
 
-/** The result for a value that the caller has to check. */
+/** The result for a value that the caller must check. */
 const UNKNOWN: u8 = 2
-/** The first bytes of values without a text. */
+/** The first bytes of values that have no text. */
 const OBJECT: u32 = 0x7b
 const ARRAY: u32 = 0x5b
 const NULL: u32 = 0x6e
 const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
-/** Longer integers may have another text than a program would write. */
+/** A program might write longer integers in another way. */
 const MOST_DIGITS: u32 = 15
 /** Results for the value of a line, as in src/components/throttle/buckets/key-table.ts. */
 const NONE: i32 = -1
@@ -25,7 +25,7 @@ const ALONE: i32 = -3
 
 @inline
 function isText(p: usize, text: usize, length: usize): bool {
-  // Mostly the ends differ.
+  // Compares from the end, where most values differ.
   while (length >= 8) {
     length -= 8
     if (load<u64>(p + length) != load<u64>(text + length)) return false
@@ -38,9 +38,9 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Replaces the 1 by 0 if the value does not have a
- * text, or has an unwanted one. `same`: 1 if this text is wanted, 0 if any other is. `isString`: whether only a string
- * can have the text. Returns how many became UNKNOWN.
+ * Compares the values with a text, for lines with a 1 in `among`. Sets that to 0 if the value has no text or an
+ * unwanted one. `same`: 1 if this text is wanted, 0 if any other one is. `isString`: only a string can have the text.
+ * Returns how many became UNKNOWN.
  */
 export function narrowStrings(
   length: u32,
@@ -102,7 +102,7 @@ function hashOf(p: usize, end: usize, seed: u32): u32 {
   return hash ^ (hash >> 15)
 }
 
-/** Whether a JSON value is a number whose text a program would write: like `plainInteger` of json-numbers.ts. */
+/** Whether a JSON value is an integer as a program would write it, like `plainInteger` of json-numbers.ts. */
 @inline
 function isPlainInteger(p: usize, end: usize): bool {
   const first = p + <usize>(byteAt(p) == MINUS)
@@ -111,9 +111,9 @@ function isPlainInteger(p: usize, end: usize): bool {
 }
 
 /**
- * Writes the start, the end and the hash of the text of each value, as i32. `ids` gets the known number of the value,
- * or TO_FIND; NONE for lines with a 1 in `skipped`, which may be 0 for none; and ALONE for values that are missing,
- * empty, longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND or ALONE.
+ * Writes the start, end and hash of the text of each value, as i32. `ids` gets the known number of the value, or
+ * TO_FIND; NONE for lines with a 1 in `skipped`, which may be 0 for none; and ALONE for values that are missing, empty,
+ * longer than `longest`, or neither strings without escapes nor integers. Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,
@@ -145,7 +145,7 @@ export function hashStrings(
       const to = (end >> 1) - quote
       const p = <usize>(from - shift)
       const size = <u32>(to - from)
-      // A missing value has no size above 0.
+      // The size of a missing value is not above 0.
       if (size - 1 < longest) {
         if (quote || isPlainInteger(p, p + <usize>size)) {
           const hash = hashOf(p, p + <usize>size, seed)

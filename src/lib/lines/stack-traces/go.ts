@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
 /**
- * Panics and goroutine dumps of Go, with their empty lines. A stack that a program logged, with its goroutine or only
- * with function names, joins the line before.
+ * Panics and goroutine dumps of Go, with their empty lines. A stack that a program logged, with its goroutine or with
+ * only function names, joins the line before it.
  */
 
 const IDLE = 0
@@ -47,13 +47,13 @@ export function judgeGo(state: number, b: Uint8Array, start: number, end: number
   return BEGINS | ((startsWithAny(b, start, end, PANICS) ? HEAD : IDLE) << 2)
 }
 
-/** `goroutine 1 [running]:` */
+/** Whether the line is like `goroutine 1 [running]:`. */
 function isStack(b: Uint8Array, start: number, end: number): boolean {
   if (!startsWithAny(b, start, end, STACKS)) return false
   return b[start] !== STACKS[0]![0] || isDigit(b[start + STACKS[0]!.length])
 }
 
-/** `main.(*Server).serve(0xc000010018, {0x0, 0x0})`: there is no space before its first parenthesis. */
+/** Whether the line is like `main.(*Server).serve(0xc000010018, {0x0, 0x0})`, with no space before the bracket. */
 function isCall(b: Uint8Array, start: number, end: number): boolean {
   if (b[end - 1] !== CLOSE) return false
   let p = start
@@ -61,7 +61,7 @@ function isCall(b: Uint8Array, start: number, end: number): boolean {
   return b[p] === OPEN
 }
 
-/** `rax    0x0`, which the runtime prints for some signals. */
+/** Whether the line is like `rax    0x0`, which the runtime prints for some signals. */
 function isRegister(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   while (p < end && p - start <= LONGEST_REGISTER && isWord(b[p])) p++
@@ -69,7 +69,7 @@ function isRegister(b: Uint8Array, start: number, end: number): boolean {
   return p > start && value > p && startsWith(b, value, end, REGISTER)
 }
 
-/** Only `github.com/acme/shop.(*Cart).Add`, as error packages and zap print it. */
+/** Whether the line is only `github.com/acme/shop.(*Cart).Add` or the like, as error packages and zap print it. */
 function isFunction(b: Uint8Array, start: number, end: number): boolean {
   let dot = -1
   for (let p = start; p < end; p++) {

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
- * Stack traces of the JVM. The name of an exception at the margin joins the line before, as logging libraries print it;
- * frames, causes and all other indented lines belong to it.
+ * Stack traces of the JVM. The name of an exception at the margin joins the line before it, as logging libraries print
+ * it. Frames, causes and all other indented lines belong to it.
  */
 
 const IDLE = 0
@@ -27,7 +27,7 @@ export function judgeJava(state: number, b: Uint8Array, start: number, end: numb
   return BEGINS | ((startsWith(b, start, end, UNCAUGHT) ? TRACE : IDLE) << 2)
 }
 
-/** `java.lang.IllegalStateException: message`: a name with a package, alone or before a colon. */
+/** Whether the line is like `java.lang.IllegalStateException: message`: a qualified name, alone or before a colon. */
 function isThrowable(b: Uint8Array, start: number, end: number): boolean {
   if (isDigit(b[start])) return false
   let p = start

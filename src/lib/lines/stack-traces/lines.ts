@@ -1,4 +1,4 @@
-/** Predicates on a line [start, end) for the recognizers of stack traces. */
+/** Predicates on a line [start, end), for recognizing stack traces. */
 
 export const BLANK = 0
 export const INDENTED = 1
@@ -7,7 +7,7 @@ export const TEXT = 2
 const TAB = 0x09
 const SPACE = 0x20
 
-/** Whether the line is blank, begins with white space, or begins at the margin. */
+/** Whether the line is blank, indented, or begins at the margin. */
 export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {
   const p = skipSpace(b, start, end)
   return p === end ? BLANK : p > start ? INDENTED : TEXT
@@ -46,7 +46,7 @@ export function isUpper(byte: number | undefined): boolean {
   return byte !== undefined && byte >= 0x41 && byte <= 0x5a
 }
 
-/** Whether the byte can be part of an identifier; non-ASCII bytes count as letters. */
+/** Whether the byte can be part of an identifier. Bytes outside ASCII count as letters. */
 export function isWord(byte: number | undefined): boolean {
   if (byte === undefined) return false
   const letter = byte | 0x20

@@ -3,7 +3,7 @@ import { BLANK, INDENTED, isDigit, marginOf, skipSpace, startsWith, startsWithAn
 
 /**
  * Errors of Node.js with their frames, properties and causes, and the report of an uncaught error: its place, the
- * source line, the mark below it, an empty line, the error.
+ * source line, the mark below it, an empty line, and the error.
  */
 
 const IDLE = 0
@@ -52,7 +52,7 @@ function judgeBlank(state: number): number {
   return state >= REPORT ? JOINS | (END << 2) : BEGINS | (IDLE << 2)
 }
 
-/** `^` or `^^^^^`, anywhere in the line. */
+/** Whether the line is only `^` or `^^^^^`, at any column. */
 function isMark(b: Uint8Array, start: number, end: number): boolean {
   const first = skipSpace(b, start, end)
   let p = first
@@ -60,14 +60,14 @@ function isMark(b: Uint8Array, start: number, end: number): boolean {
   return p > first && skipSpace(b, p, end) === end
 }
 
-/** `}` or `]` followed only by more of them: the end of properties that were printed over several lines. */
+/** Whether the line is only closing brackets: the end of properties that were printed over several lines. */
 function isClosing(b: Uint8Array, start: number, end: number): boolean {
   if (!BRACKETS.has(b[start]!)) return false
   for (let p = start + 1; p < end; p++) if (!BEHIND_BRACKETS.has(b[p]!)) return false
   return true
 }
 
-/** A path or URL, a colon and a line number. */
+/** Whether the line is a path or URL, a colon and a line number. */
 function isPlace(b: Uint8Array, start: number, end: number): boolean {
   let p = end
   while (p > start && isDigit(b[p - 1])) p--

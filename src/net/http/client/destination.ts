@@ -16,12 +16,12 @@ import { RequestHeads } from './request-heads.js'
 import { snappyPackage } from './snappy.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
-  /** The format of its requests for these options, which include all of `clientOptions`. */
+  /** The format of requests for these options, which include all of `clientOptions`. */
   format(options: z.output<S>, context: ComponentContext): RequestFormat
 }
 
 /**
- * Declares a destination that sends over HTTP by its options and its request format. The rest is in HttpDestination.
+ * Declares a destination that sends over HTTP, by its options and request format. HttpDestination does the rest.
  * `usesFields` names the fields of its own options; those of `clientOptions` are added.
  */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({

@@ -10,11 +10,11 @@ import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Body } from './request-bodies.js'
 
-/** How long a response body may stall. The time limit of the delivery covers the attempt as a whole. */
+/** How long a response body may stall. The delivery limits the time of the whole attempt. */
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {
-  /** Where the connection leads: a URL that is only an origin. */
+  /** The URL to connect to: only an origin. */
   readonly target: URL
   readonly path: string
   readonly method: string
@@ -27,25 +27,25 @@ export interface Answer {
   readonly statusCode: number
   readonly headers: IncomingHttpHeaders
   readonly body: Readable
-  /** Resolves when the request has been sent, or will not be sent any further. */
+  /** Resolves when the request was sent or sending has ended. */
   readonly sent: Promise<void>
 }
 
-/** Keeps as many connections alive as there are concurrent requests. */
+/** Makes requests. Keeps as many connections open as there are concurrent requests. */
 export class HttpClient {
   #content: TlsContent | undefined
   #pool = this.#newPool()
   readonly #connected = new Set<Socket>()
   /** Connections on which a response has arrived. */
   readonly #answered = new WeakSet<Socket>()
-  /** Whether a connection was closed before any response, and none has received one since. */
+  /** Whether a connection closed before any response, and no connection has received a response since. */
   unanswered = false
-  /** Makes a connection to a URL that is only an origin. */
+  /** Connects to a URL that is only an origin. */
   dial!: (target: URL) => Promise<Socket>
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // If the receiver has closed an idle connection, the event arrives here and a new connection is made.
+    // If an idle connection has ended, this turn notices it, and a new one is made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -77,13 +77,13 @@ export class HttpClient {
         if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
         resolve({ statusCode, headers, body, sent: isSent })
       })
-      // The parts wait for the connection and are written in one call, with the head.
+      // The parts wait for the connection and are written with the head in one call.
       if (body) for (const part of body.parts) sent.write(part)
       sent.end()
     })
   }
 
-  /** Further requests use connections made with `content`; requests in progress finish unchanged. */
+  /** Makes further requests use new connections with `content`. Requests in progress finish unchanged. */
   renew(content: TlsContent): void {
     const used = ({ ca, cert, key }: TlsContent) => [ca, cert, key]
     const isSame = this.#content && isDeepStrictEqual(used(content), used(this.#content))
@@ -104,16 +104,16 @@ export class HttpClient {
 
   #made(socket: Socket): Socket {
     this.#connected.add(socket)
-    // Registered before the listeners of the HTTP client: it must run before the failed request is reported.
+    // Registered before the HTTP client's listeners, since it must run before the failed request is reported.
     const ended = () => {
       if (!this.#answered.has(socket)) this.unanswered = true
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Otherwise the following `end` would replace the error, which may be a TLS alert with the reason.
+      // Without this, `end` would follow and replace the error, which may be a TLS alert with the reason.
       socket.destroy()
     })
-    // It was idle for long enough, or a response stalls.
+    // Either the connection was idle for long enough, or a response stalls.
     socket.on('timeout', () => socket.destroy(new Error('the answer stalled')))
     socket.once('close', () => this.#connected.delete(socket))
     return socket
@@ -121,8 +121,8 @@ export class HttpClient {
 }
 
 /**
- * Closes the connection of a request that was rejected before it was sent. Otherwise, a receiver that stops reading
- * could keep it, and the body, as long as it likes. A turn later, bytes that the receiver has read count as written.
+ * Closes the connection of a request that was answered before it was sent. Otherwise a receiver that stops reading
+ * could hold the connection and the body indefinitely. Bytes that the receiver has read count as written a turn later.
  */
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()
@@ -131,11 +131,11 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/** How much earlier to close than the receiver, which must not do so while a request is sent. */
+/** How much earlier to close than the receiver announced, so that it does not close while a request is sent. */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** Options of a request, with the target of its connection: a URL that is only an origin. */
+/** The options of a request. `target` is the URL to connect to: only an origin. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }
@@ -143,7 +143,7 @@ export interface PooledRequest extends ClientRequestArgs {
 /** Keeps as many connections as there are concurrent requests. */
 export class Pool extends Agent {
   readonly #connect: (target: URL) => Promise<Socket>
-  /** Idle timeouts that receivers announced, by connection. */
+  /** The idle timeout that the receiver announced for each connection. */
   readonly #idleMs = new WeakMap<Duplex, number>()
   #isRetired = false
 
@@ -158,7 +158,7 @@ export class Pool extends Agent {
     if (seconds !== undefined) this.#idleMs.set(socket, Math.min(IDLE_MS, Number(seconds) * 1000 - EARLIER_MS))
   }
 
-  /** Closes idle connections now, and the others after their request. */
+  /** Closes idle connections now, and others after their request. */
   retire(): void {
     this.#isRetired = true
     for (const sockets of Object.values(this.freeSockets)) for (const socket of sockets ?? []) socket.destroy()

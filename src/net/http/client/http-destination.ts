@@ -60,7 +60,7 @@ export class HttpDestination implements Destination {
     if (this.#format.inspect) await this.#introduce(signal)
   }
 
-  /** Logs how the receiver describes itself. If it does not, events are sent anyway. */
+  /** Logs how the receiver describes itself. Without a description, events are sent anyway. */
   async #introduce(signal: AbortSignal): Promise<void> {
     const { log } = this.#context
     const limit = deadline(INSPECT_MS, signal)
@@ -90,7 +90,7 @@ export class HttpDestination implements Destination {
     return inspection ?? {}
   }
 
-  /** Like `check` of a definition, after the start. */
+  /** Like `check` of a definition. Call it after `start`. */
   async check(signal: AbortSignal): Promise<string> {
     const { validate, auth } = this.#options
     const { url, contentType, emptyRequest, answerList, success } = this.#format
@@ -121,7 +121,7 @@ export class HttpDestination implements Destination {
     throw await this.#answers.refusal(read, { place: head.place, request: [] })
   }
 
-  /** The head of a request without events; the error if it cannot be made. */
+  /** The head of a request without events, or the error if it cannot be made. */
   #defaultHead(): Head | DeliveryError {
     try {
       return this.#heads.ofDefaults()
@@ -151,7 +151,7 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!this.#takes(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
-      // A receiver may accept a request before it has read it. More requests would only take more memory.
+      // A receiver may accept a request before it has read it. Sending more by then would only take memory.
       await answer.sent
       this.#bodies.delivered(request)
       if (refused) throw refused
@@ -219,7 +219,7 @@ export class HttpDestination implements Destination {
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
 
-  /** Rejects with the reason of the signal as soon as it aborts: a program that prints the key may take longer. */
+  /** Rejects with the signal's reason as soon as it aborts, since a program that prints the key may take longer. */
   async #currentKey(signal: AbortSignal): Promise<string | undefined> {
     if (!this.#key) return undefined
     const key = await Promise.race([this.#key.current(), aborted(signal)])
@@ -236,7 +236,7 @@ export class HttpDestination implements Destination {
   }
 }
 
-/** Keeps the bytes of a request while they may still be read: a receiver may refuse it before all of it is sent. */
+/** Keeps the bytes of a request until they are sent: a receiver may refuse the request before. */
 function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
   const releases = request.map(({ chunk }) => holdChunk(chunk))
   void sent.then(() => {

@@ -11,21 +11,21 @@ import { isDotSegment, isLoopback } from '../../urls.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
-/** Headers that sluice or the HTTP protocol sets. */
+/** Headers that Sluice or the HTTP protocol sets. */
 const OWN_HEADERS = new Set(
   'host connection content-length content-encoding transfer-encoding expect upgrade keep-alive te trailer idempotency-key'.split(
     ' ',
   ),
 )
 
-/** Parses a template, or reports what is wrong with it. */
+/** Parses a template, or reports its error. */
 function templateOf(text: string, context: z.RefinementCtx): Template | undefined {
   const parsed = template().safeParse(text)
   for (const { message } of parsed.error?.issues ?? []) refuse(context, message)
   return parsed.data
 }
 
-/** A URL with values of fields in its path and query. */
+/** A URL whose path and query may contain field values. */
 const templateUrl = once(() => {
   const schema = httpUrl().superRefine((text, context) => {
     const [first = '', ...rest] = templateOf(text, context)?.parts ?? []
@@ -38,7 +38,7 @@ const templateUrl = once(() => {
   return templateText(reaches('urls', schema))
 })
 
-/** The address of a receiver that takes events at `path` below it. */
+/** The address of a receiver that accepts events at `path` below it. */
 export const baseUrl = (path: string) =>
   httpUrl().superRefine((url, context) => {
     if (url.includes('?')) refuse(context, 'must not have a part after "?"')
@@ -47,7 +47,7 @@ export const baseUrl = (path: string) =>
 
 export const withoutSlash = (url: string) => url.replace(/\/+$/, '')
 
-/** Options shared by all destinations that send over HTTP; they can also be used one by one. */
+/** Options that all destinations over HTTP share. Other components use some of them. */
 export const clientOptions = {
   url: templateUrl().describe(
     'URL to send events to. Its path and query may contain fields, as in `https://logs.example.com/app/${.app:-none}`; their values are encoded. Each request contains the events of one URL.',
@@ -83,7 +83,7 @@ export const clientOptions = {
 }
 
 type Options = z.output<z.ZodObject<typeof clientOptions>>
-/** Snappy is only for receivers that support it. */
+/** `snappy` is only for receivers that support it. */
 export type ClientOptions = Options | (Omit<Options, 'compression'> & { compression: 'snappy' })
 
 /** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */
@@ -105,7 +105,7 @@ export function checkHeaders(
   }
 }
 
-/** The remote host to which the key is sent without encryption; undefined if there is none. */
+/** The remote host that would receive the key without encryption; undefined if there is none. */
 export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
   const { hostname, protocol } = new URL(url)
   const isPrivate = auth.type === 'none' || protocol === 'https:' || isLoopback(hostname)

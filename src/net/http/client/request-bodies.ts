@@ -14,15 +14,15 @@ const COMPRESSORS = {
   snappy: () => snappy,
 }
 
-/** The bytes of a request, in parts to be sent one after the other. */
+/** The bytes of a request, in parts that are sent in order. */
 export interface Body {
   readonly parts: readonly Buffer[]
   readonly bytes: number
 }
 
-/** A request as it is sent, identical in each attempt. */
+/** A request, which is identical in each attempt. */
 interface Prepared {
-  /** Slices of the chunks of its batches, which keep them until the request is settled; compressed when it is sent. */
+  /** Slices of the chunks of its batches, which hold the chunks until they are settled. Compressed when it is sent. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
@@ -33,7 +33,7 @@ interface Prepared {
 
 type Request = readonly EventBatch[]
 
-/** Encodes and compresses the body of each request once, however often it is sent. */
+/** Encodes and compresses the body of each request once, for all its attempts. */
 export class RequestBodies {
   readonly #encode: (request: Request) => Encoded
   readonly #compress: ((body: Buffer) => Promise<Buffer>) | undefined
@@ -46,7 +46,7 @@ export class RequestBodies {
     this.#compress = COMPRESSORS[compression]?.(level)
   }
 
-  /** The uncompressed size of a request. If it is at most `maxBytes`, the request is sent next, so its body is kept. */
+  /** The uncompressed size of a request. Keeps its body if that is at most `maxBytes`, since it is then sent next. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
     const release = body.release?.bind(body)
@@ -70,7 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /** The request was delivered and is not repeated. Its body was sent, unless an earlier attempt still sends. */
+  /** The request was delivered and is not repeated. Its body is reused, unless an earlier attempt still sends it. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()
@@ -95,16 +95,16 @@ function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefin
   return compress && promisify(compress)
 }
 
-/** The memory of a larger body is not kept for reuse. */
+/** The memory of larger bodies is not kept for reuse. */
 const LARGEST = 2 * 1024 * 1024
 const MOST_KEPT = 4
 const STEP = 64 * 1024
 
-/** Memory for bodies while they are compressed. Fresh memory for each would cost many garbage collections. */
+/** Memory for bodies during compression. Allocating it for each body would cost many garbage collections. */
 class JoinMemory {
   readonly #kept: Buffer[] = []
 
-  /** Joins the body into one buffer, to be returned with `giveBack`. */
+  /** Joins a body into one buffer. Return the buffer with `giveBack`. */
   join({ parts, bytes }: Body): Buffer {
     const kept = this.#kept.pop()
     const memory = kept && kept.length >= bytes ? kept : Buffer.allocUnsafeSlow(Math.ceil(bytes / STEP) * STEP)

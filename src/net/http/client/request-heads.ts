@@ -13,7 +13,7 @@ const MOST_KEPT = 128
 
 export interface Address {
   readonly url: string
-  /** Where connections lead: only an origin. */
+  /** The URL to connect to: only an origin. */
   readonly target: URL
   readonly path: string
 }
@@ -34,11 +34,11 @@ export interface Head {
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL, the headers and the texts of requests: the same for all events, or for those of a partition. */
+/** The URL, headers and body texts of requests. They are the same for all events, or for those of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
-  /** The targets of the texts after the URL. */
+  /** Where each text after the URL belongs. */
   readonly #names: { readonly place: 'headers' | 'ownHeaders' | 'texts'; readonly name: string }[] = []
   readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
   #lastName = { part: '', rest: '', name: '\n' }
@@ -81,14 +81,14 @@ export class RequestHeads {
     this.partitionOf = partOf ? (batch, i) => this.#joined(partOf(batch, i), named?.(batch, i) ?? '') : named
   }
 
-  /** Consecutive events mostly have the same name, and one string is compared faster than two. */
+  /** Cached, since consecutive events mostly have the same name, and one string is compared faster than two. */
   #joined(part: string, rest: string): string {
     const last = this.#lastName
     if (part !== last.part || rest !== last.rest) this.#lastName = { part, rest, name: `${part}\n${rest}` }
     return this.#lastName.name
   }
 
-  /** `partition`: of the events of the request, as named by `partitionOf`. */
+  /** `partition`: the name that `partitionOf` returned for the request's events. */
   of(partition: string | undefined): Head {
     const name = this.#format.partOf ? partition?.slice(partition.indexOf('\n') + 1) || undefined : partition
     let head = this.#kept.get(name)
@@ -102,12 +102,12 @@ export class RequestHeads {
     return head
   }
 
-  /** For events without fields. Throws a DeliveryError if a field has no default. */
+  /** The head for events without fields. Throws a DeliveryError if a field has no default. */
   ofDefaults(): Head {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request, with the texts of its first event, which all events share. */
+  /** Encodes the body of a request. All its events have the same texts, so those of the first are used. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }
@@ -120,7 +120,7 @@ export function addressOf(url: string): Address {
 
 const asTemplate = (value: string | Template): Template => (typeof value === 'string' ? parseTemplate(value) : value)
 
-/** A value must not become a dot segment of the path. */
+/** Rejects values that would become a dot segment of the path. */
 function urlText(url: string): RequestText {
   const problem = (text: string) => {
     const [path = ''] = text.split(/[?#]/, 1)
@@ -129,7 +129,7 @@ function urlText(url: string): RequestText {
   return { option: 'url', template: parseTemplate(url), encode: encodeURIComponent, problem }
 }
 
-/** A value in a header is printable ASCII, without spaces at its ends. Other characters are encoded as in a URL. */
+/** Encodes characters that are not printable ASCII, and spaces at the ends of the value, as in a URL. */
 function headerText(value: string): string {
   return value.replace(/[^\x20-\x7e]|%|^ | $/gu, encodeURIComponent)
 }

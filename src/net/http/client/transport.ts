@@ -6,10 +6,10 @@ import type { Via } from '../../proxy.js'
 import { withoutQuery } from '../../urls.js'
 import type { Answer, HttpClient, Sent } from './http-client.js'
 
-/** The first URL to connect to, and how to connect. */
+/** How to connect. `url`: the first URL to connect to. */
 export type TransportOptions = DialOptions & { readonly url: string }
 
-/** The connections of a destination. */
+/** The HTTP connections of a destination. */
 export class Transport {
   readonly #options: TransportOptions
   readonly #dialer: Dialer
@@ -36,11 +36,10 @@ export class Transport {
   }
 
   /**
-   * Makes one attempt, of a request for `url`. Throws the reason of the signal, or a DeliveryError if there was no
-   * response.
+   * Makes one attempt at a request for `url`. Throws the signal's reason, or a DeliveryError if no response arrived.
    */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
-    // A needless await would yield, and sources with room would read before the request is sent.
+    // A needless await would let sources read before the request is sent.
     const renewing = this.#dialer.renew(true)
     if (renewing) await renewing
     signal.throwIfAborted()
@@ -55,7 +54,7 @@ export class Transport {
     }
   }
 
-  /** Connects like requests for `url`, and sends nothing. Throws a DeliveryError. */
+  /** Connects as requests for `url` do, but sends nothing. Throws a DeliveryError. */
   async connect(url: string): Promise<void> {
     const target = new URL(new URL(url).origin)
     try {
@@ -67,22 +66,22 @@ export class Transport {
     }
   }
 
-  /** The DeliveryError for a network error. */
+  /** Converts a network error to a DeliveryError. */
   broken(error: unknown, place: string, url: string): DeliveryError {
     return this.#dialer.explain(error, place, url, this.#client?.unanswered)
   }
 
-  /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */
+  /** The proxy that may respond instead of the receiver; undefined if there is none or it only opens a tunnel. */
   answeringProxy(url: string): string | undefined {
     return this.#dialer.answeringProxy(new URL(url))
   }
 
-  /** Texts that must not be shown. */
+  /** Texts to redact from messages. */
   get secrets(): readonly string[] {
     return this.#dialer.secrets
   }
 
-  /** Resolves with true if certificates or the password were replaced since they were read. */
+  /** Resolves with true if certificates or the proxy's password were replaced since they were read. */
   changed(): Promise<boolean> {
     return this.#dialer.changed()
   }
@@ -105,7 +104,7 @@ export class Transport {
   }
 }
 
-/** Requests for http URLs are sent to the proxy with the full URL of the receiver. */
+/** Addresses a request for an http URL to the proxy, with the receiver's full URL. */
 function throughProxy(request: Sent, { url, authorization }: Via): Sent {
   const { target } = request
   const headers = {

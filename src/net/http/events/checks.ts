@@ -21,7 +21,7 @@ const METHODS = 'POST, PUT, HEAD'
 
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
-/** Checks what is known before the body arrives; throws a Refusal. Text lines may also have the type of `decode`. */
+/** Checks what is known before the body arrives; throws a Refusal. Text lines may have the media type of `decode`. */
 export function checkRequest(
   request: IncomingMessage,
   path: string,
@@ -32,7 +32,7 @@ export function checkRequest(
   if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `send events to ${path}`)
   if (method !== 'POST' && method !== 'PUT')
     throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
-  // HTTP 1.0 does not require it.
+  // HTTP 1.0 does not require the header.
   if (headers.host === undefined && request.httpVersion === '1.1')
     throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
   if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
@@ -71,7 +71,7 @@ export async function checkAccess(
   auth: AuthOptions,
   key: AccessKey | undefined,
 ): Promise<void> {
-  // Only browsers send this header: otherwise any web page could send events to a daemon on the same machine.
+  // Only browsers send this header. Without the check, any web page could send events to a daemon on the same machine.
   if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests from web pages are not accepted')
   if (!key) return
   const wanted = await key.current().catch(error => {
@@ -91,7 +91,7 @@ function withoutScheme(given: string, scheme: string): string {
   return given.toLowerCase().startsWith(prefix) ? given.slice(prefix.length).trimStart() : ''
 }
 
-/** Compares in a time that reveals nothing about the wanted key. */
+/** Compares in a time that does not depend on the wanted key. */
 function isSame(given: string, wanted: string): boolean {
   const hash = (text: string) => createHash('sha256').update(text, 'latin1').digest()
   return timingSafeEqual(hash(given), hash(wanted))

@@ -4,7 +4,7 @@ import { Refusal } from '../server/refusal.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
-/** Bytes of a body per frame. Small chunks limit what is retained of a large body. */
+/** Bytes of a body per frame. An unsettled event holds only its frame's chunk, not the body. */
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
@@ -13,7 +13,7 @@ interface Portion {
   readonly pieces: number
 }
 
-/** Splits a body into lines, in frames of limited size. Needs room for one byte after `size`; modifies the body. */
+/** Splits a body into lines, in frames of limited size. Modifies the body, which needs room for one more byte. */
 export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
   const marked = size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
@@ -23,7 +23,7 @@ export function* framesOf(bytes: Buffer, size: number, content: Content, maxLine
   yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
 }
 
-/** Splits a body into the records of a codec. Throws a Refusal before the first if it is not whole records. */
+/** Splits a body into a codec's records. Throws a Refusal before the first one if the body has incomplete ones. */
 export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
   try {
     checkRecords(framing, body)

@@ -10,13 +10,13 @@ const CLOSE_ARRAY = 0x5d
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
 
 /**
- * Converts a JSON body to JSON lines in place: an array of objects, one object, or several objects separated by white
- * space. Returns the number of bytes of the lines. Nothing is encoded again: line ends inside objects become spaces,
- * and separators become line ends. Throws a Refusal that names the line if the body has another form. The buffer must
- * have room for one byte after `size`.
+ * Converts a JSON body to JSON lines in place: an array of objects, one object, or objects separated by white space.
+ * Returns the number of bytes of the lines. Nothing is encoded again: line ends inside objects become spaces, and
+ * separators become line ends. Throws a Refusal that names the line if the body has another form. The buffer must have
+ * room for one byte after `size`.
  */
 export function linesOfJson(body: Buffer, size: number): number {
-  // Stops every scan; elsewhere it counts as white space.
+  // Stops every scan at `size`; otherwise it counts as white space.
   body[size] = LF
   let p = 0
   let to = 0
@@ -43,9 +43,9 @@ export function linesOfJson(body: Buffer, size: number): number {
   if (body[p] !== OPEN_ARRAY) {
     while (p < size) {
       move()
-      if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end behind element ${count}`)
+      if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end after element ${count}`)
       skipSpace()
-      // Never writes beyond what has been scanned.
+      // Overwrites no unread byte: `to` never passes `p`.
       body[to++] = LF
     }
     return to
@@ -57,7 +57,7 @@ export function linesOfJson(body: Buffer, size: number): number {
     move()
     skipSpace()
     const next = p < size ? body[p] : undefined
-    if (next !== COMMA && next !== CLOSE_ARRAY) throw refuse(`expected a comma or "]" behind element ${count}`)
+    if (next !== COMMA && next !== CLOSE_ARRAY) throw refuse(`expected a comma or "]" after element ${count}`)
     body[to++] = LF
     if (next === CLOSE_ARRAY) break
     p++

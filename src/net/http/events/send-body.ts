@@ -11,11 +11,11 @@ import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
 export interface BodyBytes {
   readonly bytes: Buffer
-  /** Called once, when nobody will read or write the bytes any more. */
+  /** Called once, when the bytes are no longer read or written. */
   readonly release?: () => void
 }
 
-/** A complete body. Its bytes have room for one more after `size`. */
+/** A complete body. Its buffer has room for one more byte after `size`. */
 export interface Body extends BodyBytes {
   readonly size: number
   readonly content: Content
@@ -29,15 +29,15 @@ export interface Sending {
   readonly maxLineBytes: number
   /** For lines of text. */
   readonly codec?: Codec | undefined
-  /** Resolves when the next part of the body, of at most this many bytes, may be processed. */
+  /** Resolves when the next part of the body, of at most `bytes` bytes, may be processed. */
   readonly turn?: (bytes: number) => Promise<void>
   /** Counts pieces of over-long lines. */
   readonly pieces?: { value: number }
 }
 
 /**
- * Emits all events of a body as fast as there is room, and resolves with their number; `settled` resolves with the
- * worst status of any of them. The body is modified, and then released. Throws a Refusal before anything was emitted.
+ * Emits all events of a body as fast as there is room, and resolves with their number. `settled` resolves with the
+ * worst status of the events. Modifies the body, then releases it. Throws a Refusal before it emits any event.
  */
 export async function sendBody(
   { bytes, size, content, peer, release }: Body,
@@ -60,7 +60,7 @@ export async function sendBody(
       await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
     }
   } finally {
-    // The frames have memory of their own.
+    // The frames have their own memory.
     release?.()
   }
   return { received, settled: outcome.whole() }
@@ -68,7 +68,7 @@ export async function sendBody(
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
-/** The status of a request: the worst of its parts, once all of them are settled. */
+/** The status of a request: the worst of its parts. Known when all are settled. */
 class Outcome {
   #open = 1
   #worst: AckStatus = 'delivered'
@@ -80,7 +80,7 @@ class Outcome {
     return status => this.#settle(status)
   }
 
-  /** Marks the request as complete. Must be called once, after the last part. */
+  /** Resolves with the worst status once all parts are settled. Call it once, after the last part. */
   async whole(): Promise<AckStatus> {
     this.#settle('delivered')
     await this.#settled.promise

@@ -1,5 +1,5 @@
 /**
- * Reuses the memory of bodies: fresh memory for each would cost a garbage collection every few dozen bodies. Buffers
+ * Reuses the memory of bodies. Allocating it for each would cost a garbage collection every few dozen bodies. Buffers
  * that are not returned are collected as usual.
  */
 
@@ -8,11 +8,11 @@ const LEAST_BYTES = 16 * 1024
 /** Maximum bytes of unused buffers. */
 const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
-/** By size. */
+/** Free buffers by size. */
 const kept = new Map<number, Buffer[]>()
 let keptBytes = 0
 
-/** The size of a buffer for at least `bytes`: at most a quarter more. There are few sizes, which helps reuse. */
+/** The size of a buffer for at least `bytes` bytes. It is at most a quarter larger, and one of few sizes, for reuse. */
 export function bodyRoom(bytes: number): number {
   if (bytes < LEAST_BYTES) return bytes
   const step = 2 ** Math.floor(Math.log2(bytes)) / 4
@@ -27,7 +27,7 @@ export function takeBody(room: number): Buffer {
   return buffer
 }
 
-/** Returns a whole buffer of `takeBody`. Call it once, when nobody will read or write the buffer any more. */
+/** Takes back a whole buffer from `takeBody`. Call it once, when the buffer is no longer read or written. */
 export function freeBody(buffer: Buffer): void {
   const { length } = buffer
   if (length < LEAST_BYTES || length !== bodyRoom(length) || keptBytes + length > MOST_KEPT_BYTES) return

@@ -5,7 +5,7 @@ import type { Lease } from './quota.js'
 import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
 
 const FIRST_BYTES = 16 * 1024
-/** A body may arrive in this many parts of any size. Each costs time and memory. */
+/** A body may arrive in this many parts of any size. Each part costs time and memory. */
 const FREE_PARTS = 4096
 /** Beyond that, parts must have at least this many bytes on average. */
 const LEAST_PART_BYTES = 16
@@ -18,7 +18,7 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /** `hold` gets the amount of memory before it is allocated. `announced` is undefined if the length is unknown. */
+  /** `hold` receives the amount of memory before it is allocated. `announced`: undefined if the length is unknown. */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold
@@ -28,7 +28,7 @@ class Collected {
   add(part: Buffer): void {
     const size = this.size + part.length
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
-    // One byte more than needed: a line end may have to follow the body.
+    // One byte more, since a line end may have to follow the body.
     if (size >= this.bytes.length) {
       const wanted = Math.max(size + 1, this.bytes.length * 2, this.#firstBytes)
       const room = Math.min(bodyRoom(wanted), this.#maxBytes + 1)
@@ -45,18 +45,18 @@ class Collected {
 
 export interface BodyOptions {
   readonly gzip: boolean
-  /** Limit of the body, both as received and as decompressed. */
+  /** Limit of the body as received, and as decompressed. */
   readonly maxBytes: number
   readonly lease: Lease
-  /** Receives a function that ends the reading with a refusal. */
+  /** Receives a function that stops reading with a refusal. */
   readonly onBegin: (refuse: (refusal: Refusal) => void) => void
 }
 
 /**
- * Reads the body of a request into a buffer; a non-empty one has room for at least one byte after `size`. Rejects with
- * a Refusal or with Gone. The request stays usable for a response. Return the buffer with `freeBody`.
+ * Reads the body of a request into a buffer. Unless empty, it has room for at least one byte after `size`. Rejects with
+ * a Refusal or Gone. The request can still be answered. Return the buffer with `freeBody`.
  *
- * A compressed body is collected completely before it is decompressed: a zlib stream would keep each waiting part as an
+ * A compressed body is collected completely before it is decompressed. A zlib stream would keep each waiting part as an
  * object, which takes hundreds of times the memory if parts have one byte.
  */
 export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
@@ -98,14 +98,14 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
   })
 }
 
-/** Returns a function that cancels it. */
+/** Decompresses a body. Returns a function that cancels this. */
 function inflate(
   body: Collected,
   { maxBytes, lease }: Pick<BodyOptions, 'maxBytes' | 'lease'>,
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
-  // Holds the larger of the two: a body that needs all the room must still fit, and the compressed one is freed soon.
+  // Counts only the larger buffer: the compressed one is freed soon, and a body of `maxBytes` must still fit.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
   const gunzip = createGunzip()
   const add = (part: Buffer) => {

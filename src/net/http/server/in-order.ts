@@ -2,13 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onReplyOver } from './respond.js'
 
-/** Limit of pipelined requests of one connection that wait for earlier ones. */
+/** Limit of a connection's pipelined requests that wait for earlier ones. */
 const MOST_WAITING = 64
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface InOrderOptions {
-  /** Limit of concurrently handled requests of one connection. */
+  /** Limit of one connection's requests that are handled concurrently. */
   readonly atOnce: number
   /** Called when a connection has too many requests. It should be closed. */
   readonly tooMany: (socket: Socket) => void
@@ -20,9 +20,9 @@ interface Pipeline {
 }
 
 /**
- * Passes requests to `handle`, a few of one connection at a time. The next one follows after a reply was sent, in a
- * separate event loop turn. Without this, Node.js emits all requests that it finds in one read at once, possibly
- * thousands, and keeps their replies until they are read.
+ * Passes requests to `handle`, a few of one connection at a time. The next one follows in a later event loop turn,
+ * after a reply was sent. Otherwise Node.js would emit all requests of one read at once, possibly thousands, and keep
+ * their replies until they are read.
  */
 export function inOrder(handle: Handler, { atOnce, tooMany }: InOrderOptions): Handler {
   const pipelines = new WeakMap<Socket, Pipeline>()

@@ -1,6 +1,6 @@
 import { overloaded, type Refusal } from './refusal.js'
 
-/** The sender of a request, and how to refuse it while its body arrives. */
+/** The sender of a request, and how to refuse the request while its body arrives. */
 export interface Asking {
   /** Identifies the sender. */
   readonly sender: unknown
@@ -9,14 +9,14 @@ export interface Asking {
 
 /** Memory of a request in addition to its body. */
 const REQUEST_BYTES = 4096
-/** A sender with several requests may hold at most this many times the memory that is left for others. */
+/** A sender with several requests may hold at most this many times the memory that remains for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {
   readonly sender: Sender
   readonly refuse: Asking['refuse'] | undefined
   bytes: number
-  /** Whether its body is still arriving; only then it can be refused. */
+  /** Whether its body is still arriving. Only then can it be refused. */
   receiving: boolean
 }
 
@@ -34,9 +34,9 @@ class Sender {
 }
 
 /**
- * Limits the memory that all unanswered requests hold together. Without room for a new one, the sender whose incomplete
- * bodies hold the most loses the largest of them, unless it is the sender of the new one. A slow sender, or one that
- * never finishes, must not exclude others. Several requests of one sender leave room for others.
+ * Limits the memory of all unanswered requests together. If a request needs more than is left, the sender with the most
+ * memory in incomplete bodies loses its largest body. If this is the request's own sender, the request is refused. Slow
+ * senders thus cannot exclude others. Several requests of one sender leave room for others.
  */
 export class Quota {
   requests = 0
@@ -53,9 +53,9 @@ export class Quota {
     this.#maxOfSender = maxOfSender
   }
 
-  /** Reserves the share of one request; throws a Refusal if there are too many. Call `release` at the end. */
+  /** Reserves the share of one request. Throws a Refusal if there are too many. Call `release` at the end. */
   lease(asking?: Asking): Lease {
-    // Requests without a sender are unrelated.
+    // Requests without a known sender count as from different senders.
     const name = asking?.sender ?? {}
     const sender = this.#senders.get(name) ?? new Sender()
     const held: Held = { sender, refuse: asking?.refuse, bytes: 0, receiving: asking !== undefined }
@@ -78,7 +78,7 @@ export class Quota {
 
   #hold(held: Held, bytes: number): void {
     const { sender } = held
-    // The request was refused to make room.
+    // The request was refused to make room for another.
     if (!sender.held.has(held)) throw overloaded()
     const more = bytes - held.bytes
     if (more > 0) {
@@ -101,7 +101,7 @@ export class Quota {
     this.#add(held, -held.bytes)
   }
 
-  /** Throws a Refusal if there is no room for `more` bytes of a sender, and none can be made. */
+  /** Makes room for `more` bytes of a sender. Throws a Refusal if that is not possible. */
   #makeRoom(asking: Sender, more: number): void {
     let heaviest = asking
     let most = asking.receiving + more

@@ -1,10 +1,10 @@
 /** Why a request is refused, as shown in the response. */
 export class Refusal extends Error {
   readonly status: number
-  /** A stable word for programs. */
+  /** A stable name, for programs. */
   readonly code: string
   readonly headers: Readonly<Record<string, string>>
-  /** The connection cannot be read any further. */
+  /** Whether the connection must be closed, since it cannot be read further. */
   readonly close: boolean
 
   constructor(
@@ -43,7 +43,7 @@ export const tinyParts = (leastBytes: number) =>
     true,
   )
 
-/** The rest of a body did not arrive in time, or is not valid HTTP. */
+/** The refusal for a body that is too slow or is not valid HTTP. */
 export const notReadable = (status: number) =>
   status === 408
     ? new Refusal(408, 'too_slow', 'the body did not come in time', {}, true)

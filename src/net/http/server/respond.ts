@@ -2,16 +2,16 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { STATUS_CODES } from '../../../lib/network/node-http.js'
 
-/** Most bytes of a refused body that are read in order to keep its connection. */
+/** Maximum bytes of a refused body that are read to keep its connection. */
 const DRAIN_BYTES = 1024 * 1024
-/** Minimum cost of a part in bytes, however small it is. */
+/** Minimum bytes that each part counts as. */
 const PART_BYTES = 256
 
 export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  /** Closes the connection after this response. */
+  /** Whether to close the connection after this response. */
   readonly close?: boolean
 }
 
@@ -29,7 +29,7 @@ export function sendReply(response: ServerResponse, reply: Reply): void {
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** Discards the rest of a request that was already answered, which lets the client read the response. */
+/** Discards the rest of a request that was already answered, so that the client can read the response. */
 export function readPast(request: IncomingMessage): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {
@@ -39,12 +39,12 @@ export function readPast(request: IncomingMessage): void {
   request.resume()
 }
 
-/** Characters that must be encoded in a header value: all but printable ASCII without spaces and percent signs. */
+/** Characters to encode in a header value: all but printable ASCII, also spaces and percent signs. */
 const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
 
 /**
- * Encodes any text as a header value. Bytes of its UTF-8 form that are not printable ASCII, spaces and percent signs
- * are percent-encoded; `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
+ * Encodes any text as a header value. Bytes of its UTF-8 that are not printable ASCII, spaces and percent signs are
+ * percent-encoded. `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
  */
 export function headerText(text: string): string {
   if (!NOT_PLAIN.test(text)) return text
@@ -56,7 +56,7 @@ export function headerText(text: string): string {
   return encoded
 }
 
-/** Responds with 500 in place of an unwritable reply, or destroys the connection if a part of it was already sent. */
+/** Responds with 500 instead of a reply that cannot be written. If a part was already sent, destroys the connection. */
 export function failReply(response: ServerResponse): void {
   if (response.writableEnded || response.destroyed) return
   try {
@@ -68,12 +68,12 @@ export function failReply(response: ServerResponse): void {
   }
 }
 
-/** Callbacks for the end of each connection. */
+/** Callbacks for the end of connections. */
 const closing = new WeakMap<Socket, Set<() => void>>()
 
 /**
- * Calls `done` when the connection closes, immediately if it is closed. One listener serves all pipelined requests of a
- * connection. Returns a function that cancels it.
+ * Calls `done` when the connection closes, or at once if it is closed. Returns a function that cancels this. Pipelined
+ * requests of a connection share one listener.
  */
 export function onConnectionClosed(socket: Socket, done: () => void): () => void {
   if (socket.closed) {
@@ -92,8 +92,8 @@ export function onConnectionClosed(socket: Socket, done: () => void): () => void
 }
 
 /**
- * Calls `done` once, when a reply was sent or its connection is closed. The event `close` of the response is not
- * enough: the response to a pipelined request that waits for earlier ones never emits it when the connection closes.
+ * Calls `done` once, when a reply was sent or its connection closed. The response's event `close` does not suffice: if
+ * a pipelined request waits for earlier ones when the connection closes, its response never emits the event.
  */
 export function onReplyOver(response: ServerResponse, done: () => void): void {
   const over = () => {
@@ -108,7 +108,7 @@ export function onReplyOver(response: ServerResponse, done: () => void): void {
   cancel = onConnectionClosed(response.req.socket, over)
 }
 
-/** Ends a connection with a response that belongs to no request. */
+/** Ends a connection with a response that does not belong to a request. */
 export function endWith(
   socket: Socket,
   status: number,
@@ -118,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A client that is too slow may never close its side. Others may still be sending: closing immediately could discard
-  // the response.
+  // A slow client may never close its side, so the connection is closed. For other clients, which may still be sending,
+  // that could discard the response.
   if (status === 408) socket.destroySoon()
 }

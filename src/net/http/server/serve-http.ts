@@ -4,15 +4,15 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import type { ConnectionLimits } from '../../limits.js'
 import { inOrder } from './in-order.js'
 
-/** Precision of the timeouts, unless they are shorter. */
+/** How often timeouts are checked. Shorter timeouts are checked more often. */
 const CHECK_MS = 1000
 
 export interface HttpTimeouts {
-  /** For the headers of a request. */
+  /** Time limit for the headers of a request. */
   readonly headersMs: number
-  /** For a request including its whole body. */
+  /** Time limit for a whole request with its body. */
   readonly requestMs: number
-  /** Between two requests. */
+  /** Time limit between two requests. */
   readonly keepAliveMs?: number
 }
 
@@ -30,9 +30,9 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface Serving {
   readonly connections: ConnectionLimits
-  /** Limit of concurrently handled requests of one connection. */
+  /** Limit of one connection's requests that are handled concurrently. */
   readonly atOnce: number
-  /** Called when the headers of a request are complete. `handle` follows when it is its turn. */
+  /** Called when the headers of a request are complete. `handle` is called when it is the request's turn. */
   arrived?(request: IncomingMessage, response: ServerResponse): void
   handle(request: IncomingMessage, response: ServerResponse): void
   /** Answers bytes that are not a valid request (see `endWith`). */
@@ -42,8 +42,8 @@ export interface Serving {
 }
 
 /**
- * Serves the requests of a server: a few of each connection at a time, within the limits of its connections. Invalid
- * requests are refused, but a complete request before them still gets its response.
+ * Serves the requests of a server within the limits of its connections. Invalid requests are refused, but a complete
+ * request before them still gets its response.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving
@@ -65,20 +65,20 @@ export function serveHttp(server: Server, events: readonly string[], serving: Se
 /** Handles input that is not HTTP or that did not arrive in time. */
 function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfinished }: Serving): void {
   const status = statusOf(errorCode(error))
-  if (socket.writableEnded) return // Answered: the time until it is closed is limited.
+  if (socket.writableEnded) return // Answered. Limits end the connection.
   if (status === undefined || !socket.writable) {
     socket.destroy()
     return
   }
   const last = connections.lastOf(socket)
   if (last?.request.complete && !last.response.writableFinished) {
-    // A complete request before it keeps its response, the last one of the connection.
+    // The complete request before it still gets its response, as the last on the connection.
     last.response.shouldKeepAlive = false
     last.response.once('close', () => socket.destroySoon())
     return
   }
   if (last && !last.request.complete) {
-    // For a request that was already answered, only the rest of the body is missing.
+    // The request was already answered; only the rest of its body is missing.
     if (last.response.headersSent) socket.destroy()
     if (last.response.headersSent || unfinished?.(last.request, status)) return
   }

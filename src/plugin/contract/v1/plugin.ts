@@ -18,31 +18,31 @@ import { defineHttpDestination as httpDestination } from '../../../net/http/clie
 import type { ClientOptions } from '../../../net/http/client/options.js'
 
 /**
- * The contract of plugins, which the built-in components use, too. docs/plugins.md shows each kind. A plugin names the
- * version of the contract that it was written for.
+ * The contract of plugins. The built-in components use it, too. docs/plugins.md shows each kind. A plugin names the
+ * version of the contract for which it was written.
  *
- * The folder is this deep on purpose: in declarations, the compiler names a type by the shortest path that exports it,
+ * The folder is this deep on purpose. In declarations, the compiler names a type by the shortest path that exports it,
  * and declarations of other files must not name this path.
  */
 
 type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }
 type Of<K extends Kind, S extends z.ZodObject> = ForPlugins<Definition<K, S>>
 
-/** Declares a processor: it decides about events, and may change, replace or emit some. */
+/** Declares a processor. It decides about events, and may change, replace or emit some. */
 export const defineProcessor = <S extends z.ZodObject>(definition: Of<'processor', S>) => processor<S>(definition)
 
-/** Declares a source: where events come from. */
+/** Declares a source. Events come from it. */
 export const defineSource = <S extends z.ZodObject>(definition: Of<'source', S>) => source<S>(definition)
 
-/** Declares a destination: it makes single attempts to send. Retries, batches and buffers come with it. */
+/** Declares a destination. It makes single attempts to send; the engine adds retries, batches and buffers. */
 export const defineDestination = <S extends z.ZodObject>(definition: Of<'destination', S>) => destination<S>(definition)
 
-/** Declares a destination over HTTP by the format of its requests; `options` include all of `clientOptions`. */
+/** Declares a destination over HTTP by its request format. `options` must include all of `clientOptions`. */
 export const defineHttpDestination = <S extends z.ZodObject & z.ZodType<ClientOptions>>(
   definition: ForPlugins<Parameters<typeof httpDestination<S>>[0]>,
 ) => httpDestination<S>(definition as never)
 
-/** Declares a codec: how lines become events and, where it can, events become lines. */
+/** Declares a codec. It converts lines to events and, if it can, events to lines. */
 export const defineCodec = <S extends z.ZodObject>(
   definition: ForPlugins<Omit<CodecDefinition, 'options' | 'create'>> & {
     readonly options: S
@@ -51,8 +51,8 @@ export const defineCodec = <S extends z.ZodObject>(
 ) => codec<S>(definition)
 
 /**
- * A batch of new events, for a source: at least one. `origin` comes from `context.origin(JSON_OBJECTS)`; `receivedAt`
- * is the wall clock in milliseconds. Throws if an event is not an object, or cannot be written as JSON.
+ * A batch of new events for a source, at least one. `origin` comes from `context.origin(JSON_OBJECTS)`. `receivedAt` is
+ * wall clock in milliseconds. Throws if an event is not an object or cannot be written as JSON.
  */
 export function batchOfEvents(events: readonly Fields[], origin: Origin, receivedAt: number, ack: Ack): EventBatch {
   return lineBatch(Buffer.from(events.map(madeLine).join('')), origin, receivedAt, ack)

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
+import { oldestLines } from '../../../../src/cli/inspect/screen-parts.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { redrawn, screen } from '../../../../src/cli/inspect/top.js'
 import {
@@ -228,6 +229,27 @@ t.test('keys are shown with their buckets, and where discarded events go', async
   const shown = (readers: string[] | null) => screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: readers }])
   t.match(shown([]), /^discarded events are only counted/m)
   t.match(shown(null), /^mode: shadow: these events pass/m)
+})
+
+t.test('the age of the oldest event of each destination, also while nothing fails', async t => {
+  const destinations = ['a', 'b', 'c'].map(id => ({ id, state: 'ready', reason: undefined }))
+  const age = (id: string, seconds: number) =>
+    `sluice_delivery_oldest_event_age_seconds{component_id="${id}"} ${seconds}`
+  const lines = (...ages: string[]) => oldestLines({ series: seriesIn(ages.join('\n')), destinations }, 80)
+  t.same(lines(age('a', 0.9), age('removed', 70)), [])
+  t.same(lines(age('a', 2), age('b', 125.4), age('c', 0)), ['', 'Oldest event to deliver: b 2m 5s, a 2s'])
+})
+
+t.test('a daemon with a page shows exact numbers of the last minute of each key', async t => {
+  const keys = [
+    { key: 'a', passed: 10, discarded: 90 },
+    { key: null, passed: 1, discarded: 0 },
+  ]
+  const minute = new Map([['a', { passed: 1234, discarded: 5_678_901 }]])
+  const text = screen(view(0, 1), view(2, 3), 80, [{ id: 'lim', seconds: 2, exact: true, keys, minute }])
+  t.match(text, /^lim: busiest keys +passed\/s +discard\/s +passed\/min +discard\/min$/m)
+  t.match(text, /^a +5 +45 +1,234 +5,678,901$/m)
+  t.match(text, /^\(no key\) +0\.5 +0$/m, 'a key that was not counted yet')
 })
 
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {

@@ -219,6 +219,32 @@ t.test('the same line at another place of the same file is another event', async
   t.equal(found[0]!.steps.length, 1)
 })
 
+t.test('an event that several components have seen is one event', async t => {
+  const time = new ManualTime()
+  const evidence = new Evidence(1e6, time)
+  const lines = [{ n: 1 }, { n: 2 }, { n: 1 }]
+  evidence.of('in').read(batchAt(lines, 0))
+  for (const id of ['one', 'two']) evidence.of(id).reached(batchAt(lines, 0))
+  evidence.of('behind a buffer').reached(batchOf([...lines, { n: 3 }]))
+  const { looked_at } = await find(evidence, 'nothing', new Budget(time))
+  t.match(looked_at, [{ kept: 0 }, { kept: 0 }, { kind: 'passed', kept: 4 }])
+})
+
+t.test('an event is found by some of its fields, however its JSON is written', async t => {
+  const time = new ManualTime()
+  const evidence = new Evidence(1e6, time)
+  evidence.of('in').read(batchAt([{ n: 1, app: 'cart', tags: { a: [1] } }, { n: 11, app: 'cart' }, { app: 'cart' }], 0))
+  const shown = async (q: string) => {
+    const { as, found } = await find(evidence, q, new Budget(time))
+    return [as, ...found.map(({ event }) => (event as { n?: number }).n)]
+  }
+  t.same(await shown('{ "app": "cart", "n": 1 }'), ['event', 1])
+  t.same(await shown('{"tags":{"a":[1]}}'), ['event', 1])
+  t.same(await shown('{"n":"1"}'), ['event'])
+  t.same(await shown('{"a":[1]}'), ['event', 1], 'and by a text that is JSON')
+  t.same(await shown('{"n":1'), ['text', 11, 1])
+})
+
 t.test('of components with as many events, the oldest events go first', async t => {
   const kept = new KeptEvents(3 * 16 * 1024)
   const about = { what: 'read', id: NOWHERE, reason: '', words: '', rule: '', bucket: undefined, isCut: false } as const

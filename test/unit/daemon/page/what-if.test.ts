@@ -124,7 +124,7 @@ function within(t: Test, { would }: WhatIf, passed: number, events: number, abou
 longTest('with long steps of time it is near', async t => {
   const small = await watchedThrottle({}, 60_000)
   await randomStream(small, new Seeded(3), 6000)
-  const { from, step_ms, exact } = (await small.watch.view(1)).counted
+  const { from, step_ms, exact } = (await small.watch.view({ most: 1 })).counted
   t.ok(step_ms > 1, 'steps of 1 ms do not fit')
   t.notOk(exact)
   const lines = small.lines.filter(line => (line as { t: number }).t >= Date.parse(from))
@@ -147,7 +147,38 @@ longTest('beyond 20,000 events per second a sample is counted, which is near', a
     t.match(answer, { exact: false, why_not_exact: /^one event in \d+ was counted/ })
     within(t, answer, passed, busy.lines.length, `${limit}`)
   }
-  t.match((await busy.watch.view(1)).counted, { exact: false, of: /^one event in \d+, in steps of 1 ms$/ })
+  t.match((await busy.watch.view({ most: 1 })).counted, { exact: false, of: /^one event in \d+, in steps of 1 ms$/ })
+})
+
+t.test('the events of one key in the last minute and the last ten are counted exactly', async t => {
+  const { watch, take, time } = await watchedThrottle({ limit: 3, window: '1s' })
+  const of = (app: string, n: number) => Array.from({ length: n }, () => ({ app }))
+  await take([...of('cart', 5), ...of('Carthage', 2), ...of('mail', 1)])
+  await time.advance(59_000)
+  await take(of('cart', 2))
+  const one = async () => (await watch.view({ most: 9, keys: ['cart'] })).keys
+  t.match(await one(), [
+    { key: 'cart', last_minute: { passed: 5, discarded: 2 }, ten_minutes: { passed: 5, discarded: 2 } },
+  ])
+  await time.advance(1001)
+  t.match(await one(), [{ last_minute: { passed: 2, discarded: 0 }, ten_minutes: { passed: 5, discarded: 2 } }])
+  const found = await watch.view({ most: 1, words: 'art c' })
+  t.match(found, { searched: 3, found: 2, keys: [{ key: 'cart' }] }, 'all keys are searched, before some are shown')
+  t.equal(found.keys.length, 1)
+  await take([{}])
+  t.match((await watch.view({ most: 9, keys: [null] })).keys, [{ key: null, last_minute: { passed: 1 } }])
+  t.same((await watch.view({ most: 9, words: 'default' })).found, 1)
+})
+
+t.test('pressure: a short time of many events is not taken for a whole window of them', async t => {
+  const pressure = async (window: string) => {
+    const { watch, take } = await watchedThrottle({ limit: 3, window })
+    await take(Array.from({ length: 6 }, () => ({ app: 'a' })))
+    return (await watch.view({ most: 1 })).keys[0]!.pressure
+  }
+  t.equal(await pressure('1h'), 2)
+  t.equal(await pressure('60s'), 2)
+  t.equal(await pressure('10s'), 1, 'its window is used up')
 })
 
 t.test('the options to copy are those that differ', async t => {

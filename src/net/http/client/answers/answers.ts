@@ -14,7 +14,7 @@ import { type Divided, divided, type Entry } from './divided.js'
 import { bodyText, cutText, drain, oneLine, type ReadAnswer, readAnswer, shortBody } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
-/** Values of headers and of a query at least this long are redacted from every text. */
+/** Minimum length of header and query values that are redacted from every text. */
 const SECRET_LENGTH = 8
 /** As in `Bearer KEY`. */
 const SCHEME = /^\w+ +(?=\S+$)/
@@ -37,7 +37,7 @@ interface AnswersOf {
   readonly log: Logger
 }
 
-/** Interprets responses: what they mean for the events of a request, and what an operator can do about an error. */
+/** Decides what a response means for the events of its request, and what an operator can do about an error. */
 export class Answers {
   readonly #of: AnswersOf
   #hasWarned = false
@@ -46,7 +46,7 @@ export class Answers {
     this.#of = of
   }
 
-  /** The error for events that a response with a success status rejects; undefined if there are none. */
+  /** The error for events that a success response rejects; undefined if it rejects none. */
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList, success } = this.#of.format
@@ -59,7 +59,7 @@ export class Answers {
     const read = await readAnswer(body, answerList, eventsIn(asked.request))
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined && !isWhole) return undefined
-    // The missing part could have listed rejected events.
+    // The missing part may have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     if (isWhole && read.entries?.length !== this.#countable(asked.request)) {
@@ -91,7 +91,7 @@ export class Answers {
     return this.#error(shown, 'reject', answer, { reason: 'partial_success', ...(which && { refused }) })
   }
 
-  /** The error for an error response, or for a success status that accepts no events, with advice. */
+  /** The error, with advice, for an error response or a success status that does not accept events. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -118,7 +118,7 @@ export class Answers {
     return this.#error(this.#shown(answer, asked, said), failure, answer)
   }
 
-  /** The error for a success status that says nothing about the events: delivery pauses. */
+  /** The error for a success response that does not mention the events. Delivery pauses. */
   #ofSomebodyElse(answer: Answer, asked: Asked, text: string, why: string): DeliveryError {
     const shown = `${this.#shown(answer, asked, text)}; the answer ${why}: is that the right address?`
     return this.#error(shown, 'hold', answer, { reason: 'no_answer' })
@@ -142,7 +142,7 @@ export class Answers {
     })
   }
 
-  /** The error for a request that must succeed before events are sent. Delivery pauses, whatever the status is. */
+  /** The error of a request that must succeed before events are sent. Delivery pauses, whatever the status. */
   async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -153,7 +153,7 @@ export class Answers {
     return this.#of.format.countable?.(request) ?? eventsIn(request)
   }
 
-  /** A smaller request has a shorter response. A single event whose response is still too long counts as rejected. */
+  /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read. Which events were refused is unknown, so they are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
@@ -221,7 +221,7 @@ export class Answers {
     })
   }
 
-  /** A receiver may echo parts of the request. */
+  /** Redacts secrets, since a receiver may echo parts of the request. */
   #withoutSecrets(text: string): string {
     const { options, format } = this.#of
     const inQuery = [format.url, options.validate ?? ''].flatMap(url => {

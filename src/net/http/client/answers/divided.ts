@@ -1,14 +1,14 @@
 import type { Failure } from '../../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/** Responses that distinguish events. A listed event is rejected, unless its own status means to retry or to wait. */
+/** Responses that distinguish events. A listed event is rejected, unless its own status asks to retry or to wait. */
 
-/** The results for the events of a request; those in neither list were accepted. */
+/** The results for the events of a request. Events in neither list were accepted. */
 export interface Divided {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
-  /** The first event for which the request waits; without one, the first rejected one. */
+  /** The first event that makes the request wait; if there is none, the first rejected one. */
   readonly first: Entry
   /** The results for the rejected events. */
   readonly refusals: readonly Entry[]
@@ -18,7 +18,7 @@ export interface Divided {
 export interface Entry {
   readonly index: number
   readonly status?: number | undefined
-  /** The event is rejected, whatever its status means. */
+  /** Whether the event is rejected whatever its status means. */
   readonly isRejected?: boolean
   /** Default: derived from the status. */
   readonly reason?: string | undefined
@@ -26,7 +26,7 @@ export interface Entry {
   readonly advice?: string | undefined
 }
 
-/** Undefined if the response has another form; then its status counts for all events. */
+/** Undefined if the response has another form. Its status then counts for all events. */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

@@ -6,19 +6,19 @@ import type { Entry } from './divided.js'
 /** Reads the bodies of responses, which are untrusted. */
 
 const TEXT_BYTES = 4096
-/** Maximum bytes of an error response: its meaning may follow a long name that it repeats. */
+/** Maximum bytes of an error response. It may repeat a long name before it says what is wrong. */
 const ERROR_BYTES = 64 * 1024
 const TEXT_CHARACTERS = 300
-/** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
+/** Limit of a response that lists events. After a longer response, the events are sent again in smaller requests. */
 const LIST_BYTES = 16 * 1024 * 1024
-/** Limit of a response that only counts events, or in which a receiver describes itself. */
+/** Limit of a response that only counts events or describes the receiver. */
 const SHORT_BYTES = 128 * 1024
-/** A list with more entries per event does not describe the events. Reading millions of entries takes minutes. */
+/** Maximum entries per event of a list that describes events. Reading millions of entries takes minutes. */
 const MOST_ENTRIES = 16
-/** Most bytes read in order to reuse a connection. */
+/** Maximum bytes read only to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Discards the rest of a response whose status says enough, which makes its connection reusable. */
+/** Discards the rest of a response whose status suffices, which makes its connection reusable. */
 export async function drain(body: Readable): Promise<void> {
   let bytes = 0
   await readBody(body, part => {
@@ -28,8 +28,8 @@ export async function drain(body: Readable): Promise<void> {
 }
 
 /**
- * Reads a body to its end, or until `take` returns false; then its connection is closed. Resolves with the error if the
- * body breaks off.
+ * Reads a body to its end, or until `take` returns false, which closes the connection. Resolves with the error if the
+ * body is cut off.
  */
 function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unknown> {
   return new Promise(resolve => {
@@ -44,8 +44,8 @@ function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unkn
 }
 
 /**
- * Reads up to `most` bytes of a body, plus one part if it is longer. The bytes are copied: if a body arrives byte by
- * byte, a list of parts would take hundreds of times the memory.
+ * Reads up to `most` bytes of a body; the last part may exceed this. Copies the bytes, since a list of one-byte parts
+ * would take hundreds of times the memory.
  */
 async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer; broken: unknown }> {
   const content = new GrowingBytes()
@@ -56,7 +56,7 @@ async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer
   return { content: content.bytes.subarray(0, content.length), broken }
 }
 
-/** The beginning of the body of an error response as one line. `words` extracts its text. */
+/** The beginning of an error response's body, as one line. `words` extracts its text. */
 export async function bodyText(body: Readable, words = (content: Buffer) => content): Promise<string> {
   const { content } = await readUpTo(ERROR_BYTES - 1, body)
   return oneLine(words(content).toString('utf8', 0, ERROR_BYTES))
@@ -99,9 +99,9 @@ export interface ReadAnswer {
   readonly text: string
   /** Undefined if the response has another form. */
   readonly entries: readonly Entry[] | undefined
-  /** Why the response was cut off. */
+  /** The error that cut off the response. */
   readonly broken: unknown
-  /** The response is too long, so it is unknown what it rejects. */
+  /** Whether the response is too long, so that it is unknown which events it rejects. */
   readonly unreadable: boolean
 }
 
@@ -109,13 +109,13 @@ export interface ReadAnswer {
 export async function readAnswer(body: Readable, list: AnswerList, events: number): Promise<ReadAnswer> {
   const { content, broken } = await readUpTo(LIST_BYTES, body)
   const unreadable = content.length > LIST_BYTES
-  // Most responses are empty.
+  // Skips empty responses, which are the most frequent.
   const isComplete = content.length > 0 && !unreadable && broken === undefined
   const entries = isComplete ? entriesOf(content.toString(), list, events) : undefined
   return { text: beginning(content), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
-/** The entries of a complete response; undefined if it has no such list. */
+/** The entries of a complete response; undefined if it does not contain the list. */
 function entriesOf(text: string, { name, isWhole, entry }: AnswerList, events: number): Entry[] | undefined {
   const list = (parsed(text) as { readonly [name: string]: unknown } | null | undefined)?.[name]
   if (!Array.isArray(list) || list.length > events * (isWhole ? 1 : MOST_ENTRIES)) return undefined

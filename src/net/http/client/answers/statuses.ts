@@ -1,8 +1,6 @@
 import type { Failure } from '../../../../core/errors.js'
 
-/** What response statuses mean for the events of a request. */
-
-/** Requires an operator: a key, a permission, the password of a proxy. */
+/** Statuses that wait for an operator to correct a key, a permission or a proxy's password. */
 const HELD = new Set([401, 403, 407])
 const RETRIED = new Set([408, 425, 429])
 
@@ -31,7 +29,7 @@ export function connectionAdvice(status: number, text: string): string | undefin
   return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
 }
 
-/** Milliseconds of a Retry-After header, which has seconds or a date. */
+/** A Retry-After header, which is in seconds or a date, in milliseconds. */
 export function retryAfterMs(header: string | undefined, wall: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000

@@ -1,0 +1,76 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Fields } from '../../../core/event/event.js'
+import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/watch/find.js'
+import { systemClock } from '../../../lib/time.js'
+import { clockTime } from '../../../lib/units.js'
+
+/** What happened to events with the same fields, as a daemon with a status page keeps it for some minutes. */
+export interface Past {
+  /** The newest ones first, with their ways. */
+  readonly events: readonly FoundEvent[]
+  /** Whether there are more. */
+  readonly more: boolean
+  readonly looked_at: readonly LookedAt[]
+}
+
+/** Asks a daemon for events that have these fields; undefined: it has no status page. */
+export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
+
+/** Versions of the event that are asked for: components may have changed it before one kept it. */
+const MOST_VERSIONS = 5
+/** The page keeps the beginning of longer events. */
+const LONGEST = 4096
+const SHOWN = 3
+
+/** `versions`: the event as it was read, and as components left it. Undefined: the daemon keeps no events. */
+export async function pastOf(
+  versions: readonly Fields[],
+  ask: (fields: Fields) => Promise<Finding | undefined>,
+): Promise<Past | undefined> {
+  const distinct = versions.filter((one, i) => versions.findIndex(other => isDeepStrictEqual(other, one)) === i)
+  let past: Past | undefined
+  for (const fields of distinct.slice(0, MOST_VERSIONS)) {
+    if (Object.keys(fields).length === 0 || JSON.stringify(fields).length > LONGEST) continue
+    const finding = await ask(fields)
+    if (!finding) return undefined
+    const { found, more, looked_at } = finding
+    past = { events: found, more, looked_at }
+    if (found.length > 0) break
+  }
+  return past
+}
+
+/** As in: then: at 14:03:12 app read it; limit_app discarded it (throttled: Beyond `limit`; bucket cart) */
+export function pastLines({ events, more, looked_at }: Past): string[] {
+  if (events.length === 0) return [`then: the daemon has not kept an event like this one; ${keptText(looked_at)}`]
+  const lines = events.slice(0, SHOWN).map(({ steps }) => `then: ${stepsText(steps)}`)
+  const rest = events.length - SHOWN
+  return rest > 0 ? [...lines, `then: ${rest}${more ? ' or more' : ''} older events like this one`] : lines
+}
+
+/** Each time is written once. */
+function stepsText(steps: readonly Step[]): string {
+  const times = steps.map(({ at }) => timeOf(at))
+  return steps.map((step, i) => `${times[i] === times[i - 1] ? '' : `at ${times[i]} `}${stepText(step)}`).join('; ')
+}
+
+function stepText({ component, what, reason, words, rule, bucket }: Step): string {
+  const why = [
+    reason === undefined ? '' : `${reason}: ${words?.replace(/\.$/, '')}`,
+    rule === undefined ? '' : `rule ${rule}`,
+    bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
+  ].filter(text => text !== '')
+  // A destination may still hold an event that has reached it.
+  const done = what === 'passed' ? 'received' : what
+  return `${component} ${done} it${why.length === 0 ? '' : ` (${why.join('; ')})`}`
+}
+
+const timeOf = (at: string) => clockTime(at, systemClock.wall())
+
+function keptText(looked_at: readonly LookedAt[]): string {
+  const parts = looked_at.map(({ kind, from, one_in }) => {
+    const sample = one_in > 1 ? `, one in ${one_in}` : ''
+    return from === null ? `no ${kind} events` : `${kind} events since ${timeOf(from)}${sample}`
+  })
+  return `it keeps ${parts.join('; ')}`
+}
