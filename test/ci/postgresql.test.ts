@@ -35,6 +35,7 @@ const built = join(import.meta.dirname, '..')
 /** Tests of the service that ask a store. */
 const SUITE = [
   'service/api/store',
+  'service/api/nodes',
   'service/api/transfer',
   ...['access', 'keys', 'people', 'pipelines', 'secrets'].map(name => `service/api/domain/${name}`),
   ...['contract', 'spec'].map(name => `service/api/http/${name}`),
@@ -58,7 +59,9 @@ async function run(name: string, folder: string, env: NodeJS.ProcessEnv): Promis
 /** The texts of all statements in the source: what is filled in may be anything. */
 function statementsOfSource(): RegExp[] {
   const folder = join(checkout, 'src/service/api')
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path => /^domain.*\.ts$/.test(path))
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(path =>
+    /^(domain|nodes).*\.ts$/.test(path),
+  )
   const source = [...files, 'store/state.ts'].map(path => readFileSync(join(folder, path), 'utf8')).join('\n')
   const found = source.matchAll(/(['"`])(\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH)\s[\s\S]*?)\1/g)
   return [...found].map(([, , text]) => {

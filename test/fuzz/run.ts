@@ -1,3 +1,4 @@
+import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { FakeIngest } from '../support/fake-ingest.js'
 import { type Got, pipelineConfig, send, startService } from '../support/service.js'
 import { Answers } from './answers.js'
@@ -18,39 +19,48 @@ export async function fuzz(folder: string, seed: number, count: number): Promise
   const ingest = new FakeIngest()
   const running = await startService(folder, { ingest })
   ingest.service = running.service
-  const { made } = running
-  const call = async (method: string, path: string, key: string, json?: unknown): Promise<Got> => {
-    const got = await running.send(method, path, { key, json })
-    if (got.status >= 400) throw new Error(`${method} ${path}: ${got.text}`)
-    return got
-  }
   try {
-    const document = (await call('GET', '/v3/openapi.json', made.manager.key)).body
-    const ids = ['0'.repeat(24), made.account.id]
-    for (let i = 0; i < 3; i++) {
-      const pipeline = await call('POST', '/v3/pipeline', made.manager.key, { title: 'p', config: pipelineConfig() })
-      const account = await call('POST', '/v3/service-account', made.manager.key, { title: 's' })
-      const user = await call('POST', '/v3/user', made.manager.key, { email: `a${i}@example.com`, role: 'viewer' })
-      ids.push(pipeline.body.data.id, account.body.data.id, user.body.data.id)
-      if (i > 0) await call('POST', `/v3/pipeline/${pipeline.body.data.id}/publish`, made.manager.key)
-    }
-    const viewer = await call('POST', '/v3/user', made.manager.key, { email: 'v@example.com', role: 'viewer' })
-    const keys = [
-      made.manager.key,
-      made.manager.key,
-      made.service_account.key,
-      made.enterprise_service_account.key,
-      viewer.body.data.key,
-    ]
-    const known = { ids, keys, manager: made.manager.key, enterprise: made.enterprise_service_account.key }
-    return await sendAll(running.url, new Requests(seed, document, known), new Answers(document), count, ids)
+    return await fuzzNodes([running.url], running.made, seed, count)
   } finally {
     await running.close()
   }
 }
 
+/** The same to nodes of a service, in turn. */
+export async function fuzzNodes(
+  urls: readonly string[],
+  made: InitResult,
+  seed: number,
+  count: number,
+): Promise<FuzzReport> {
+  const call = async (method: string, path: string, key: string, json?: unknown): Promise<Got> => {
+    const got = await send(urls[0]!, method, path, { key, json })
+    if (got.status >= 400) throw new Error(`${method} ${path}: ${got.text}`)
+    return got
+  }
+  const document = (await call('GET', '/v3/openapi.json', made.manager.key)).body
+  const ids = ['0'.repeat(24), made.account.id]
+  for (let i = 0; i < 3; i++) {
+    const pipeline = await call('POST', '/v3/pipeline', made.manager.key, { title: 'p', config: pipelineConfig() })
+    const account = await call('POST', '/v3/service-account', made.manager.key, { title: 's' })
+    const user = await call('POST', '/v3/user', made.manager.key, { email: `a${i}@example.com`, role: 'viewer' })
+    ids.push(pipeline.body.data.id, account.body.data.id, user.body.data.id)
+    if (i > 0) await call('POST', `/v3/pipeline/${pipeline.body.data.id}/publish`, made.manager.key)
+  }
+  const viewer = await call('POST', '/v3/user', made.manager.key, { email: 'v@example.com', role: 'viewer' })
+  const keys = [
+    made.manager.key,
+    made.manager.key,
+    made.service_account.key,
+    made.enterprise_service_account.key,
+    viewer.body.data.key,
+  ]
+  const known = { ids, keys, manager: made.manager.key, enterprise: made.enterprise_service_account.key }
+  return await sendAll(urls, new Requests(seed, document, known), new Answers(document), count, ids)
+}
+
 async function sendAll(
-  url: string,
+  urls: readonly string[],
   requests: Requests,
   answers: Answers,
   count: number,
@@ -63,6 +73,7 @@ async function sendAll(
     while (left-- > 0) {
       const request = requests.next()
       const { method, path, headers, body, template } = request
+      const url = urls[left % urls.length]!
       const got = await send(url, method, path, { headers, ...(body === undefined ? {} : { body }) })
       // What was made can be used, and what was removed must not be all there is.
       if (got.status === 201 && ids.push(got.body.data.id) > MOST_IDS) ids.splice(begun, 1)

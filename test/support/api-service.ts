@@ -16,6 +16,7 @@ import { Seeded } from './seeded.js'
 
 export interface TestedService {
   readonly service: Service
+  readonly store: Store
   readonly first: InitResult
   readonly time: ManualTime
   readonly logged: Record<string, unknown>[]
@@ -82,7 +83,7 @@ export async function openService(
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
   t.teardown(() => inner.close())
-  return { service, first, time, logged, written, again: open, disk }
+  return { service, store, first, time, logged, written, again: open, disk }
 }
 
 /** Who has this key, perhaps within another account. */

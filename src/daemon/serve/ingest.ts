@@ -7,11 +7,12 @@ import type { Config } from '../../engine/config/load.js'
 import type { Permissions } from '../../engine/config/published/permissions.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { AddressRules } from '../../lib/network/address-rules.js'
-import { systemClock } from '../../lib/time.js'
+import { every, systemClock } from '../../lib/time.js'
 import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import type { Store } from '../../service/api/store/store.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
@@ -25,6 +26,8 @@ const MOST_REQUESTS = 10_000
 const MOST_SERIES = 10_000
 const MOST_SERIES_OF_ALL = 200_000
 
+const INSPECT_MS = 1000
+
 type ServiceConfig = NonNullable<Config['service']>
 
 interface ServedIngestParts {
@@ -34,6 +37,8 @@ interface ServedIngestParts {
   readonly components: readonly AnyDefinition[]
   /** The ports on which this process listens. */
   readonly ownPorts: () => readonly number[]
+  /** The store, if nodes share it. */
+  readonly shared?: Pick<Store, 'watch'> | undefined
 }
 
 /** Runs the published pipelines that the service names, in a process for each account. */
@@ -44,16 +49,22 @@ export class ServedIngest implements Ingest {
   readonly #forget: () => void
   /** Pipelines that were published or removed since this was created. */
   readonly #changed = new Set<string>()
+  /** The revisions that were applied last, by pipeline. */
+  readonly #applied = new Map<string, number>()
+  readonly #isShared: boolean
   #reading: Promise<unknown> = Promise.resolve()
+  #inspecting: Promise<void> | undefined
   #starting: Promise<void> = Promise.resolve()
+  #hasStarted = false
   #stopped: Promise<void> | undefined
 
   constructor(
     service: Service,
     options: ServiceConfig,
-    { log, metrics, keys, components, ownPorts }: ServedIngestParts,
+    { log, metrics, keys, components, ownPorts, shared }: ServedIngestParts,
   ) {
     this.#service = service
+    this.#isShared = shared !== undefined
     this.#log = log
     const { ingest, dataDir, max_connections, plugins } = options
     const folder = join(dataDir, INGEST_FOLDER)
@@ -98,7 +109,10 @@ export class ServedIngest implements Ingest {
     })
     service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
-    this.#forget = this.#follow()
+    const ends = [this.#follow(), shared ? this.#followOthers(shared) : () => {}]
+    this.#forget = () => {
+      for (const end of ends) end()
+    }
   }
 
   /** Applies publications, removals and changed secrets from now on. */
@@ -123,6 +137,46 @@ export class ServedIngest implements Ingest {
     }
   }
 
+  /** Applies what other nodes change, within a second of when this one sees it. */
+  #followOthers(store: Pick<Store, 'watch'>): () => void {
+    let isDue = false
+    let hasFailed = false
+    store.watch(['pipeline', 'secret'], () => (isDue = true))
+    return every(INSPECT_MS, () => {
+      if (!isDue || this.#inspecting) return
+      isDue = false
+      this.#inspecting = this.#inspect()
+        .then(() => (hasFailed = false))
+        .catch(error => {
+          if (!hasFailed)
+            this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
+          hasFailed = isDue = true
+        })
+        .then(() => (this.#inspecting = undefined))
+    })
+  }
+
+  async #inspect(): Promise<void> {
+    const { pipelines, secrets } = this.#service
+    for (const [id, revision] of await pipelines.states(await this.#host.pipelines())) {
+      if (this.#stopped) return
+      if (revision === undefined) await this.#remove(id)
+      else if (revision !== null && revision !== this.#applied.get(id)) {
+        const published = await pipelines.publishedNow(id)
+        if (published) await this.#publish(published)
+      }
+    }
+    for (const { id, secrets: used } of this.#host.usersOfSecrets) {
+      const published = await pipelines.publishedNow(id)
+      if (!published || this.#stopped) continue
+      const { version, names } = await secrets.for(published.account_id, published.config)
+      if (version === used?.version) continue
+      const [missing] = await secrets.missing(published.account_id, names)
+      if (missing === undefined) await this.#publish(published)
+      else await this.#host.endUsersOf(new Set([id]), missing)
+    }
+  }
+
   /** Applies all published pipelines but those that changed meanwhile: the service may listen already. */
   start(): Promise<void> {
     this.#starting = this.#start()
@@ -135,7 +189,7 @@ export class ServedIngest implements Ingest {
     for (const id of await pipelines.removed()) {
       if (this.#stopped) return
       known.add(id)
-      await this.#remove(id)
+      if (!this.#isShared || this.#host.hasFiles(id)) await this.#remove(id)
     }
     for await (const published of pipelines.allPublished()) {
       if (this.#stopped) return
@@ -143,17 +197,26 @@ export class ServedIngest implements Ingest {
       if (!this.#changed.has(published.id)) await this.#publish(published)
     }
     await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
+    this.#hasStarted = true
+  }
+
+  /** Events in disk buffers; undefined: not all pipelines that have some run yet. */
+  get buffered(): number | undefined {
+    return this.#hasStarted ? this.#host.buffered : undefined
   }
 
   async #remove(id: string): Promise<void> {
     // Earlier publications are applied first.
     await this.#reading
     await this.#host.remove(id)
-    await this.#service.pipelines.filesRemoved(id)
+    this.#applied.delete(id)
+    // Other nodes may have files of it, too: its row stays for a while.
+    if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
   /** Applies a publication with the current values of its secrets. One at a time, so the last is applied last. */
   async #publish(published: PublishedDocument): Promise<void> {
+    this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
     this.#reading = secrets.catch(() => {})
     await this.#host.publish({ ...published, secrets: await secrets })
@@ -185,7 +248,10 @@ export class ServedIngest implements Ingest {
   /** Accepts no more events. Accepted events are delivered until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
     this.#forget()
-    this.#stopped ??= this.#host.stop(deadline).then(() => this.#starting.catch(() => {}))
+    this.#stopped ??= this.#host
+      .stop(deadline)
+      .then(() => this.#starting.catch(() => {}))
+      .then(() => this.#inspecting)
     return this.#stopped
   }
 }

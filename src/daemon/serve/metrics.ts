@@ -1,6 +1,7 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { RequestCounts } from '../../service/api/http/sender.js'
+import type { Nodes } from '../../service/api/nodes.js'
 import type { Store, StoreHealth } from '../../service/api/store/store.js'
 
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
@@ -30,6 +31,20 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.daemonGauge('sluice_api_keys_expiring_soon', expiring, () => service.counts().keysExpiringSoon)
   const expired = 'Keys that have expired and are not removed yet.'
   metrics.daemonGauge('sluice_api_keys_expired', expired, () => service.counts().keysExpired)
+}
+
+/** The nodes that share the database of the service. */
+export function nodeMetrics(metrics: Metrics, nodes: Nodes): void {
+  metrics.series('gauge', 'sluice_service_nodes', 'Nodes of the service, by state: live or gone.', () =>
+    (['live', 'gone'] as const).map(state => ({
+      labels: { state },
+      value: state === 'live' ? nodes.live : nodes.gone.length,
+    })),
+  )
+  const help = 'Events in the disk buffers of a node that does not run. They wait until it runs again.'
+  metrics.series('gauge', 'sluice_service_gone_node_events', help, () =>
+    nodes.gone.map(({ id, name, events }) => ({ labels: { node: name, id }, value: events })),
+  )
 }
 
 /** Whether the service can save changes, and what a failover of PostgreSQL has lost. */

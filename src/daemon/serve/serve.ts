@@ -19,6 +19,7 @@ import type { TlsFileOptions } from '../../net/listen-options.js'
 import { EXPIRY_SERIES, expirySeries, TlsFilesError } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/sender.js'
+import { ALONE } from '../../service/api/nodes.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
 import type { Store } from '../../service/api/store/store.js'
 import { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
@@ -31,12 +32,14 @@ import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/
 import { onSignals } from '../process/signals.js'
 import { Systemd } from '../systemd/systemd.js'
 import { ServedIngest } from './ingest.js'
-import { serviceMetrics, storeMetrics, storeReadiness } from './metrics.js'
+import { nodeMetrics, serviceMetrics, storeMetrics, storeReadiness } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 /** The default address: one port above the daemon's. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
+
+type Readiness = { readonly state: 'ready' | 'ending' } | { readonly state: 'failing'; readonly reason: string }
 
 type ServiceConfig = NonNullable<Config['service']>
 
@@ -91,7 +94,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
 async function serveOpened(
   config: Config,
   options: ServiceConfig,
-  { service, state }: OpenService,
+  { service, state, nodes }: OpenService,
   systemd: Systemd,
   log: Logger,
 ): Promise<number> {
@@ -104,10 +107,12 @@ async function serveOpened(
   const ingest = new ServedIngest(service, options, {
     log,
     metrics,
-    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, isAlone: true }),
+    keys: await IdempotencyKeys.open(state.keys, { clock: systemClock, log, nodes, isAlone: !nodes }),
     components: await componentsWith(options.plugins),
     ownPorts: () => portsOf(servers),
+    shared: nodes && state.store,
   })
+  if (nodes) nodes.events = () => ingest.buffered
   const app = await buildApp({
     service,
     ingest,
@@ -145,8 +150,16 @@ async function serveOpened(
   try {
     serviceMetrics(metrics, counts, service, () => !ending && state.store.health().readable)
     storeMetrics(metrics, state.store)
+    nodeMetrics(metrics, nodes ?? ALONE)
     if (tls) ends.push(tls.attach(app.server))
-    const admin = await listenForMetrics(config, metrics, state.store, () => !ending, log)
+    // A load balancer then sends requests to other nodes.
+    const readiness = (): Readiness =>
+      ending
+        ? { state: 'ending' }
+        : nodes?.isConnected === false
+          ? { state: 'failing', reason: 'the database does not answer' }
+          : { state: 'ready' }
+    const admin = await listenForMetrics(config, metrics, state.store, readiness, log)
     if (admin) {
       servers.push(admin)
       ends.push(() => closeServer(admin))
@@ -211,7 +224,7 @@ async function listenForMetrics(
   config: Config,
   metrics: Metrics,
   store: Store,
-  ready: () => boolean,
+  readiness: () => Readiness,
   log: Logger,
 ): Promise<Server | undefined> {
   if (!config.metrics) return undefined
@@ -219,10 +232,7 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    destinations: () => [
-      { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
-      storeReadiness(store),
-    ],
+    destinations: () => [{ id: 'service', reason: undefined, ...readiness() }, storeReadiness(store)],
   }
   try {
     const server = await listening(address, () => serveAdmin(address, reports, log))

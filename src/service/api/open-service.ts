@@ -3,6 +3,7 @@ import type { AnyDefinition } from '../../core/component.js'
 import type { StoreOptions } from '../../engine/config/store-options.js'
 import type { Clock } from '../../lib/time.js'
 import { Service } from './domain/service.js'
+import { ALONE, SharedNodes } from './nodes.js'
 import { openState, type ServiceState } from './store/state.js'
 
 export interface OpenOptions {
@@ -20,6 +21,8 @@ export interface OpenOptions {
 export interface OpenService {
   readonly service: Service
   readonly state: ServiceState
+  /** Undefined: the store is embedded, and this is the only one. */
+  readonly nodes: SharedNodes | undefined
   /** Writes data that is only in memory, and closes the store. */
   close(): Promise<void>
 }
@@ -30,13 +33,17 @@ const MINUTE_MS = 60_000
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, store, limits, random, beside = false, ...rest } = options
   const state = await openState(dataDir, random, { log: options.log, beside, store })
+  let nodes: SharedNodes | undefined
   try {
+    if (store.type === 'postgresql' && !beside)
+      nodes = await SharedNodes.open({ ...rest, store: state.store, dataDir, random })
     const service = await Service.open({
       ...rest,
       random,
       store: state.store,
       secret: state.secret,
       background: !beside,
+      nodes: nodes ?? ALONE,
       limits: {
         requestsPerKey: { limit: limits.requests, windowMs: MINUTE_MS },
         failedTries: { limit: limits.failed_tries, windowMs: MINUTE_MS },
@@ -44,10 +51,12 @@ export async function openService(options: OpenOptions): Promise<OpenService> {
     })
     const close = async () => {
       await service.close()
+      await nodes?.close()
       await state.close()
     }
-    return { service, state, close }
+    return { service, state, nodes, close }
   } catch (error) {
+    await nodes?.close()
     await state.close()
     throw error
   }

@@ -4,17 +4,21 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { type Clock, every } from '../../lib/time.js'
 import type { Body } from '../../net/http/events/send-body.js'
 import { Refusal } from '../../net/http/server/refusal.js'
+import type { Nodes } from '../api/nodes.js'
 import { type Store, StoreError, type Value } from '../api/store/store.js'
 
 /**
- * The idempotency keys of requests, a row each: a request that is sent again with its key counts once. Invariants: a key
- * is claimed before the body of its request is passed on; its row has a number of events only when these are safe. A
- * claim is renewed while its request is under way, so one that a killed service left ends after a minute.
+ * The idempotency keys of requests, a row each: a request that is sent again with its key counts once, at all nodes of
+ * the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number of events
+ * only when these are safe. A claim is renewed while its request is under way, so one that a killed node left ends after
+ * a minute.
  */
 
 const KEPT_MS = 12 * 3_600_000
 const CLAIMED_MS = 60_000
 const SWEEP_MS = 20_000
+/** One of the nodes removes the keys of all so often: counting them takes time. */
+const SHARED_SWEEP_MS = 55_000
 /** Keys of one account. */
 const MOST_KEYS = 262_144
 /** Rows that are removed at a time: the embedded store blocks the process meanwhile. */
@@ -65,6 +69,8 @@ export interface Received {
 interface Options {
   readonly clock: Clock
   readonly log: Logger
+  /** The nodes that share the store; undefined: it is the file of an embedded store. */
+  readonly nodes?: Nodes | undefined
   /** No other service uses the store: no request of an earlier one is under way. */
   readonly isAlone?: boolean
   /** Usually left out. */
@@ -87,9 +93,7 @@ export class IdempotencyKeys {
     // On a full disk these claims end by themselves.
     if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
     const keys = new IdempotencyKeys(store, options)
-    const text = 'SELECT account_id, count(*) AS size FROM idempotency GROUP BY account_id'
-    for (const row of await store.all<{ account_id: string; size: number }>(text))
-      keys.#count(row.account_id, Number(row.size))
+    if (!options.nodes) await keys.#load()
     return keys
   }
 
@@ -100,13 +104,21 @@ export class IdempotencyKeys {
     this.#stopSweeping = every(SWEEP_MS, () => void this.sweep().catch(() => {}))
   }
 
+  async #load(): Promise<void> {
+    const text = 'SELECT account_id, count(*) AS size FROM idempotency GROUP BY account_id'
+    const rows = await this.#store.all<{ account_id: string; size: number }>(text)
+    this.#counts.clear()
+    for (const { account_id, size } of rows) this.#count(account_id, Number(size))
+  }
+
+  /** As of the last sweep by this node, where nodes share the store. */
   get size(): number {
     return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
   }
 
-  /** Bytes that the keys of an account take. */
+  /** Bytes that the keys of an account take on the disk of this node. */
   bytesOf(account: string): number {
-    return (this.#counts.get(account) ?? 0) * KEY_BYTES
+    return this.#options.nodes ? 0 : (this.#counts.get(account) ?? 0) * KEY_BYTES
   }
 
   /** What `take` resolves with, now or for an earlier request with this key and body. Throws a Refusal. */
@@ -134,7 +146,7 @@ export class IdempotencyKeys {
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
     const now = this.#now()
     try {
-      if (!noRoom && (await this.#store.run(CLAIM, ...row, account, body, now + CLAIMED_MS, now)) > 0) {
+      if (!noRoom && (await this.#run(row, CLAIM, account, body, now + CLAIMED_MS, now)) > 0) {
         this.#count(account, 1)
         return undefined
       }
@@ -153,10 +165,10 @@ export class IdempotencyKeys {
     try {
       const { received } = await take()
       // The events are safe all the same. Until a sweep saves it, the attempt is what knows the key.
-      await this.#store.run(KEEP, ...row, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
+      await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
       return { received }
     } catch (error) {
-      await this.#store.run(RELEASE, ...row).then(
+      await this.#run(row, RELEASE).then(
         released => this.#count(account, -released),
         () => {},
       )
@@ -164,15 +176,26 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Renews claims and removes expired keys, every 20 seconds. Rejects with StoreError. */
+  /** A change of one row. It does not wait for those of others. */
+  #run(row: Attempt['row'], text: string, ...values: Value[]): Promise<number> {
+    return this.#store.change(row.join(' '), sql => sql.run(text, ...row, ...values))
+  }
+
+  /** Renews claims, every 20 seconds, and removes expired keys. Rejects with StoreError. */
   async sweep(): Promise<void> {
     const now = this.#now()
     const attempts = [...this.#attempts].map(([name, { row, received }]) => ({ name, row, received }))
-    await this.#store.change('', async sql => {
-      for (const { row, received = null } of attempts)
-        await sql.run(KEEP, ...row, received, now + (received === null ? CLAIMED_MS : KEPT_MS))
-    })
+    if (attempts.length > 0)
+      await this.#store.change('', async sql => {
+        for (const { row, received = null } of attempts)
+          await sql.run(KEEP, ...row, received, now + (received === null ? CLAIMED_MS : KEPT_MS))
+      })
     for (const { name, received } of attempts) if (received !== undefined) this.#attempts.delete(name)
+    const { nodes } = this.#options
+    if (nodes) {
+      if (!(await nodes.takes('idempotency keys', SHARED_SWEEP_MS))) return
+      await this.#load()
+    }
     for (const account of [...this.#counts.keys()]) {
       await this.#drop(Number.POSITIVE_INFINITY, OVER, account, now)
       const more = (this.#counts.get(account) ?? 0) - (this.#options.mostKeys ?? MOST_KEYS)

@@ -83,6 +83,8 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Starts for a request or a publish that wait for a process. */
   readonly #asking = new Set<HostedRevision>()
+  /** Events in the disk buffers of pipelines that do not run, as far as they ran since the start. */
+  readonly #left = new Map<string, number>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
@@ -180,6 +182,7 @@ export class IngestHost {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
     this.#waitingForProcess.delete(id)
+    this.#left.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
@@ -188,12 +191,26 @@ export class IngestHost {
     const account = await this.#disks.forget(id)
     const folder = join(this.#options.folder, id)
     if (existsSync(folder)) {
-      await rm(folder, { recursive: true })
+      await rm(folder, { recursive: true, force: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
     // Not before: the process could write into the room of files that are still there.
     await this.#processes.forget(id, account)
     this.#last.forget(id)
+  }
+
+  /** The pipelines that run, or have files. */
+  async pipelines(): Promise<string[]> {
+    return [...new Set([...this.#running.keys(), ...(await foldersIn(this.#options.folder))])]
+  }
+
+  hasFiles(id: string): boolean {
+    return existsSync(join(this.#options.folder, id))
+  }
+
+  /** Running pipelines with secrets, each as published last. */
+  get usersOfSecrets(): HostedRevision[] {
+    return [...this.#running.values()].flatMap(({ published }) => (published.secrets?.names.length ? [published] : []))
   }
 
   /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */
@@ -216,6 +233,12 @@ export class IngestHost {
   /** Whether the account may save `bytes` more of revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     return this.#disks.hasRoomForRevisions(account, bytes)
+  }
+
+  /** Events in disk buffers. */
+  get buffered(): number {
+    const running = [...this.#running.values()].filter(({ hasDiskBuffers }) => hasDiskBuffers)
+    return [...running.map(({ undelivered }) => undelivered), ...this.#left.values()].reduce((a, b) => a + b, 0)
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
@@ -277,6 +300,7 @@ export class IngestHost {
       if (process.isGone) throw process.refusal()
       // From when it counts as running, it could be ended as idle before the request comes to it.
       this.#waitingForProcess.delete(id)
+      this.#left.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
@@ -414,10 +438,16 @@ export class IngestHost {
   }
 
   /** Its files are released. The process of its account ends if this was the last pipeline. */
-  async #ended({ id, accountId: account }: RunningPipeline): Promise<void> {
+  async #ended(hosted: RunningPipeline): Promise<void> {
+    const { id, accountId: account } = hosted
+    this.#noteLeft(hosted)
     await this.#leave({ id, account_id: account })
     this.#ending.delete(id)
     if (this.#waitingForProcess.size > 0) this.#resume()
+  }
+
+  #noteLeft({ id, hasDiskBuffers, undelivered }: RunningPipeline): void {
+    if (hasDiskBuffers && undelivered > 0 && !this.#removed.has(id)) this.#left.set(id, undelivered)
   }
 
   #leave({ id, account_id: account }: Pick<HostedRevision, 'id' | 'account_id'>): Promise<void> {
@@ -441,6 +471,7 @@ export class IngestHost {
     for (const hosted of died) {
       const { id, published } = hosted
       this.#running.delete(id)
+      this.#noteLeft(hosted)
       this.#slots.leave(account, id)
       hosted.close(this.#processes.refusal(account))
       this.#waitForProcess(published)
@@ -451,10 +482,13 @@ export class IngestHost {
 
 /** Names the folders in `folder` that belong to none of the pipelines: they may hold events, and are left alone. */
 async function tellOrphanedFolders(folder: string, pipelines: ReadonlySet<string>, log: Logger): Promise<void> {
-  const names = existsSync(folder) ? await readdir(folder) : []
-  for (const name of names) {
+  for (const name of await foldersIn(folder)) {
     if (pipelines.has(name)) continue
     const text = 'a folder does not belong to a pipeline of the service; remove it if its events are not needed'
     log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
   }
+}
+
+async function foldersIn(folder: string): Promise<string[]> {
+  return existsSync(folder) ? await readdir(folder) : []
 }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Clock } from '../../../lib/time.js'
+import { ALONE, type Nodes } from '../nodes.js'
 import type { Sql, Store, Value } from '../store/store.js'
 import type { AuditDocument, Page } from './documents.js'
 import { ApiError } from './errors.js'
@@ -63,6 +64,8 @@ export interface ServiceOptions {
   /** The component types that pipelines may use. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
+  /** Left out: it is the only one. */
+  readonly nodes?: Nodes
   /** Whether to run periodic tasks with timers; otherwise the caller must call `tick` and `sweep`. */
   readonly background?: boolean
 }
@@ -98,20 +101,22 @@ export class Context {
   readonly random: (bytes: number) => Buffer
   readonly log: Logger
   readonly limits: ServiceLimits
+  readonly nodes: Nodes
   readonly ids: Ids
   readonly #changes: RateLimiter
   readonly #changesOfAccounts: RateLimiter
   #timeMs = Number.NaN
   #time = ''
 
-  constructor({ store, clock, random, log, limits }: ServiceOptions) {
+  constructor({ store, clock, random, log, limits, nodes = ALONE }: ServiceOptions) {
     this.store = store
     this.clock = clock
     this.random = random
     this.log = log
     this.limits = { ...DEFAULT_LIMITS, ...limits }
-    this.#changes = new RateLimiter(this.limits.changes, clock)
-    this.#changesOfAccounts = new RateLimiter(this.limits.changesOfAccount, clock)
+    this.nodes = nodes
+    this.#changes = new RateLimiter(this.limits.changes, clock, nodes)
+    this.#changesOfAccounts = new RateLimiter(this.limits.changesOfAccount, clock, nodes)
     this.ids = new Ids(clock, random)
   }
 

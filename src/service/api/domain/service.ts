@@ -21,6 +21,8 @@ import { Secrets } from './secrets/secrets.js'
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
+/** Less than the time between two sweeps of a node. */
+const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
   /** Refused keys by problem: missing, malformed, unknown, expired, revoked. */
@@ -129,11 +131,19 @@ export class Service {
     await this.#keys.flush()
   }
 
-  /** Warns of keys that expire soon, and removes old data. */
+  /** Warns of keys that expire soon, and removes old data: one node for all. */
   async sweep(): Promise<void> {
-    await this.#keys.checkEnds()
-    await this.fleet.forgetOld()
-    await this.audit.forgetOld()
+    const { nodes, store } = this.#context
+    const isTurn = await nodes.takes('sweep', SWEEP_MS)
+    await this.#keys.checkEnds(isTurn)
+    await this.pipelines.sizes.load(store)
+    if (isTurn) {
+      await this.fleet.forgetOld()
+      await this.audit.forgetOld()
+      await this.pipelines.forgetOld()
+      await nodes.forgetOld()
+    }
+    await this.fleet.refresh()
   }
 
   /** Stops periodic tasks, and flushes if possible. The store stays open. */

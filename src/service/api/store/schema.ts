@@ -1,3 +1,10 @@
+/** Idempotency keys. `received`: null while the request is under way. `until`: in milliseconds. */
+const KEYS = `
+  CREATE TABLE idempotency (
+    pipeline_id text NOT NULL, key text NOT NULL, account_id text NOT NULL, body text NOT NULL, received integer,
+    until bigint NOT NULL, PRIMARY KEY (pipeline_id, key));
+  CREATE INDEX idempotency_of ON idempotency (account_id, until);`
+
 /**
  * The tables, by migration. A store that has run the first n runs the others when it is opened. Each one only adds, so
  * the release before still runs.
@@ -51,14 +58,14 @@ export const MIGRATIONS: readonly string[] = [
     action text NOT NULL, entry text NOT NULL);
   CREATE INDEX audit_of ON audit (owner_id, id);
   `,
-]
-
-/** The same of the idempotency keys. `received`: null while the request is under way. `until`: in milliseconds. */
-export const KEY_MIGRATIONS: readonly string[] = [
+  // What nodes share beside it. An embedded store does not use these tables.
   `
-  CREATE TABLE idempotency (
-    pipeline_id text NOT NULL, key text NOT NULL, account_id text NOT NULL, body text NOT NULL, received integer,
-    until bigint NOT NULL, PRIMARY KEY (pipeline_id, key));
-  CREATE INDEX idempotency_of ON idempotency (account_id, until);
+  CREATE TABLE node (
+    id text PRIMARY KEY, name text NOT NULL, beat bigint NOT NULL, seen_at text NOT NULL, events bigint NOT NULL);
+  CREATE TABLE job (name text PRIMARY KEY, until bigint NOT NULL);
+  ${KEYS}
   `,
 ]
+
+/** The file of an embedded store. */
+export const KEY_MIGRATIONS: readonly string[] = [KEYS]

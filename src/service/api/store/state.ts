@@ -22,7 +22,7 @@ import { importStore } from './transfer.js'
 
 export interface ServiceState {
   readonly store: Store
-  /** Has the idempotency keys. */
+  /** Has the idempotency keys: a file of its own, or `store` where nodes share that. */
   readonly keys: Store
   readonly secret: Buffer
   /** Copies all to a new folder while the service runs; `more` can add to that folder. */
@@ -53,8 +53,11 @@ export async function openState(
     if (!beside) ends.push((await lock(dataDir)).release)
     const store = await openStore(dataDir, given, log, beside ? STORE : SERVED_STORE)
     ends.push(() => store.close())
-    const keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
-    ends.push(() => keys.close())
+    let keys: Store = store
+    if (given?.type !== 'postgresql') {
+      keys = await openSqlite(join(dataDir, KEYS_FOLDER), log, undefined, KEYS)
+      ends.push(() => keys.close())
+    }
     const secret = await openSecret(dataDir, store, random)
     const backup: ServiceState['backup'] = async (path, more) => {
       await requireOutside(path, dataDir)

@@ -14,7 +14,7 @@ import { type Sql, type Store, StoreError, type Value } from './store.js'
  * text. So the same records give the same file, and a line that is changed, missing or moved is noticed.
  */
 
-/** All tables with their primary keys. Secrets stay encrypted, and keys hashed. */
+/** All tables with their primary keys, but those of running nodes. Secrets stay encrypted, and keys hashed. */
 export const EXPORTED: Readonly<Record<string, readonly string[]>> = {
   setting: ['name'],
   enterprise: ['id'],

@@ -148,9 +148,9 @@ export class PipelineWorker {
     const hosted = this.#pipelines.get(pipeline)
     const hurry = new AbortController()
     if (now) hurry.abort()
-    const left = hosted?.undelivered ?? 0
     this.#stopping.set(pipeline, hurry)
     await hosted?.stop(hurry.signal)
+    const left = hosted?.undelivered ?? 0
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
     this.#counters.end(`${pipeline}/`)

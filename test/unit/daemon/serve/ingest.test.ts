@@ -122,3 +122,55 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
   t.ok(existsSync(folderOf(kept)))
   t.same(valuesOf((await service.pipelines.list(me, PAGE)).items, 'id'), [kept])
 })
+
+t.test('what another node changes is applied here', async t => {
+  const { service, store, first, again } = await openService(t)
+  const other = await again()
+  const me = await as(other, first.service_account.key)
+  const dataDir = join(t.testdirName, 'service')
+  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
+  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const out = (max_in_flight: number) => ({
+    ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key: '${secret:up}' } },
+    ...{ max_in_flight, buffer: { type: 'disk', max_bytes: '1GB' } },
+  })
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const [keys, metrics] = [await keysOf(t, log), new Metrics(log)]
+  const parts = { log, metrics, keys, components, ownPorts: () => [], shared: store }
+  const served = new ServedIngest(service, options!, parts)
+  await served.start()
+  t.teardown(() => served.stop(AbortSignal.abort()))
+  t.equal(served.buffered, 0)
+  const running = async () => /^sluice_ingest_pipelines (\d)/m.exec(String(await metrics.render('text')))?.[1]
+  const ran = (revision: number) =>
+    until(() =>
+      logged.find(one => / published (pipeline|revision) runs$/.test(String(one.msg)) && one.revision === revision),
+    )
+
+  const { id } = (await other.pipelines.create(me, { title: 'p', config: { destinations: { out: out(5) } } })).document
+  const folder = join(dataDir, 'ingest', id)
+  mkdirSync(join(folder, 'state/buffer'), { recursive: true })
+  await other.secrets.set(me, 'up', { value: 'x' })
+  await other.pipelines.publish(me, id, {})
+  await ran(1)
+  await other.pipelines.update(me, id, { config: { destinations: { out: out(6) } } })
+  await other.pipelines.publish(me, id, {})
+  await ran(2)
+  t.equal(await running(), '1')
+  await other.secrets.remove(me, 'up')
+  await until('it to end without its secret', async () => (await running()) === '0')
+  await other.secrets.set(me, 'up', { value: 'y' })
+  await other.pipelines.publish(me, id, { revision: 1 })
+  await until('it to run again', async () => (await running()) === '1')
+
+  await other.pipelines.remove(me, id)
+  await until(() => !existsSync(folder))
+  t.equal(await running(), '0')
+  t.same(await service.pipelines.removed(), [id], 'a node that does not run now has files of it, too')
+  mkdirSync(folder)
+  const next = new ServedIngest(service, options!, { ...parts, metrics: new Metrics(log) })
+  await next.start()
+  t.teardown(() => next.stop(AbortSignal.abort()))
+  t.notOk(existsSync(folder), 'at its next start')
+})

@@ -130,7 +130,7 @@ t.test('a file that was changed or cut off is refused with its place, and nothin
   await t.rejects(importStore(to, path('whole'), unchecked), { message: /has records in the table key_use/ })
 })
 
-t.test('every table is exported', async t => {
-  const tables = MIGRATIONS.join().matchAll(/CREATE TABLE (\w+)/g)
-  t.same(Object.keys(EXPORTED).sort(), [...tables].map(([, name]) => name).sort())
+t.test('every table is exported, but those of running nodes', async t => {
+  const tables = [...MIGRATIONS.join().matchAll(/CREATE TABLE (\w+)/g)].map(([, name]) => name)
+  t.same([...Object.keys(EXPORTED), 'node', 'job', 'idempotency'].sort(), tables.sort())
 })

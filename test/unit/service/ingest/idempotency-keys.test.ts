@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../../src/lib/time.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
+import { ALONE, type Nodes } from '../../../../src/service/api/nodes.js'
 import { KEYS, openSqlite } from '../../../../src/service/api/store/sqlite.js'
 import { IdempotencyKeys, KEY_BYTES } from '../../../../src/service/ingest/idempotency-keys.js'
 import { limitFileSize } from '../../../support/file-limit.js'
@@ -20,7 +21,7 @@ process.on('SIGXFSZ', () => {})
 async function startService(
   t: Test,
   folder: string,
-  options: { at?: number; mostKeys?: number; isAlone?: boolean } = {},
+  options: { at?: number; mostKeys?: number; isAlone?: boolean; nodes?: Nodes } = {},
 ) {
   const { at = 0, ...rest } = options
   let now = 1_000_000 + at
@@ -191,6 +192,24 @@ t.test('keys are bounded in time and by account, and go with their pipeline', as
   await keys.sweep()
   t.equal(keys.size, 0)
   t.equal(keys.bytesOf('a'), 0)
+})
+
+t.test('nodes that share the keys: one of them removes those of all', async t => {
+  const folder = testFolder(t)
+  const turns = { a: false, b: true }
+  const nodeOf = (name: 'a' | 'b') => ({ mostKeys: 20, nodes: { ...ALONE, takes: async () => turns[name] } })
+  const [a, b] = [await startService(t, folder, nodeOf('a')), await startService(t, folder, nodeOf('b'))]
+  for (let n = 0; n < 30; n++) await (n % 2 ? a : b).send(`${n}`, one)
+  t.equal(a.keys.bytesOf('a'), 0, 'they are not on its disk')
+  await a.keys.sweep()
+  t.equal(a.keys.forgotten, 0)
+  await b.keys.sweep()
+  t.same([b.keys.forgotten, b.keys.size], [10, 20])
+  for (const { pass } of [a, b]) pass(12 * HOUR_MS + 1)
+  turns.a = true
+  await a.keys.sweep()
+  t.same([a.keys.forgotten, a.keys.size], [0, 0])
+  t.same(await b.store.all('SELECT key FROM idempotency'), [])
 })
 
 t.test('what a key takes on the disk is what is counted', async t => {

@@ -255,6 +255,32 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   await until(() => !existsSync(join(folder, 'p/state/buffer/other')))
 })
 
+t.test('a host knows what its disk buffers hold, also when it has ended', async t => {
+  const first = await startIngestHost(t)
+  await first.publish(BUFFERED)
+  t.equal(first.host.buffered, 0)
+  const open = closeGate()
+  for (const n of [1, 2]) await first.post(line(n))
+  await first.stop(AbortSignal.abort())
+  t.equal(first.host.buffered, 2)
+  open()
+  const again = await startIngestHost(t, { folder: first.folder })
+  stage.holds = true
+  await again.publish(BUFFERED)
+  await again.post(line(3))
+  await until(async () => /status_401"\} [1-9]/.test(String(await again.metrics.render())))
+  await again.stop(new AbortController().signal)
+  t.equal(again.host.buffered, 3, 'an end does not wait for a destination that fails')
+  stage.holds = false
+  const last = await startIngestHost(t, { folder: first.folder })
+  await last.publish(BUFFERED)
+  await until(() => stage.got.length >= 3)
+  await last.post(line(4))
+  await last.stop(new AbortController().signal)
+  t.same([...new Set(stage.got)].sort(), [1, 2, 3, 4].map(line))
+  t.equal(last.host.buffered, 0)
+})
+
 t.test('after a restart, the revision that has buffered events runs first', async t => {
   const history = new Map()
   const first = await startIngestHost(t, { history })

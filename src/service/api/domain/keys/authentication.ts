@@ -58,8 +58,8 @@ export class Authentication {
     this.#keys = keys
     this.#grants = new Grants(context.store)
     this.#accounts = new Cached(context.store, ['account'], MOST_REMEMBERED)
-    this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock)
-    this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
+    this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock, context.nodes)
+    this.#failures = new RateLimiter(context.limits.failedTries, context.clock, context.nodes)
   }
 
   /** Synchronous if the grant of the key is cached and nothing else has to be read. */

@@ -136,7 +136,8 @@ export class Keys {
       await this.#context.store.change('', async sql => {
         for (const [id, time] of uses)
           await sql.run(
-            'INSERT INTO key_use (key_id, at) VALUES ($1, $2) ON CONFLICT (key_id) DO UPDATE SET at = excluded.at',
+            `INSERT INTO key_use (key_id, at) VALUES ($1, $2)
+             ON CONFLICT (key_id) DO UPDATE SET at = excluded.at WHERE key_use.at < excluded.at`,
             ...[id, time],
           )
       })
@@ -146,14 +147,15 @@ export class Keys {
     }
   }
 
-  /** Forgets keys that ended long ago, and warns of those about to expire. */
-  async checkEnds(): Promise<void> {
+  /** Counts keys about to expire. If it is the turn of this node, also warns of them and forgets keys that ended long ago. */
+  async checkEnds(isTurn = true): Promise<void> {
     const context = this.#context
     const forgotten = context.time(-REMEMBERED_MS)
-    await this.#forget(forgotten).catch(error =>
-      // They grant nothing. The service starts and warns without it, too.
-      context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour'),
-    )
+    if (isTurn)
+      await this.#forget(forgotten).catch(error =>
+        // They grant nothing. The service starts and warns without it, too.
+        context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour'),
+      )
     const ending = await context.store.all<Ending>(
       `SELECT id, type, subject_id, account_id, created_at, expires_at FROM access_key
        WHERE revoked_at IS NULL AND expires_at > $1 AND expires_at <= $2`,
@@ -161,7 +163,7 @@ export class Keys {
     )
     const now = context.time()
     const soon = ending.filter(one => one.expires_at > now && this.#isSoon(one))
-    this.#warned = new Map(soon.map(one => [one.id, this.#warn(one)]))
+    if (isTurn) this.#warned = new Map(soon.map(one => [one.id, this.#warn(one)]))
     this.expiringSoon = soon.length
     this.expired = ending.filter(({ expires_at }) => expires_at <= now).length
   }

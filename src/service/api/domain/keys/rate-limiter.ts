@@ -1,5 +1,6 @@
 import { BoundedMap } from '../../../../lib/bounded-map.js'
 import type { Clock } from '../../../../lib/time.js'
+import { ALONE, type Nodes } from '../../nodes.js'
 
 /** Allows `limit` uses in any window of `windowMs`, including all of them at once. */
 export interface Rate {
@@ -36,23 +37,26 @@ interface Used {
 
 /**
  * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
- * steadily would allow nearly twice as many in its first window.
+ * steadily would allow nearly twice as many in its first window. Each node of the service allows its share.
  */
 export class RateLimiter {
   readonly rate: Rate
   readonly #clock: Clock
+  readonly #nodes: Pick<Nodes, 'live'>
   readonly #known: BoundedMap<string, Used>
 
-  constructor(rate: Rate, clock: Clock, most = MOST_KEYS) {
+  constructor(rate: Rate, clock: Clock, nodes: Pick<Nodes, 'live'> = ALONE, most = MOST_KEYS) {
     this.rate = rate
     this.#clock = clock
+    this.#nodes = nodes
     this.#known = new BoundedMap(most)
   }
 
   /** Takes one use if any is left. */
   take(key: string): RateState {
     const now = this.#clock.now()
-    const { limit, windowMs } = this.rate
+    const { windowMs } = this.rate
+    const limit = Math.max(1, Math.floor(this.rate.limit / this.#nodes.live))
     const used = this.#known.get(key) ?? this.#add(key)
     while (used.uses[0] && used.uses[0].expiresAt <= now) used.count -= used.uses.shift()!.count
     const allowed = used.count < limit
@@ -65,7 +69,7 @@ export class RateLimiter {
       } else used.uses.push({ firstAt: now, expiresAt, count: 1 })
       used.count++
     }
-    const remaining = limit - used.count
+    const remaining = Math.max(0, limit - used.count)
     const resetMs = used.uses.at(-1)!.expiresAt - now
     const waitMs = remaining > 0 ? 0 : used.uses[0]!.expiresAt - now
     return { limit, windowMs, allowed, remaining, resetMs, waitMs }

@@ -58,7 +58,7 @@ export class Fleet {
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
     this.#context = context
     this.#pipelines = pipelines
-    this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock)
+    this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock, context.nodes)
   }
 
   /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
@@ -149,6 +149,11 @@ export class Fleet {
       `DELETE FROM daemon WHERE NOT EXISTS (
          SELECT p.id FROM pipeline p WHERE p.id = daemon.pipeline_id AND p.removed_at IS NULL)`,
     )
+  }
+
+  /** Reads again which daemons there are: others report to other nodes. */
+  async refresh(): Promise<void> {
+    await this.flush()
     this.#known.clear()
   }
 
@@ -178,7 +183,7 @@ function daemonOf({ report, ...row }: Row): Daemon {
   return { ...row, report: JSON.parse(report) }
 }
 
-/** Its pipeline may have been removed since it reported. */
+/** Its pipeline may have been removed since it reported, and another node may have written a later report. */
 async function write(sql: Sql, daemon: Daemon): Promise<void> {
   const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
   const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]
@@ -187,7 +192,8 @@ async function write(sql: Sql, daemon: Daemon): Promise<void> {
      SELECT $1, $2, $3, $4, $5, $6, $7
      WHERE EXISTS (SELECT id FROM pipeline WHERE id = $1 AND removed_at IS NULL)
      ON CONFLICT (pipeline_id, id) DO UPDATE SET registered_at = excluded.registered_at,
-       reported_at = excluded.reported_at, report = excluded.report`,
+       reported_at = excluded.reported_at, report = excluded.report
+     WHERE daemon.reported_at <= excluded.reported_at`,
     ...values,
     JSON.stringify(report),
   )

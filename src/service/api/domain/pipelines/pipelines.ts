@@ -46,7 +46,11 @@ const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at 
 
 /** Pipelines per read when all of them are processed. */
 const PORTION = 20
+/** The same of their states alone. */
+const STATES = 500
 const LATER_SECONDS = '10'
+/** How long nodes that do not run have to remove the files of a removed pipeline afterwards. */
+const FORGOTTEN_MS = 30 * 86_400_000
 /** Pipelines in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
 /** The same for pages of lists, of at most 1 MiB. */
@@ -271,6 +275,29 @@ export class Pipelines {
     }
   }
 
+  /** Which revision is published of each one of `ids`; null: none. Those that were removed have no number. */
+  async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
+    const states = new Map<string, number | null | undefined>()
+    for (let from = 0; from < ids.length; from += STATES) {
+      const some = ids.slice(from, from + STATES)
+      const values = some.map((_, i) => `$${i + 1}`).join()
+      const rows = await this.#context.store.all<Pick<PipelineRow, 'id' | 'published_revision'> & { removed: number }>(
+        `SELECT id, published_revision, CASE WHEN removed_at IS NULL THEN 0 ELSE 1 END AS removed
+         FROM pipeline WHERE id IN (${values})`,
+        ...some,
+      )
+      for (const { id, published_revision, removed } of rows) states.set(id, removed ? undefined : published_revision)
+    }
+    return states
+  }
+
+  /** For the engine in the service; undefined: no revision is published. */
+  async publishedNow(id: string): Promise<PublishedDocument | undefined> {
+    const row = await this.find(id)
+    if (!row?.published_revision) return undefined
+    return publishedOf(row, (await this.#revisions.read(this.#context.store, id, row.published_revision)).config)
+  }
+
   /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
   async configOf(id: string, revision: number): Promise<Config | undefined> {
     return (await this.#revisions.find(this.#context.store, id, revision))?.config
@@ -284,6 +311,11 @@ export class Pipelines {
 
   async filesRemoved(id: string): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
+  }
+
+  /** Nodes that have not removed the files of a pipeline by then will name them. */
+  async forgetOld(): Promise<void> {
+    await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
 
   /** Undefined if it does not exist. */

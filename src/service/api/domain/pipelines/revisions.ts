@@ -128,6 +128,8 @@ export class Revisions {
     const by = JSON.stringify({ id: subject.id, email: subject.email })
     const record = `{"pipeline_id":"${id}","revision":${revision},"config":${config},"created_at":"${updated_at}","created_by":${by}}`
     const bytes = Buffer.byteLength(record)
+    // Other nodes add revisions as well.
+    this.sizes.set(account_id, await bytesOf(sql, account_id))
     const removed = await this.#removeOld(sql, pipeline)
     this.sizes.requireRoom(account_id, bytes - removed)
     await sql.run(

@@ -355,7 +355,7 @@ t.test('requests of one key are limited', async t => {
 
 t.test('a limit in any window, over many keys', async t => {
   const time = new ManualTime()
-  const limiter = new RateLimiter({ limit: 10, windowMs: 1000 }, time, 50)
+  const limiter = new RateLimiter({ limit: 10, windowMs: 1000 }, time, { live: 1 }, 50)
   const taken: number[] = []
   for (let ms = 0; ms < 5000; ms += 7) {
     const { allowed, remaining, waitMs } = limiter.take('a')

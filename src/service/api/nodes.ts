@@ -1,0 +1,214 @@
+import { readFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode } from '../../core/errors.js'
+import { writeAtomic } from '../../lib/files/atomic-file.js'
+import { type Clock, every } from '../../lib/time.js'
+import type { Sql, Store } from './store/store.js'
+
+/**
+ * The nodes of a service: processes that share its database. Each one increments its `beat` every second. A node is gone
+ * when others have read the same beat ten times: the clocks of machines differ, and the database may fail for all.
+ */
+
+export interface Nodes {
+  /** Nodes that run, with this one. */
+  readonly live: number
+  readonly gone: readonly Node[]
+  /** Whether this node does the job. No other one does it within `ms`. Rejects with StoreError. */
+  takes(job: string, ms: number): Promise<boolean>
+  /** Removes nodes that will not come back. Rejects with StoreError. */
+  forgetOld(): Promise<void>
+}
+
+export interface Node {
+  readonly id: string
+  /** Of its machine. */
+  readonly name: string
+  readonly seen_at: string
+  /** That waited in its disk buffers then. */
+  readonly events: number
+}
+
+/** A service that shares its store with no other one. */
+export const ALONE: Nodes = { live: 1, gone: [], takes: async () => true, async forgetOld() {} }
+
+interface Row extends Node {
+  readonly beat: number
+}
+
+interface Known {
+  readonly beat: number
+  /** Readings since its beat changed. */
+  readonly readings: number
+}
+
+const BEAT_MS = 1000
+const GONE_READINGS = 10
+/** A beat that takes longer counts as failed. */
+const SLOW_MS = 4000
+const DAY_MS = 86_400_000
+/** Without events, and with events. */
+const FORGOTTEN_DAYS = [1, 30] as const
+/** Claims of idempotency keys end by the clocks of nodes. */
+const CLOCKS_MS = 20_000
+const FILE = 'node-id'
+
+interface Options {
+  readonly store: Store
+  readonly dataDir: string
+  readonly clock: Clock
+  readonly random: (bytes: number) => Buffer
+  readonly log: Logger
+  /** Usually left out. */
+  readonly beatMs?: number
+}
+
+export class SharedNodes implements Nodes {
+  live = 1
+  gone: readonly Node[] = []
+  /** Events in the disk buffers of this node; undefined: it is not known yet. */
+  events: () => number | undefined = () => undefined
+  readonly #options: Options
+  readonly #id: string
+  #known = new Map<string, Known>()
+  /** Nodes that were logged: those that are gone, those whose clock differs. */
+  readonly #logged = { gone: new Set<string>(), clocks: new Set<string>() }
+  #beat: number | undefined
+  #beating: Promise<void> | undefined
+  #began = 0
+  #failed = false
+  readonly #stop: () => void
+
+  static async open(options: Options): Promise<SharedNodes> {
+    const nodes = new SharedNodes(options, await idIn(options))
+    await nodes.#look()
+    return nodes
+  }
+
+  private constructor(options: Options, id: string) {
+    this.#options = options
+    this.#id = id
+    this.#stop = every(options.beatMs ?? BEAT_MS, () => void this.#look())
+  }
+
+  async takes(job: string, ms: number): Promise<boolean> {
+    const now = this.#now()
+    const text = `INSERT INTO job (name, until) VALUES ($1, $2)
+                  ON CONFLICT (name) DO UPDATE SET until = excluded.until WHERE job.until <= $3`
+    return (await this.#options.store.change(`job ${job}`, sql => sql.run(text, job, now + ms, now))) > 0
+  }
+
+  async forgetOld(): Promise<void> {
+    const [empty, full] = FORGOTTEN_DAYS.map(days => this.#time(-days * DAY_MS))
+    await this.#options.store.run(
+      'DELETE FROM node WHERE seen_at < $1 AND events = 0 OR seen_at < $2',
+      ...[empty!, full!],
+    )
+  }
+
+  /** Whether the database answers this node. */
+  get isConnected(): boolean {
+    return !this.#failed && !(this.#beating && this.#options.clock.now() - this.#began > SLOW_MS)
+  }
+
+  /** Others then know what is left in its disk buffers. */
+  async close(): Promise<void> {
+    this.#stop()
+    await this.#beating
+    const { store } = this.#options
+    const ended = store.change(this.#id, async sql => {
+      if (this.events() === 0) await sql.run('DELETE FROM node WHERE id = $1', this.#id)
+      else await this.#save(sql)
+    })
+    await ended.catch(() => {})
+  }
+
+  #look(): Promise<void> {
+    if (this.#beating) return this.#beating
+    this.#began = this.#options.clock.now()
+    const done = (failed: boolean) => () => {
+      this.#failed = failed
+      this.#beating = undefined
+    }
+    // The store logs its failures; the nodes stay as they were.
+    this.#beating = this.#read().then(done(false), done(true))
+    return this.#beating
+  }
+
+  async #read(): Promise<void> {
+    const rows = await this.#options.store.change(this.#id, async sql => {
+      await this.#save(sql)
+      return await sql.all<Row>('SELECT id, name, beat, seen_at, events FROM node')
+    })
+    const before = this.#known
+    this.#known = new Map(rows.map(({ id, beat }) => [id, this.#seen(beat, before.get(id))]))
+    const isGone = ({ id }: Row) => id !== this.#id && this.#known.get(id)!.readings >= GONE_READINGS
+    this.gone = rows.filter(isGone)
+    this.live = rows.length - this.gone.length
+    for (const row of rows) this.#tell(row, isGone(row))
+  }
+
+  #seen(beat: number, before: Known | undefined): Known {
+    return { beat, readings: before?.beat === beat ? before.readings + 1 : 0 }
+  }
+
+  async #save(sql: Sql): Promise<void> {
+    const { beat } = (await sql.get<{ beat: number }>(
+      `INSERT INTO node (id, name, beat, seen_at, events) VALUES ($1, $2, 1, $3, coalesce(CAST($4 AS bigint), 0))
+       ON CONFLICT (id) DO UPDATE SET name = excluded.name, beat = node.beat + 1, seen_at = excluded.seen_at,
+         events = coalesce(CAST($4 AS bigint), node.events)
+       RETURNING beat`,
+      ...[this.#id, hostname(), this.#time(), this.events() ?? null],
+    ))!
+    const { log, dataDir } = this.#options
+    if (this.#beat !== undefined && beat > this.#beat + 1)
+      log.error(
+        { code: 'SLUICE_NODE_TWICE', id: this.#id },
+        `two nodes of the service have the same id; stop one, and remove ${join(dataDir, FILE)} there`,
+      )
+    this.#beat = beat
+  }
+
+  #tell({ id, name, seen_at, events }: Row, isGone: boolean): void {
+    const { log } = this.#options
+    const { gone, clocks } = this.#logged
+    const fields = { id, name, seen_at, events }
+    if (!isGone && gone.delete(id)) log.info({ id, name }, 'a node of the service runs again')
+    if (isGone && !gone.has(id)) {
+      gone.add(id)
+      const text = 'a node of the service does not run; the events in its disk buffers wait until it runs again'
+      log.warn({ code: 'SLUICE_NODE_GONE', ...fields }, text)
+    }
+    const differs = this.#known.get(id)!.readings === 0 && Math.abs(Date.parse(seen_at) - this.#now()) > CLOCKS_MS
+    if (!differs || this.#beat === 1 || clocks.has(id)) return
+    clocks.add(id)
+    log.warn(
+      { id, name, seen_at },
+      'the clock of another node of the service differs; idempotency keys need clocks that agree',
+    )
+  }
+
+  #now(): number {
+    return Math.floor(this.#options.clock.wall())
+  }
+
+  #time(laterMs = 0): string {
+    return new Date(this.#now() + laterMs).toISOString()
+  }
+}
+
+/** Belongs to the data_dir, and so to the disk buffers in it. */
+async function idIn({ dataDir, random }: Options): Promise<string> {
+  const path = join(dataDir, FILE)
+  try {
+    const id = (await readFile(path, 'latin1')).trim()
+    if (/^[0-9a-f]{16}$/.test(id)) return id
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error
+  }
+  const id = random(8).toString('hex')
+  await writeAtomic(path, `${id}\n`)
+  return id
+}
