@@ -32,6 +32,8 @@ interface OpenFilesOptions {
   readonly context: SourceContext
   readonly codec: Codec
   readonly fromEnd: boolean
+  /** Compressed files from before this time are not read, wall clock in milliseconds. */
+  readonly compressedSince: number
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
   readonly saved: Saved
@@ -96,6 +98,7 @@ export class OpenFiles {
       retire: tailer => this.#detached.retire(tailer),
       onTruncated: tailer => this.truncated(tailer),
       examine: (path, kind) => this.examine(path, kind, true),
+      isOld: stat => this.#isOld(stat),
     })
     this.#detached = new DetachedFiles({
       ...shared,
@@ -166,7 +169,7 @@ export class OpenFiles {
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
     this.#sweeps.wasThorough(now)
-    saved.prune(context.clock.wall(), this.#search.isHidden)
+    saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
   /** Whether files wait for the next sweep. */
@@ -270,6 +273,12 @@ export class OpenFiles {
       mayBecome(entry.path, path) &&
       isKnownFile(path, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
     )
+  }
+
+  /** Whether a compressed file is older than the time since which they are read. */
+  #isOld(stat: BigIntStats): boolean {
+    const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
+    return Number(madeAt) < this.#options.compressedSince
   }
 
   /** The tailer of the file found at `path`. The tailer of an earlier file with its inode no longer has its key. */
@@ -379,6 +388,7 @@ export class OpenFiles {
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
     tailer.readOn(copy)
+    tailer.sees(entry.size ?? 0)
     this.#add(tailer, false)
     return tailer
   }

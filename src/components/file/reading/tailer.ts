@@ -357,7 +357,7 @@ export class Tailer extends Tracked {
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
     // There was less data than expected; check again at the next opportunity.
-    if (length < room.length) this.size = this.#at + length
+    if (length < room.length && !this.copy) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
     const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))

@@ -76,6 +76,7 @@ export class DetachedFiles {
         checkpoints.changed()
       }
       if (tailer.copy?.isLost) tailer.copy = undefined
+      tailer.copy?.look()
       if (tailer.isOpen) this.#visit(tailer, now)
       else closed.push(tailer)
     }

@@ -4,6 +4,7 @@ import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { existsSync, namesOrNone, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { formatOfName } from '../compression.js'
 import {
   type BirthTimes,
   COPY_ONLY,
@@ -19,7 +20,16 @@ import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
-import { Candidates, type Listed, list, type Place, type Unreadable } from './candidates.js'
+import {
+  Candidates,
+  type CandidatesOptions,
+  type Compressed,
+  isCompressed,
+  type Listed,
+  list,
+  type Place,
+  type Unreadable,
+} from './candidates.js'
 import { Copy } from './copy.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
@@ -29,7 +39,7 @@ import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './new
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
-export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine'> {
+export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine' | 'isOld'> {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
@@ -64,6 +74,9 @@ export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examin
   onTruncated(tailer: Tailer): void
 }
 
+/** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
+const MOST_INFLATED = 1032
+
 type Claimed = Claim<Subject, Place>
 
 /** One folder in one search. */
@@ -87,7 +100,7 @@ export class Search {
   /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
-  readonly #slots = new Slots()
+  readonly #opening: CandidatesOptions
   /** Folders that changed during their search. */
   #again = new Set<string>()
   /** Entries whose rest may be in a compressed file that cannot be read. */
@@ -101,8 +114,10 @@ export class Search {
 
   constructor(options: SearchOptions) {
     this.#options = options
-    const { context, problems, births } = options
-    this.candidates = new Candidates(problems, births, context.clock, this.#slots)
+    const { context } = options
+    const open = (path: string) => openWithinSync(context.reach, path)
+    this.#opening = { ...options, clock: context.clock, slots: new Slots(), open }
+    this.candidates = new Candidates(this.#opening)
     this.newcomers = new Newcomers({
       ...options,
       clock: context.clock,
@@ -110,7 +125,7 @@ export class Search {
       others: () => this.#others(),
       isOpen: path => options.at(path)?.fd !== undefined,
       isSettled: path => this.unseen.isSettled(path),
-      open: path => openWithinSync(context.reach, path),
+      open,
     })
     this.unseen = new Unseen(options)
   }
@@ -130,6 +145,10 @@ export class Search {
   get isComplete(): boolean {
     return this.#again.size === 0
   }
+
+  /** Whether the compressed file is there that has what was read, or may have. */
+  isKept = (entry: Entry): boolean =>
+    this.isHidden(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
 
   /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
   isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
@@ -271,7 +290,8 @@ export class Search {
     this.#checkOpen(this.#originalsIn(path, names))
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
-    const { places, unreadable } = await this.candidates.of(path, others, wanted, slices)
+    const isNew = (one: Listed) => this.newcomers.has(one.path)
+    const { places, unreadable } = await this.candidates.of(path, others, wanted, isNew, slices)
     this.#unreadables.set(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
@@ -302,12 +322,19 @@ export class Search {
       return
     }
     for (const name of names) this.#readUnseen(name, unclaimed, unreadable, now)
-    const readers = new Map(places.map(one => [one.key, reading.get(stateOf(one))]))
+    const readingNow = this.#readingIn(path)
+    const readers = new Map(places.map(one => [one.key, readingNow.get(stateOf(one))]))
     const copyOf = (key: string) => {
       const { tailer = readers.get(key), entry } = byPlace.get(key) ?? {}
       return tailer?.origin.path ?? (entry && nameOf(entry))
     }
-    await this.newcomers.takeUp(path, copyOf, folder.byKey, slices)
+    const inflate = (stat: BigIntStats) => {
+      const place = unclaimed.find(({ key }) => key === keyOf(stat))
+      if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
+      this.#inflate(place.path, place)
+      return true
+    }
+    await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
   }
 
   /** The open files whose copies may be here, by their names. */
@@ -409,11 +436,11 @@ export class Search {
     )) {
       const { tailer, entry } = file
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
-      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isGzip)
+      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
       if (tailer) this.#found(tailer, candidate, isRest)
       else if (isRest) this.#readOn(entry!, candidate)
-      else if (!candidate.isGzip) this.#putEnd(candidate, nameOf(entry!))
+      else if (!candidate.isCompressed) this.#putEnd(candidate, nameOf(entry!))
       if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
     }
   }
@@ -421,7 +448,7 @@ export class Search {
   #found(tailer: Tailer, place: Place, isRest: boolean): void {
     const { readOn, onReady, context } = this.#options
     if (isRest) {
-      const copy = place.isGzip ? this.#copyOf(place, tailer.at) : undefined
+      const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
       if (!readOn(tailer, copy ?? place)) {
         this.#again.add(dirname(place.path))
         return
@@ -434,11 +461,11 @@ export class Search {
       return
     }
     tailer.claimed = place.key
-    if (!place.isGzip) this.#putEnd(place, tailer.origin.path!)
+    if (!place.isCompressed) this.#putEnd(place, tailer.origin.path!)
   }
 
-  #copyOf(place: Place, offset: number): Copy {
-    return new Copy(place, this.#options.problems, this.#slots, this.candidates.take(place.stat, offset))
+  #copyOf(place: Compressed, offset: number): Copy {
+    return new Copy(place, this.#opening, this.candidates.take(place.stat, offset))
   }
 
   /** Remembers a plain copy of what was read, so that it is known if it grows. */
@@ -468,7 +495,7 @@ export class Search {
     // Any compressed file that was made since may be that of one that was never opened.
     const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
     const mayBe = ({ name, stat }: Listed) =>
-      name.endsWith('.gz') &&
+      formatOfName(name) !== undefined &&
       isRotatedName(name, basename(nameOf(entry))) &&
       Number(stat.birthtimeNs) / 1e6 >= since! - CLOCK_MS
     if (since !== undefined && listed.some(mayBe)) this.unseen.displaced(nameOf(entry), since)
@@ -498,7 +525,7 @@ export class Search {
     for (const one of this.#unreadables.get(folder) ?? []) {
       const isIt =
         names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
-      if (!isIt || !one.name.endsWith('.gz')) continue
+      if (!isIt || !formatOfName(one.name)) continue
       this.#options.problems.hidden(one.path, one.error)
       this.#hiding.set(one.path, one)
       hides = true
@@ -545,24 +572,45 @@ export class Search {
 
   /** False: it was just renamed, and must be found again. */
   #beginUnseen(name: string, place: Place): boolean {
-    const { adoptCopy, precede, context, onReady } = this.#options
-    const { path, stat, first, isGzip, changedAt } = place
-    const at = isGzip ? { ...COPY_ONLY, birth: String(Math.round(changedAt * 1e6)) } : identityOf(stat)
+    const { path, stat, first } = place
+    if (isCompressed(place)) {
+      this.#inflate(name, place)
+      return true
+    }
     const head = fingerprint(first, 0, first.length)
-    const entry: Entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
-    if (!isGzip) return this.#begin(path, { ...entry, path, file: name, size: Number(stat.size) })
-    const tailer = adoptCopy({ ...entry, gone: true }, this.#copyOf(place, 0))
+    const position = { offset: 0, continues: false, head, tail: NO_BYTES }
+    return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
+  }
+
+  /** Reads a compressed file from its beginning. Its events have this name. */
+  #inflate(name: string, place: Compressed): void {
+    const { adoptCopy, precede, context, onReady } = this.#options
+    const { path, stat, first, size, changedAt } = place
+    const entry: Entry = {
+      path: name,
+      ...COPY_ONLY,
+      birth: String(Math.round(changedAt * 1e6)),
+      offset: 0,
+      continues: false,
+      head: fingerprint(first, 0, first.length),
+      tail: NO_BYTES,
+      ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
+      gone: true,
+    }
+    const tailer = adoptCopy(entry, this.#copyOf(place, 0))
     tailer.claimed = place.key
-    precede(name, tailer)
-    context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
+    if (name === path) context.log.info({ file: path }, 'reading a compressed file')
+    else {
+      precede(name, tailer)
+      context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
+    }
     onReady(tailer)
-    return true
   }
 
   #readOn(entry: Entry, place: Place): void {
     const { adoptCopy, precede, onReady, context, saved } = this.#options
     const file = nameOf(entry)
-    if (place.isGzip) {
+    if (isCompressed(place)) {
       const tailer = adoptCopy(entry, this.#copyOf(place, entry.offset))
       tailer.claimed = place.key
       precede(file, tailer)
@@ -620,7 +668,7 @@ function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'chang
 
 /** Whether the folder contains compressed files. */
 export function hasCompressed(folder: string): boolean {
-  return namesOrNone(folder).some(name => name.endsWith('.gz'))
+  return namesOrNone(folder).some(name => formatOfName(name) !== undefined)
 }
 
 /** Reads the rest of a file that was renamed. */
@@ -638,7 +686,7 @@ function follow(tailer: Tailer, path: string, { context, onReady }: Pick<SearchO
 
 function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
   const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-  if (place.isGzip) log.info(fields, 'file is gone; searching a compressed copy for its rest')
+  if (place.isCompressed) log.info(fields, 'file is gone; searching a compressed copy for its rest')
   else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
   else log.debug(fields, 'the copy of a truncated file was read to its end')
 }
