@@ -124,13 +124,16 @@ export class DetachedFiles {
     forget(tailer)
   }
 
-  #reportLost({ origin, path, unread, truncatedSince }: Tailer): void {
-    const { losses } = this.#options
+  #reportLost({ origin, path, unread: bytes, truncatedSince, awaySince }: Tailer): void {
+    const { losses, context } = this.#options
+    const file = origin.path ?? path
     if (truncatedSince === undefined) {
-      losses.report({ file: path, bytes: unread, kind: 'vanished', msg: 'file vanished before it was read to its end' })
+      const since = context.clock.wall() - (context.clock.now() - awaySince!)
+      const msg = 'file vanished before it was read to its end'
+      losses.report({ file, bytes, since, kind: 'vanished', msg })
     } else {
       const msg = 'file was truncated before it was read to its end, and no copy has the rest'
-      losses.report({ file: origin.path!, bytes: unread, kind: 'truncated', msg })
+      losses.report({ file, bytes, since: truncatedSince, kind: 'truncated', msg })
     }
   }
 }

@@ -516,7 +516,8 @@ export class Search {
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'
     const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
-    losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
+    const kind = gone ? 'truncated' : 'vanished'
+    losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 
   /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
