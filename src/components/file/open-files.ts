@@ -108,7 +108,7 @@ export class OpenFiles {
 
   /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]> {
-    return this.#detached.unfindable(this.#tailers.values(), new Slices(this.#options.context.clock))
+    return this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
   }
 
   get tailers(): Iterable<Tailer> {

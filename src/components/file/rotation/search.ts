@@ -16,7 +16,7 @@ import {
   NO_BYTES,
 } from '../identity.js'
 import { openWithinSync } from '../open-within.js'
-import { isOfSystem, type PathProblems } from '../path-problems.js'
+import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
@@ -31,9 +31,10 @@ import {
   type Unreadable,
 } from './candidates.js'
 import { Copy } from './copy.js'
+import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
-import { assign, type Claim, type Known } from './match.js'
+import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
 import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './newcomers.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
@@ -103,14 +104,7 @@ export class Search {
   readonly #opening: CandidatesOptions
   /** Folders that changed during their search. */
   #again = new Set<string>()
-  /** Entries whose rest may be in a compressed file that cannot be read. */
-  readonly #hidden = new Set<Entry>()
-  /** Keys of files with a position that could not be opened. */
-  readonly #unopened = new Set<string>()
-  /** The files of each folder that cannot be read. */
-  readonly #unreadables = new Map<string, readonly Unreadable[]>()
-  /** Those of them that may have what is searched for, by path. */
-  readonly #hiding = new Map<string, Unreadable>()
+  readonly #hidden: Hidden
 
   constructor(options: SearchOptions) {
     this.#options = options
@@ -118,6 +112,7 @@ export class Search {
     const open = (path: string) => openWithinSync(context.reach, path)
     this.#opening = { ...options, clock: context.clock, slots: new Slots(), open }
     this.candidates = new Candidates(this.#opening)
+    this.#hidden = new Hidden(options.problems)
     this.newcomers = new Newcomers({
       ...options,
       clock: context.clock,
@@ -148,15 +143,12 @@ export class Search {
 
   /** Whether the compressed file is there that has what was read, or may have. */
   isKept = (entry: Entry): boolean =>
-    this.isHidden(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
-
-  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
-  isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
+    this.#hidden.has(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
 
   /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
   noteUnopened(path: string, stat: BigIntStats): void {
     const { saved, births, context } = this.#options
-    this.#unopened.add(keyOf(stat))
+    this.#hidden.addUnopened(stat)
     const size = Number(stat.size)
     const known = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
     if (known && (known.size ?? 0) >= size) return
@@ -179,13 +171,12 @@ export class Search {
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.unseen.begin()
-    this.#uncover()
+    for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     this.newcomers.begin()
-    if (isThorough) this.#unopened.clear()
+    this.#hidden.begin(isThorough)
     const entries = this.#options.saved.byFolder()
     const paths = this.#folders(closed, isThorough, entries)
     this.#again = new Set()
-    this.#hidden.clear()
     const delays = new Set<Tailer>()
     this.delays = delays
     try {
@@ -198,7 +189,7 @@ export class Search {
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
       this.candidates.keep(isUsed)
-      for (const path of this.#unreadables.keys()) if (!isUsed.has(path)) this.#unreadables.delete(path)
+      this.#hidden.keep(isUsed)
     } catch (error) {
       for (const path of paths) this.#again.add(path)
       throw error
@@ -216,9 +207,7 @@ export class Search {
     for (const { path, target } of closed) folders.add(dirname(path)).add(dirname(target))
     for (const path of this.unseen.names) folders.add(dirname(path))
     for (const folder of this.newcomers.folders) folders.add(folder)
-    for (const [folder, list] of entries)
-      if (isThorough || (this.#unopened.size > 0 && list.some(entry => this.#unopened.has(entryKey(entry)))))
-        folders.add(folder)
+    for (const [folder, list] of entries) if (isThorough || this.#hidden.hasUnopened(list)) folders.add(folder)
     return folders
   }
 
@@ -268,7 +257,7 @@ export class Search {
       goOn(tailer, path, this.#options)
     } catch (error) {
       this.#failed(path, error)
-      this.#unopened.add(entryKey(entry))
+      this.#hidden.addUnopened(entry)
     }
   }
 
@@ -292,7 +281,7 @@ export class Search {
     const wanted = this.#wantedIn(folder, sought, missing)
     const isNew = (one: Listed) => this.newcomers.has(one.path)
     const { places, unreadable } = await this.candidates.of(path, others, wanted, isNew, slices)
-    this.#unreadables.set(path, unreadable)
+    this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
     const claims = await this.#assign(this.#subjectsIn(folder, missing), free, slices)
@@ -488,9 +477,9 @@ export class Search {
 
   #lose(entry: Entry, { path, listed }: Folder): void {
     if (!this.#isCurrent(entry)) return
-    if (entry.away === undefined && this.mayHide(path, ofEntry(entry, this.#options.saved.lookedAt)))
-      this.#hidden.add(entry)
-    const isLost = !this.#hidden.has(entry) && (entry.size ?? 0) > entry.offset && entry.away === undefined
+    const isHidden =
+      entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
+    const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
     if (!isLost || !existsSync(path)) return
     // Any compressed file that was made since may be that of one that was never opened.
     const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
@@ -520,39 +509,9 @@ export class Search {
     losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 
-  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
-  mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
-    let hides = false
-    for (const one of this.#unreadables.get(folder) ?? []) {
-      const isIt =
-        names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
-      if (!isIt || !formatOfName(one.name)) continue
-      this.#options.problems.hidden(one.path, one.error)
-      this.#hiding.set(one.path, one)
-      hides = true
-    }
-    return hides
-  }
-
-  /** The same for the file of a tailer. */
+  /** Whether a file that cannot be read may have the rest of the file of a tailer. */
   mayHideRestOf(tailer: Tailer): boolean {
-    return this.mayHide(dirname(tailer.path), ofTailer(tailer))
-  }
-
-  /** Searches again if one of the files that may hide others can be read now, or is gone. */
-  #uncover(): void {
-    for (const [path, { stat: before, error }] of this.#hiding) {
-      const stat = statOrNone(path)
-      const isSame =
-        stat !== undefined &&
-        keyOf(stat) === keyOf(before) &&
-        stat.size === before.size &&
-        stat.mtimeNs === before.mtimeNs
-      if (isSame && (!isOfSystem(error) || !withFile(path, () => true))) continue
-      this.#hiding.delete(path)
-      if (stat) this.#options.problems.over(path)
-      this.#again.add(dirname(path))
-    }
+    return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 
   /** Reads all unseen files of a name, the oldest first. */

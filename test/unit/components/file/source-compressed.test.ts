@@ -1,6 +1,6 @@
 import { appendFileSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import zlib, { gzipSync } from 'node:zlib'
+import zlib, { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Format, isReadable } from '../../../../src/components/file/compression.js'
 import { Inflated } from '../../../../src/components/file/rotation/inflated.js'
@@ -198,9 +198,10 @@ t.test('an archive that is cut off or damaged is read as far as possible, and re
   await run.scanned(5)
   t.equal(coded(run, 'SLUICE_COPY_DAMAGED').length, 3)
   t.equal(run.value('sluice_component_errors_total', { kind: 'copy' }) ?? 3, 3, 'counted')
+  const readable = gunzipSync(whole.subarray(0, whole.length / 2), { finishFlush: zlib.constants.Z_SYNC_FLUSH })
   for (const name of ['damaged.gz', 'cut.gz']) {
     const read = run.out.texts(join(dir, name)).join('\n')
-    t.ok(read.length > text.length / 3 && text.startsWith(read.slice(0, -100)), `${name}: ${read.length}`)
+    t.ok(read.startsWith(readable.toString().slice(0, -1)), `${name}: ${read.length} of ${readable.length}`)
   }
   t.same(run.out.texts(join(dir, 'nothing.gz')), [])
   // It was still being copied.
