@@ -70,11 +70,26 @@ for (const isCompressed of [false, true])
       joined(line('F', 'four')),
     ])
     await next.stop()
-    const last = await start(options, next.checkpoints)
-    await last.scanned(3)
-    t.same(last.out.texts(), [], 'both are delivered')
-    await last.stop()
+    const { files } = next.checkpoints.document as { files: { offset: number; tail: { bytes: number } }[] }
+    const offsets = files.map(({ offset }) => offset)
+    t.ok(offsets.includes(first.length), `all of it is delivered: ${offsets}`)
   })
+
+t.test('the position after the line is that in its own file', async t => {
+  const dir = testFolder(t, { '0.log': line('P', 'one, ') })
+  const path = join(dir, '0.log')
+  const run = await start({ include: [path] })
+  await run.read(path)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, line('F', 'two') + line('F', 'three').slice(0, -1))
+  await settled(run, 1)
+  await run.stop()
+  appendFileSync(path, '\n')
+  const next = await start({ include: [path] }, run.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(), [joined(line('F', 'three'))])
+  await next.stop()
+})
 
 t.test('a kill, and a batch that comes back, before the line is delivered: it comes again, whole', async t => {
   const dir = testFolder(t, { '0.log': line('P', 'one, ') })
