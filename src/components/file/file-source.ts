@@ -163,6 +163,7 @@ export class FileSource implements Source {
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
     checkpoints.provide(() => this.#snapshot())
+    if (this.#saved.compressedSince === undefined) checkpoints.changed()
     registerGauges(context, this.#openFiles, this.#descriptors, shared)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()
   }

@@ -14,6 +14,7 @@ import {
   keyOf,
   leadsTo,
   NO_BYTES,
+  same,
 } from '../identity.js'
 import { openWithinSync } from '../open-within.js'
 import type { PathProblems } from '../path-problems.js'
@@ -320,7 +321,7 @@ export class Search {
     const inflate = (stat: BigIntStats) => {
       const place = unclaimed.find(({ key }) => key === keyOf(stat))
       if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
-      this.#inflate(place.path, place)
+      if (!this.#isKnownByLink(place)) this.#inflate(place.path, place)
       return true
     }
     await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
@@ -542,14 +543,28 @@ export class Search {
     return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
   }
 
+  /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
+  #isKnownByLink(place: Compressed): boolean {
+    for (const { copy } of this.#options.tailers()) if (copy && stateOf(copy) === stateOf(place)) return true
+    for (const { claimed, dev, birth, head } of this.#options.saved.entries())
+      if (
+        claimed === place.key &&
+        dev === COPY_ONLY.dev &&
+        birth === birthOf(place) &&
+        same(head, place.head(head.bytes))
+      )
+        return true
+    return false
+  }
+
   /** Reads a compressed file from its beginning. Its events have this name. */
   #inflate(name: string, place: Compressed): void {
     const { adoptCopy, precede, context, onReady } = this.#options
-    const { path, stat, first, size, changedAt } = place
+    const { path, stat, first, size } = place
     const entry: Entry = {
       path: name,
       ...COPY_ONLY,
-      birth: String(Math.round(changedAt * 1e6)),
+      birth: birthOf(place),
       offset: 0,
       continues: false,
       head: fingerprint(first, 0, first.length),
@@ -624,6 +639,11 @@ export class Search {
 /** Identifies a compressed file: its inode may be given to another one. */
 function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
   return `${key}@${birth ?? changedAt}`
+}
+
+/** What stands for the birth time of a file only seen as a compressed copy. */
+function birthOf({ changedAt }: Place): string {
+  return String(Math.round(changedAt * 1e6))
 }
 
 /** Whether the folder contains compressed files. */

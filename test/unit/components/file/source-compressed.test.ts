@@ -1,4 +1,13 @@
-import { appendFileSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import zlib, { gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -158,6 +167,24 @@ t.test('an archive is known for as long as it is there', async t => {
   await first.stop()
   const next = await tail(options, first.checkpoints, new Receiver(), clock)
   await next.scanned(3)
+  t.same(next.out.texts(), [])
+  await next.stop()
+})
+
+t.test('an archive with several names, in the same and in another folder, is read once', async t => {
+  const dir = testFolder(t, { a: {}, b: {} })
+  const path = join(dir, 'a', 'app.log.gz')
+  writeFileSync(path, gzipSync(asText(numbered(0, 10))))
+  linkSync(path, join(dir, 'a', 'link.gz'))
+  symlinkSync(path, join(dir, 'b', 'link.gz'))
+  const options = { include: [join(dir, '*/*.gz')] }
+  const run = await start(options)
+  await settled(run, 10)
+  await run.scanned(5)
+  t.equal(run.out.texts().length, 10)
+  await run.stop()
+  const next = await start(options, run.checkpoints)
+  await next.scanned(5)
   t.same(next.out.texts(), [])
   await next.stop()
 })
