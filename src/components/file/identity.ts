@@ -1,15 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import {
-  closeSync,
-  fstatSync,
-  openToRead,
-  readSync,
-  statSync,
-  unlessSilent,
-  withFile,
-} from '../../lib/files/disk/disk.js'
+import { readSync, statSync, unlessSilent, withFile } from '../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../lib/files/disk/file-systems.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
@@ -122,19 +114,6 @@ let gone = 0
 /** A key for a file that is gone but not read completely: its inode may be reused. */
 export function goneKey(key: string): string {
   return `${key}:${++gone}`
-}
-
-/** Opens the file at `path`; undefined if it does not have this key and birth time. */
-export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
-  const fd = openToRead(path)
-  let isKnown = false
-  try {
-    const stat = fstatSync(fd, { bigint: true })
-    isKnown = keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth, path)
-    return isKnown ? fd : undefined
-  } finally {
-    if (!isKnown) closeSync(fd)
-  }
 }
 
 /** Saved properties of a file, compared with a file found later. */

@@ -8,8 +8,7 @@ import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
-import { openListed, openWithinSync } from './open-within.js'
-import { Opening } from './opening.js'
+import { Opening, openKnown, openWithinSync } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
 import { Held } from './reading/held.js'
 import { findOverwritten } from './reading/overwritten.js'
@@ -455,9 +454,11 @@ export class OpenFiles {
     }
     try {
       this.#options.descriptors.makeRoom()
-      const fd = openListed(place, this.#births, this.#options.context.reach)
+      const { path, stat } = place
+      const file = { key: keyOf(stat), birth: stat.birthtimeNs }
+      const fd = openKnown(path, file, this.#births, this.#options.context.reach)
       if (fd === undefined) return false
-      this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
+      this.#rekey(tailer, () => tailer.moveTo(path, stat, fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false

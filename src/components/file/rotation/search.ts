@@ -16,7 +16,7 @@ import {
   NO_BYTES,
   same,
 } from '../identity.js'
-import { openWithinSync } from '../open-within.js'
+import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
