@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { gzipSync } from 'node:zlib'
+import zlib, { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -212,6 +212,45 @@ destinations:
   const last = await log.start(t, config)
   await log.arrives(t, last, true)
   await last.stop(t)
+})
+
+t.test('archives that the pattern matches: killed in the middle, read to their ends, and not again', async t => {
+  const gzip = needs(t, 'gzip')
+  if (!gzip) return
+  const log = new Log(t)
+  for (let i = 1; i < 6; i++) {
+    log.append(5000)
+    renameSync(log.path, `${log.path}.${i}`)
+    execFileSync(gzip, [`${log.path}.${i}`])
+  }
+  if ('createZstdDecompress' in zlib && needs(t, 'zstd')) {
+    log.append(5000)
+    execFileSync('zstd', ['--quiet', '--rm', log.path, '-o', `${log.path}.6.zst`])
+  }
+  log.append(100)
+  const receiver = await startReceiver({ out: join(log.folder, 'out.log') })
+  t.teardown(() => receiver.close())
+  const config = `
+sources: { log: { type: file, include: ['app.log*'], rotate_wait: 200ms } }
+destinations:
+  up: { type: http, inputs: [log], url: "${receiver.url()}", encoding: raw, batch: { max_events: 500 }, max_in_flight: 1 }
+`
+  let requests = 25
+  receiver.otherwise = () => (requests-- > 0 ? 200 : { hang: 'after_body' })
+  const killed = await log.start(t, config)
+  await killed.until(() => requests < 0)
+  killed.child.kill('SIGKILL')
+  t.equal(await killed.exit, 'SIGKILL')
+  receiver.otherwise = 200
+  const next = await log.start(t, config)
+  const distinct = () => new Set(log.delivered()).size
+  await next.until(() => distinct() >= log.written)
+  t.equal(distinct(), log.written)
+  t.match(await next.stop(t), { undelivered: 0 })
+  const last = await log.start(t, config)
+  log.append(10)
+  await last.until(() => distinct() >= log.written)
+  t.match(await last.stop(t), { received: 10, undelivered: 0 }, 'no archive is read again')
 })
 
 t.test('compressed with a part of it missing: told and counted once, and the new file is read', async t => {

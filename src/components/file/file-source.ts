@@ -32,6 +32,7 @@ export class FileSource implements Source {
   readonly #options: FileOptions
   readonly #context: SourceContext
   readonly #saved: Saved
+  readonly #compressedSince: number
   readonly #problems: PathProblems
   readonly #descriptors: Descriptors
   readonly #discovery: Discovery
@@ -64,6 +65,8 @@ export class FileSource implements Source {
     this.#options = options
     this.#context = context
     this.#saved = new Saved(checkpoints.read())
+    const skipsOld = this.#saved.savedAt !== undefined || options.read_from === 'end'
+    this.#compressedSince = this.#saved.compressedSince ?? (skipsOld ? clock.wall() : 0)
     this.#problems = new PathProblems(context)
     this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
     this.#descriptors = new Descriptors(options.max_open_files)
@@ -141,6 +144,7 @@ export class FileSource implements Source {
       context,
       codec: options.decode,
       fromEnd: options.read_from === 'end',
+      compressedSince: options.read_old_compressed ? 0 : this.#compressedSince,
       rotateWaitMs: options.rotate_wait,
       saved: this.#saved,
       tailing,
@@ -159,6 +163,7 @@ export class FileSource implements Source {
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
     checkpoints.provide(() => this.#snapshot())
+    if (this.#saved.compressedSince === undefined) checkpoints.changed()
     registerGauges(context, this.#openFiles, this.#descriptors, shared)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()
   }
@@ -184,7 +189,8 @@ export class FileSource implements Source {
     const files = [...this.#saved.entries()]
     for (const tailer of this.#openFiles.tailers) files.push(tailer.entry())
     const { lookedAt: looked, displaced } = this.#openFiles
-    return { version: 1, saved: this.#context.clock.wall(), looked, displaced, files }
+    const compressed = this.#compressedSince
+    return { version: 1, saved: this.#context.clock.wall(), looked, displaced, compressed, files }
   }
 
   async run(out: Output, signal: AbortSignal): Promise<void> {

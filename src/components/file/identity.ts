@@ -1,15 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import {
-  closeSync,
-  fstatSync,
-  openToRead,
-  readSync,
-  statSync,
-  unlessSilent,
-  withFile,
-} from '../../lib/files/disk/disk.js'
+import { readSync, statSync, unlessSilent, withFile } from '../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../lib/files/disk/file-systems.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
@@ -61,17 +53,6 @@ export function fingerprintAt(fd: number, start: number, end: number): Fingerpri
 /** The first bytes of a file, up to FINGERPRINT_BYTES. */
 export function firstBytes(fd: number): Buffer {
   return Buffer.from(scratch.subarray(0, readFully(fd, 0, FINGERPRINT_BYTES)))
-}
-
-/** The first bytes of what gzip, zstd and xz write. */
-const STARTS = ['\x1f\x8b\x08', '\x28\xb5\x2f\xfd', '\xfd7zXZ\0']
-/** What follows the first four bytes of bzip2: a block, or the end of an empty file. */
-const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
-
-/** Whether a file that begins with these bytes is compressed. */
-export function isCompressed(first: Buffer): boolean {
-  const text = first.toString('latin1', 0, 10)
-  return STARTS.some(start => text.startsWith(start)) || (text.startsWith('BZh') && BZIP2.includes(text.slice(4)))
 }
 
 export function byteBefore(fd: number, end: number): number | undefined {
@@ -133,19 +114,6 @@ let gone = 0
 /** A key for a file that is gone but not read completely: its inode may be reused. */
 export function goneKey(key: string): string {
   return `${key}:${++gone}`
-}
-
-/** Opens the file at `path`; undefined if it does not have this key and birth time. */
-export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
-  const fd = openToRead(path)
-  let isKnown = false
-  try {
-    const stat = fstatSync(fd, { bigint: true })
-    isKnown = keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth, path)
-    return isKnown ? fd : undefined
-  } finally {
-    if (!isKnown) closeSync(fd)
-  }
 }
 
 /** Saved properties of a file, compared with a file found later. */

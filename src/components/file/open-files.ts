@@ -8,8 +8,7 @@ import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
-import { openListed, openWithinSync } from './open-within.js'
-import { Opening } from './opening.js'
+import { Opening, openKnown, openWithinSync } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
 import { Held } from './reading/held.js'
 import { findOverwritten } from './reading/overwritten.js'
@@ -32,6 +31,8 @@ interface OpenFilesOptions {
   readonly context: SourceContext
   readonly codec: Codec
   readonly fromEnd: boolean
+  /** Compressed files from before this time are not read, wall clock in milliseconds. */
+  readonly compressedSince: number
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
   readonly saved: Saved
@@ -96,6 +97,7 @@ export class OpenFiles {
       retire: tailer => this.#detached.retire(tailer),
       onTruncated: tailer => this.truncated(tailer),
       examine: (path, kind) => this.examine(path, kind, true),
+      isOld: stat => this.#isOld(stat),
     })
     this.#detached = new DetachedFiles({
       ...shared,
@@ -105,7 +107,7 @@ export class OpenFiles {
 
   /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]> {
-    return this.#detached.unfindable(this.#tailers.values(), new Slices(this.#options.context.clock))
+    return this.#detached.locate(this.#tailers.values(), new Slices(this.#options.context.clock))
   }
 
   get tailers(): Iterable<Tailer> {
@@ -166,7 +168,7 @@ export class OpenFiles {
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
     this.#sweeps.wasThorough(now)
-    saved.prune(context.clock.wall(), this.#search.isHidden)
+    saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
   /** Whether files wait for the next sweep. */
@@ -270,6 +272,12 @@ export class OpenFiles {
       mayBecome(entry.path, path) &&
       isKnownFile(path, stat, { ...entry, birth: BigInt(entry.birth) }, this.#births)
     )
+  }
+
+  /** Whether a compressed file is older than the time since which they are read. */
+  #isOld(stat: BigIntStats): boolean {
+    const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
+    return Number(madeAt) < this.#options.compressedSince
   }
 
   /** The tailer of the file found at `path`. The tailer of an earlier file with its inode no longer has its key. */
@@ -379,6 +387,7 @@ export class OpenFiles {
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
     tailer.readOn(copy)
+    tailer.sees(entry.size ?? 0)
     this.#add(tailer, false)
     return tailer
   }
@@ -445,9 +454,11 @@ export class OpenFiles {
     }
     try {
       this.#options.descriptors.makeRoom()
-      const fd = openListed(place, this.#births, this.#options.context.reach)
+      const { path, stat } = place
+      const file = { key: keyOf(stat), birth: stat.birthtimeNs }
+      const fd = openKnown(path, file, this.#births, this.#options.context.reach)
       if (fd === undefined) return false
-      this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
+      this.#rekey(tailer, () => tailer.moveTo(path, stat, fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false

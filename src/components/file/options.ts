@@ -32,6 +32,12 @@ export const options = z
       .describe(
         'Where to start reading files that exist when the source first starts. Later files are read completely.',
       ),
+    read_old_compressed: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Whether to read compressed files that existed when the source first started with `read_from: end`, or that an earlier version of Sluice skipped.',
+      ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()

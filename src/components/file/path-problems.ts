@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { statOrNone } from '../../lib/files/disk/disk.js'
+import { isOfContent } from './compression.js'
 
 /** Number of sweeps after which a problem that did not recur is forgotten. */
 const FORGET_SWEEPS = 10
@@ -14,6 +15,14 @@ interface Problem {
   readonly stays: boolean
 }
 
+/** Why a compressed file is not read. */
+type Skipped = 'format' | 'old'
+
+const SKIPPED: Readonly<Record<Skipped, string>> = {
+  format: `skipped a compressed file, and skipping others: this Node.js does not read their format. Add them to exclude, such as exclude: ['*.xz']`,
+  old: 'skipped a compressed file, and skipping others: they are older than the start of this source, or than the version that reads them. To read them, set read_old_compressed: true',
+}
+
 /** Counts problems with paths. Logs each once, until the path works again or fails differently. */
 export class PathProblems {
   readonly #context: ComponentContext
@@ -21,12 +30,14 @@ export class PathProblems {
   /** The number of the current sweep. */
   #sweep = 0
   readonly #compressed: { value: number }
+  /** Why compressed files were skipped, as far as it was logged. */
+  readonly #skipped = new Set<Skipped>()
 
   constructor(context: ComponentContext) {
     this.#context = context
     this.#compressed = context.metrics.counter(
       'sluice_file_compressed_total',
-      'Compressed files that match `include` and were skipped, because they are not copies of files that were read.',
+      'Compressed files that match `include` and were skipped, because of their format or as `read_old_compressed` says.',
     )
   }
 
@@ -53,7 +64,7 @@ export class PathProblems {
     this.failed(path, kind, new Error('its name, or the name of a folder above it, is not valid UTF-8; rename it'))
   }
 
-  /** Reports a compressed file that cannot be read to its end, and may be a copy. Logged and counted once. */
+  /** Reports a compressed file that cannot be read to its end. Logged and counted once. */
   damaged(path: string, error: unknown): void {
     this.#damaged(path, error, false)
   }
@@ -70,7 +81,7 @@ export class PathProblems {
     const rest = isMissed && isOfSystem(error) ? 'retrying with every sweep' : 'skipping the rest'
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
-      `cannot read a compressed copy of a file to its end; ${rest}`,
+      `cannot read a compressed file to its end; ${rest}`,
     )
   }
 
@@ -81,11 +92,12 @@ export class PathProblems {
     this.#context.log.warn({ file: path, what }, 'not a regular file; ignoring it')
   }
 
-  /** Reports a compressed file. Only the first one is logged. */
-  compressed(path: string): void {
-    if (this.#compressed.value++ > 0) return
-    const text = `skipped a compressed file, and skipping others: only uncompressed files are read. Add them to exclude, such as exclude: ['*.gz']`
-    this.#context.log.warn({ code: 'SLUICE_FILE_COMPRESSED', file: path }, text)
+  /** Reports a compressed file that is not read. For each reason, only the first one is logged. */
+  compressed(path: string, why: Skipped): void {
+    this.#compressed.value++
+    if (this.#skipped.has(why)) return
+    this.#skipped.add(why)
+    this.#context.log.warn({ code: 'SLUICE_FILE_COMPRESSED', file: path }, SKIPPED[why])
   }
 
   /** Reports a file that events of this source are written to. */
@@ -128,7 +140,7 @@ export function isMangled(path: string): boolean {
 
 /** Whether the system refused a call; otherwise the content is damaged. */
 export function isOfSystem(error: unknown): boolean {
-  return errorCode(error)?.startsWith('Z_') === false
+  return errorCode(error) !== undefined && !isOfContent(error)
 }
 
 function kindOf(stat: BigIntStats): string {

@@ -70,6 +70,8 @@ const documentSchema = z.object({
   looked: z.number().optional(),
   /** Names whose files in between have not been searched for. */
   displaced: z.array(displacedSchema).optional(),
+  /** Compressed files from before this time are not read, wall clock in milliseconds. Earlier versions read none. */
+  compressed: z.number().optional(),
   files: z.array(z.unknown()),
 })
 
@@ -81,6 +83,8 @@ export class Saved {
   /** Time before which all rotations were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
+  /** Compressed files from before this time are not read; undefined on the first run, and after an earlier version. */
+  readonly compressedSince: number | undefined
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
   /** The names of all files in the document. */
@@ -98,10 +102,11 @@ export class Saved {
       this.unreadable = 1
       return
     }
-    const { saved, looked = saved, displaced = [] } = parsed.data
+    const { saved, looked = saved, displaced = [], compressed } = parsed.data
     this.savedAt = saved
     this.lookedAt = looked
     this.displaced = displaced
+    this.compressedSince = compressed
     for (const item of parsed.data.files) {
       const entry = entrySchema.safeParse(item)
       if (entry.success) this.put(entry.data)
@@ -171,16 +176,20 @@ export class Saved {
     return folders
   }
 
-  /** Sets the date of missing files, except those that `isHidden` may still find. Removes those missing for too long, and the oldest if there are too many. */
-  prune(now: number, isHidden: (entry: Entry) => boolean = () => false): void {
+  /**
+   * Sets the date of missing files, except those that `isKept` accepts. Removes those missing for too long, and the
+   * oldest if there are too many.
+   */
+  prune(now: number, isKept: (entry: Entry) => boolean = () => false): void {
     for (const entry of [...this.#entries.values()]) {
-      if (isHidden(entry)) continue
+      if (isKept(entry)) continue
       if (entry.away === undefined) {
         this.replace(entry, { ...entry, away: now })
       } else if (now - entry.away > FORGET_MS) this.remove(entry)
     }
     if (this.#entries.size <= MAX_AWAY) return
-    const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
+    const away = [...this.#entries.values()].filter(entry => !isKept(entry))
+    const oldest = away.sort((a, b) => (a.away ?? now) - (b.away ?? now))
     for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
   }
 }

@@ -12,13 +12,13 @@ export const file = defineSource({
   notes:
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: Sluice continues to read a renamed file, ' +
-    'and reads the file that takes its place from its beginning. If a file was compressed with gzip before it was read to its end, its rest is read from ' +
-    'the copy, if that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` only applies to files that are ' +
-    'read as files of their own. With copy-and-truncate, lines that were not read before the truncation are read from the copy, plain or `.gz`, in the same folder. ' +
+    'and reads the file that takes its place from its beginning. If a file was compressed with gzip or zstd before it was read to its end, its rest is read from ' +
+    'the copy, if that is a `.gz` or `.zst` file in the same folder, whether or not it is named or excluded here: `exclude` only applies to files that are ' +
+    'read as files of their own. With copy-and-truncate, lines that were not read before the truncation are read from the copy, plain or compressed, in the same folder. ' +
     'A copy that matches the patterns is known by its content, whatever its name is. A new file that another file begins with is ' +
-    'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. Compressed files (gzip, zstd, xz, bzip2) are known by ' +
-    'their first bytes, and never read as files of their own. Those that are not copies of files that were read are skipped: the first one is ' +
-    'logged, and `sluice_file_compressed_total` counts them. ' +
+    'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. ' +
+    'Compressed files are known by their first bytes. Those of gzip, and of zstd where Node.js reads it (22.15 or newer), are read as lines, unless they are copies of ' +
+    'files that were read. Others (xz, bzip2) are skipped: the first one is logged, and `sluice_file_compressed_total` counts them. ' +
     'Symbolic links are followed: whoever can create files in a folder that is read can make Sluice read any file that its user may read. ' +
     'Run it as a user of its own, as its systemd unit does, and not as root over folders that other users may write. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
@@ -29,7 +29,7 @@ export const file = defineSource({
   warnings: ({ include, exclude }) => includeWarnings(include, exclude),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
-    { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
+    { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['debug-*']\ndecode: json\n" },
     { title: 'New lines only', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
     {
       title: 'Events of several lines that begin with a date',

@@ -147,6 +147,11 @@ export class Splitting {
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
+  /** Whether an event without its end may go on in the next file, since a runtime divides lines without regard to files. */
+  get joinsParts(): boolean {
+    return this.#joiner !== undefined && this.#options.multiline === undefined
+  }
+
   /** How long an unfinished event waits for more lines before it is delivered incomplete, in milliseconds. */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options

@@ -60,7 +60,9 @@ export function problemsOf(seen: Observed): Problem[] {
     ...balanceProblems(seen),
     ...positive(seen, [BUFFER_UNWRITABLE]),
     ...fullBufferProblems(seen),
-    ...positive(seen, OF_FILES),
+    ...positive(seen, [FILES_UNREADABLE]),
+    ...lostBytesProblems(seen),
+    ...positive(seen, [FILE_SYSTEM_SILENT]),
     ...nothingToRead(seen),
     ...undecodedProblems(seen),
     ...unprocessedProblems(seen),
@@ -118,23 +120,40 @@ const DEAD_LETTERS_UNWRITABLE: Positive = {
 const SILENT = 'sluice_file_systems_silent'
 const UNREADABLE = 'sluice_files_unreadable'
 
-const OF_FILES: readonly Positive[] = [
-  {
-    metric: UNREADABLE,
-    what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
-    todo: 'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning. If the reason is a byte that cannot begin a record ("byte 4: …"), set decode to the format of the file, write the file again, or remove it from include.',
-  },
-  {
-    metric: 'sluice_file_lost_bytes_total',
-    what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
-    todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
-  },
-  {
-    metric: SILENT,
-    what: (id, value) => `${id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
-    todo: 'Only its files wait; other files are read. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
-  },
-]
+const FILES_UNREADABLE: Positive = {
+  metric: UNREADABLE,
+  what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
+  todo: 'The log names each file and the reason (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). When a file can be read again, reading continues at its last position, or at its beginning. If the reason is a byte that cannot begin a record ("byte 4: …"), set decode to the format of the file, write the file again, or remove it from include.',
+}
+
+const FILE_SYSTEM_SILENT: Positive = {
+  metric: SILENT,
+  what: (id, value) => `${id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
+  todo: 'Only its files wait; other files are read. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+}
+
+const LOST_BYTES: Positive = {
+  metric: 'sluice_file_lost_bytes_total',
+  what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
+  todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+}
+/** How many of the files that lost most are named. */
+const NAMED_LOSSES = 3
+
+function lostBytesProblems(seen: Observed): Problem[] {
+  const { series, wall } = seen
+  return positive(seen, [LOST_BYTES]).map(problem => {
+    const of = { component_id: problem.component ?? '' }
+    const files = series.all('sluice_file_lost_bytes', of).toSorted((a, b) => b.value - a.value)
+    const named = files.slice(0, NAMED_LOSSES).map(({ labels: { file = '' }, value }) => {
+      const at = series.sum('sluice_file_lost_timestamp_seconds', { ...of, file })
+      return `${short(value)}B of ${file} (last at ${atSeconds(at, wall)})`
+    })
+    const more = files.length - named.length
+    if (named.length === 0) return problem
+    return { ...problem, detail: `${named.join(', ')}${more > 0 ? ` and ${counted(more, 'other file')}` : ''}.` }
+  })
+}
 
 const OF_THROTTLES: readonly Positive[] = [
   {

@@ -36,6 +36,17 @@ class VirtualGunzip extends EventEmitter {
     })
   }
 
+  /** Its output always comes at once. */
+  readonly readableLength = 0
+
+  pause(): this {
+    return this
+  }
+
+  resume(): this {
+    return this
+  }
+
   destroy(): void {
     this.#isDestroyed = true
   }

@@ -16,6 +16,8 @@ export class LogFolder {
   readonly #world: World
   /** How much of each file the source has seen by a stat of its name. */
   readonly #seen = new Map<FileNode, number>()
+  /** The files that it has opened by their names. A stat alone may be followed by a rename. */
+  readonly #opened = new Set<FileNode>()
 
   constructor(path: string, disk: Disk, ledger: Ledger) {
     this.path = path
@@ -38,11 +40,17 @@ export class LogFolder {
     return names.sort()
   }
 
-  /** The source asks for the stat of a path. Under the name of a log, it has found the file. */
-  seen(path: string): void {
+  /** The source asks for the stat of a path, or opens it. Under the name of a log, it has found the file. */
+  seen(path: string, isOpened: boolean): void {
     if (!this.logs.has(path.slice(this.path.length + 1))) return
     const node = this.#disk.tree.at(path)
-    if (node instanceof FileNode) this.#seen.set(node, node.size)
+    if (!(node instanceof FileNode)) return
+    this.#seen.set(node, node.size)
+    if (isOpened) this.#opened.add(node)
+  }
+
+  #bytesSeen(node: FileNode): number {
+    return this.#opened.has(node) ? (this.#seen.get(node) ?? 0) : 0
   }
 
   make(name: string): FileNode {
@@ -70,7 +78,7 @@ export class LogFolder {
   rename(from: string, to: string): void {
     this.#forgetSeen(this.file(to))
     const node = this.logs.has(from) ? this.file(from) : undefined
-    if (node) this.ledger.takesAway(node, this.#seen.get(node) ?? 0)
+    if (node) this.ledger.takesAway(node, this.#bytesSeen(node))
     this.#disk.outside(() => this.#disk.rename(this.#at(from), this.#at(to)))
     this.#say(`rename ${from} ${to}`)
   }
@@ -83,7 +91,7 @@ export class LogFolder {
 
   #forgetSeen(node: FileNode | undefined): void {
     if (!node) return
-    this.ledger.takesAway(node, this.#seen.get(node) ?? 0)
+    this.ledger.takesAway(node, this.#bytesSeen(node))
     this.#seen.delete(node)
   }
 

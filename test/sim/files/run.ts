@@ -137,7 +137,7 @@ class Run {
       this.#tailing.kill()
       throw failed('EINTR', call, path)
     }
-    if (call === 'stat') this.#folder.seen(path)
+    if (call === 'stat' || call === 'open') this.#folder.seen(path, call === 'open')
   }
 
   async live(): Promise<void> {

@@ -4,7 +4,8 @@ import { errorCode } from '../../../core/errors.js'
 import { closeSync, type Entry, openToRead, readdirSync, statSync } from '../../../lib/files/disk/disk.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/disk/file-systems.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
-import { firstBytes, isCompressed } from '../identity.js'
+import { type Format, formatOf, isReadable } from '../compression.js'
+import { firstBytes } from '../identity.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Maximum number of folders read per pattern. A pattern that needs more gets no warning. */
@@ -38,9 +39,10 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
     return undefined
   }
   const all = globs.map(segments => find(segments, isExcluded, systems))
-  const compressed = all.find(one => one.compressed)?.compressed
-  if (compressed !== undefined) {
-    return `${shownPath(pattern)} matches ${compressed}, which is compressed; such files are skipped, so add them to exclude, such as exclude: ['*.gz']`
+  const unknown = all.find(one => one.unknown)?.unknown
+  if (unknown !== undefined) {
+    const { name, format } = unknown
+    return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; such files are skipped, so add them to exclude, such as exclude: ['*.xz']`
   }
   const refused = all.find(one => one.refused)?.refused
   if (refused !== undefined) {
@@ -65,7 +67,7 @@ export function filesThere(include: readonly string[], exclude: readonly string[
     for (const { kind, path, name } of walk(segments, fileSystems)) {
       mayBeMore ||= kind === 'unknown' || found.size >= MAX_FILES
       if (mayBeMore) break
-      if (kind === 'file' && !isExcluded(path, name) && contentOf(path) === 'other')
+      if (kind === 'file' && !isExcluded(path, name) && unreadOf(path) === undefined)
         found.set(path, statSync(path, { throwIfNoEntry: false })?.size ?? 0)
     }
   }
@@ -88,8 +90,8 @@ const UNKNOWN: Place = { kind: 'unknown', path: '', name: '' }
 interface Matched {
   /** The best match; unknown: there is no permission, or too much to search. */
   readonly match: Match
-  /** The name of a file that is compressed and not excluded. */
-  readonly compressed?: string
+  /** A file that is not excluded, in a format that is not read. */
+  readonly unknown?: { readonly name: string; readonly format: Format }
   /** A file or folder for which there is no permission. */
   readonly refused?: { readonly path: string; readonly code: string }
 }
@@ -107,9 +109,9 @@ function find(segments: readonly Segment[], isExcluded: IsExcluded, systems: Fil
     best = kind
     if (++files > MAX_FILES) break
     if (isExcluded(path, name)) continue
-    const content = contentOf(path)
-    if (content === 'compressed') return { match: kind, compressed: name }
-    if (isRefused(content)) return { match: kind, refused: { path, code: content.code } }
+    const why = unreadOf(path)
+    if (isRefused(why)) return { match: kind, refused: { path, code: why.code } }
+    if (typeof why === 'string') return { match: kind, unknown: { name, format: why } }
   }
   return { match: best }
 }
@@ -167,14 +169,15 @@ function kindOf(path: string): Match {
   }
 }
 
-/** Whether the first bytes are those of a compressed file, or why they cannot be read. */
-function contentOf(path: string): 'compressed' | 'other' | unknown {
+/** Why a file is not read: its format, or the error of opening it; undefined: it is. */
+function unreadOf(path: string): Format | Error | undefined {
   let fd: number | undefined
   try {
     fd = openToRead(path)
-    return isCompressed(firstBytes(fd)) ? 'compressed' : 'other'
+    const format = formatOf(firstBytes(fd))
+    return format && !isReadable(format) ? format : undefined
   } catch (error) {
-    return error
+    return error as Error
   } finally {
     if (fd !== undefined) closeSync(fd)
   }

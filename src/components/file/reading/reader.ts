@@ -178,7 +178,8 @@ export class Reader {
     const unfindable = await this.#options.unfindable()
     this.#options.onUnfindable(unfindable)
     for (const tailer of unfindable) {
-      for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
+      const origins = [tailer.origin, tailer.heir?.origin]
+      for (const batch of this.#outbox.filter(({ origin }) => origins.includes(origin))) {
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
         await this.#options.beforeSend(batch)
         await out.send(batch)
@@ -190,6 +191,9 @@ export class Reader {
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
+      // Its last line may go on in a file that the next start finds, but not without its beginning.
+      const rest = tailer.heir?.flush(out)
+      if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
     }
   }
@@ -310,6 +314,8 @@ export class Reader {
         const left = this.#options.open(tailer) ? tailer.left() : 0
         if (left > 0 && this.#waitsForEarlier(tailer)) continue
         if (left > 0) {
+          const before = tailer.takeParts()
+          if (before) this.#unfinished.note(before)
           this.#turns++
           this.#reading = { tailer, result: tailer.read(left) }
           return
@@ -359,7 +365,7 @@ export class Reader {
     tailer.rest()
     tailer.releaseMemory()
     this.#unfinished.note(tailer)
-    if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
+    if (tailer.isOver && !tailer.hasParts ? tailer.pending === 0 : this.#unfinished.trim()) return
     this.#unfinished.forget(tailer)
     this.#post(tailer.flush(out))
   }

@@ -39,6 +39,8 @@ export class Tailer extends Tracked {
   growth: Growth
   /** The files whose events go out under the same name. */
   lineage: Lineage<Tailer> | undefined
+  /** The file that took the parts of a line at the end of this one, until they are delivered. */
+  heir: Tailer | undefined
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
@@ -58,6 +60,8 @@ export class Tailer extends Tracked {
   #splitter: LineSplitter
   /** Pieces of this splitter that are already counted. */
   #pieces = 0
+  /** What the file before it has of its first line, until that is delivered. */
+  #parts: Parts | undefined
   /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
 
@@ -228,6 +232,46 @@ export class Tailer extends Tracked {
     this.#portion.leave(this.#splitter)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
     this.#pieces = 0
+    this.#putParts()
+  }
+
+  /** Whether its end belongs to a line that may go on in the next file. */
+  get hasParts(): boolean {
+    return this.#context.splitting.joinsParts && !this.growth.parked && this.pending > 0 && !this.inLine
+  }
+
+  /** Takes the parts of a line at the end of the file before it, which may go on in this one. Returns that file. */
+  takeParts(): Tailer | undefined {
+    const before = this.earlier.at(-1)
+    if (!this.isNew || this.#parts || !before?.hasParts) return undefined
+    this.#parts = before.#giveParts(this)
+    this.#putParts()
+    return before
+  }
+
+  /** The position stays before the parts until they are settled. */
+  #giveParts(heir: Tailer): Parts {
+    const { chunk, starts, ends, release } = this.#splitter.flush()!
+    const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
+    release?.()
+    const { continues, carry } = this.#splitter
+    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
+    const settle = this.#positions.add(this.#delivered)
+    this.heir = heir
+    return {
+      bytes,
+      settle: () => {
+        this.heir = undefined
+        settle()
+      },
+    }
+  }
+
+  #putParts(): void {
+    if (!this.#parts || this.#at > 0) return
+    const { bytes } = this.#parts
+    bytes.copy(this.#splitter.reserve(bytes.length, 0))
+    this.#splitter.commit(bytes.length)
   }
 
   /** Returns to the committed position; everything after it is read again. */
@@ -357,7 +401,7 @@ export class Tailer extends Tracked {
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
     // There was less data than expected; check again at the next opportunity.
-    if (length < room.length) this.size = this.#at + length
+    if (length < room.length && !this.copy) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
     const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
@@ -385,7 +429,8 @@ export class Tailer extends Tracked {
     // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
     // If the frame ends before the portion, only the frame may contain enough bytes before its end.
-    if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
+    const most = Math.min(frame.bytes, this.#at - pending)
+    if (tail.bytes < Math.min(most, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
   }
 
@@ -403,18 +448,24 @@ export class Tailer extends Tracked {
     const { continues, carry, pending } = splitter
     const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
     const from = this.#delivered
-    this.#delivered = { offset: this.#at - pending, continues, carry, tail, content: this.#content }
+    // Parts from the file before are not in this one.
+    const parts = from.offset === 0 ? this.#parts : undefined
+    this.#delivered = { offset: Math.max(0, this.#at - pending), continues, carry, tail, content: this.#content }
     const positionOf = positionsIn(frame, from, this.#delivered)
     const positions = this.#positions
     const settle = positions.add(this.#delivered)
     const ack = out.ack((status, before = 0) => {
-      if (status !== 'errored') return settle()
+      if (status !== 'errored') {
+        parts?.settle()
+        if (parts) this.#parts = undefined
+        return settle()
+      }
       if (positions !== this.#positions) return
       if (before > 0 && positionOf) settle(positionOf(before))
       this.#context.onErrored(this)
     })
     const batch = new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
-    batch.readFrom = readFrom(frame, this.#delivered)
+    if (!parts) batch.readFrom = readFrom(frame, this.#delivered)
     return batch
   }
 
@@ -441,6 +492,15 @@ export class Tailer extends Tracked {
     return entryOf(this, this.size, this.#gone)
   }
 }
+
+/** The end of a file that belongs to a line in the next one. */
+interface Parts {
+  readonly bytes: Buffer
+  /** Called when the line is delivered. */
+  readonly settle: () => void
+}
+
+const LINE_FEED = Buffer.from('\n')
 
 /** Unit of `blocks` in a stat. */
 const BLOCK_BYTES = 512

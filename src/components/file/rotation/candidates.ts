@@ -12,6 +12,7 @@ import {
   withFile,
 } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
+import { type Format, formatOf, formatOfName, isReadable, uncompressedName } from '../compression.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,
@@ -20,13 +21,16 @@ import {
   fingerprintAt,
   firstBytes,
   keyOf,
+  NO_BYTES,
 } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import { Inflated, type Slots } from './inflated.js'
 import type { Answer, Candidate, Question } from './match.js'
 
-/** Maximum number of compressed files examined per folder, the newest first. */
+const NOTHING = Buffer.alloc(0)
+
+/** Maximum number of compressed files examined per folder beside the new ones, the newest first. */
 const MAX_COPIES = 2000
 /** Work for reading the first bytes of a compressed file, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
@@ -34,9 +38,11 @@ const PEEK_BUDGET = 1024 * 1024
 const ANSWER_BUDGET = 8 * 1024 * 1024
 /** Answers about compressed files that are kept, so that they are not inflated by each search. */
 const MAX_ANSWERS = 10_000
+/** A compressed file that changed within this time may be incomplete. */
+export const SETTLE_MS = 2000
 /** Who compresses a file writes more often than this. */
 const AT_REST_MS = 30_000
-/** The minimum size of a gzip file. */
+/** The minimum size of a gzip file. A smaller one with such a name is not complete. */
 const SMALLEST = 18
 
 /** A regular file of a folder. */
@@ -49,10 +55,29 @@ export interface Listed {
 /** A file that may be a copy, and its first bytes. */
 export interface Place extends Candidate, Listed {
   readonly first: Buffer
+  /** Of a compressed file. */
+  readonly format: Format | undefined
+}
+
+export type Compressed = Place & { readonly format: Format }
+
+export function isCompressed(place: Place): place is Compressed {
+  return place.format !== undefined
+}
+
+export interface CandidatesOptions {
+  readonly problems: PathProblems
+  readonly births: BirthTimes
+  readonly clock: Clock
+  readonly slots: Slots
+  /** Opens a file for reading, within the limits of its source. */
+  open(path: string): number
 }
 
 /** What is known of a file in one state. */
 interface Content {
+  readonly key: string
+  readonly format?: Format
   readonly first: Buffer
   readonly size: number
   readonly changedAt: number
@@ -68,10 +93,7 @@ export interface Unreadable extends Listed {
 
 /** Reads what is needed of the files that may be copies. A file is examined once unless it changes. */
 export class Candidates {
-  readonly #problems: PathProblems
-  readonly #births: BirthTimes
-  readonly #clock: Clock
-  readonly #slots: Slots
+  readonly #options: CandidatesOptions
   /** By folder, and in it by the state of the file. */
   readonly #folders = new Map<string, Map<string, Content>>()
   /** Answers, by the state of the file and the question. */
@@ -79,11 +101,8 @@ export class Candidates {
   /** The last compressed file that was inflated, as far as it was. */
   #inflated: { readonly stamp: string; readonly of: Inflated } | undefined
 
-  constructor(problems: PathProblems, births: BirthTimes, clock: Clock, slots: Slots) {
-    this.#problems = problems
-    this.#births = births
-    this.#clock = clock
-    this.#slots = slots
+  constructor(options: CandidatesOptions) {
+    this.#options = options
   }
 
   /** Forgets all folders except these. */
@@ -91,11 +110,32 @@ export class Candidates {
     for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
   }
 
-  /** The files that may be copies: all gzip files, and the plain files with a name that `isWanted` accepts. */
+  /** Whether the compressed file with this key is in the folder. */
+  has(folder: string, key: string): boolean {
+    for (const content of this.#folders.get(folder)?.values() ?? []) if (content.key === key) return true
+    return false
+  }
+
+  /** Whether a compressed file has not changed for a while, and may be complete. */
+  isAtRest({ ctimeMs }: BigIntStats): boolean {
+    const age = this.#options.clock.wall() - Number(ctimeMs)
+    return age < 0 || age >= SETTLE_MS
+  }
+
+  /** What is known of the first bytes of a new file after `of`, inflated; undefined: not yet. */
+  firstBytes(folder: string, one: Pick<Listed, 'name' | 'stat'>): Buffer | undefined {
+    return this.#folders.get(folder)?.get(stateOf(one))?.first
+  }
+
+  /**
+   * The files that may be copies: those with the name of a compressed file, and those that `isWanted` accepts. A new
+   * file that is at rest is one even beside the file that it may be made of.
+   */
   async of(
     folder: string,
     listed: readonly Listed[],
     isWanted: (one: Listed) => boolean,
+    isNew: (one: Listed) => boolean,
     slices: Slices,
   ): Promise<{ places: Place[]; unreadable: Unreadable[] }> {
     const names = new Map(listed.map(one => [one.name, one]))
@@ -104,34 +144,41 @@ export class Candidates {
     this.#folders.set(folder, known)
     const places: Place[] = []
     const unreadable: Unreadable[] = []
-    const gzips = listed.filter(one => isGzip(one) && !this.#isBeingMade(one, names))
-    if (gzips.length > MAX_COPIES) gzips.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1)).length = MAX_COPIES
-    const plain = listed.filter(one => !one.name.endsWith('.gz') && isWanted(one))
-    for (const one of [...gzips, ...plain]) {
+    const compressed = listed.filter(
+      one =>
+        hasName(one) &&
+        one.stat.size >= SMALLEST &&
+        !(isNew(one) && this.isAtRest(one.stat)) &&
+        !this.#isBeingMade(one, names),
+    )
+    if (compressed.length > MAX_COPIES)
+      compressed.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1)).length = MAX_COPIES
+    const others = listed.filter(one => (hasName(one) ? isNew(one) && this.isAtRest(one.stat) : isWanted(one)))
+    for (const one of [...compressed, ...others]) {
       if (slices.due) await slices.pause()
-      // A compressed file has another name while it is made.
-      const stamp = `${isGzip(one)}:${stampOf(one.stat)}`
+      const stamp = stateOf(one)
       const content = before?.get(stamp) ?? (await this.#examine(one, slices))
       // Another file has the name now.
       if (!content) continue
-      // What the system refuses is tried again.
-      if (!content.error || !isOfSystem(content.error)) known.set(stamp, content)
+      // What the system refuses is tried again, and so is what is still being written.
+      if (!content.error || (!isOfSystem(content.error) && this.isAtRest(one.stat))) known.set(stamp, content)
       if (content.error) unreadable.push({ ...one, error: content.error })
       if (content.first.length > 0) places.push(this.#place(one, content))
     }
     return { places, unreadable }
   }
 
-  #place(one: Listed, { first, size, changedAt, crc }: Content): Place {
+  #place(one: Listed, { first, format, size, changedAt, crc }: Content): Place {
     const { stat } = one
     const heads: Fingerprint[] = []
     return {
       ...one,
       first,
       key: keyOf(stat),
-      isGzip: isGzip(one),
+      format,
+      isCompressed: format !== undefined,
       size,
-      birth: this.#births.kept(stat) ? Number(stat.birthtimeNs) / 1e6 : undefined,
+      birth: this.#options.births.kept(stat) ? Number(stat.birthtimeNs) / 1e6 : undefined,
       changedAt,
       ...(crc !== undefined && { crc }),
       head: bytes => (heads[bytes] ??= fingerprint(first, 0, Math.min(bytes, first.length))),
@@ -139,38 +186,34 @@ export class Candidates {
   }
 
   async #examine(one: Listed, slices: Slices): Promise<Content | undefined> {
-    if (!isGzip(one)) return examinePlain(one)
-    const content = await examineGzip(one)
-    slices.restart()
-    if (content?.error && content.first.length < FINGERPRINT_BYTES && !isOfSystem(content.error))
-      this.#problems.damaged(one.path, content.error)
+    const content = await examine(one)
+    if (content?.format) slices.restart()
+    if (content?.error && !isOfSystem(content.error) && this.isAtRest(one.stat))
+      this.#options.problems.damaged(one.path, content.error)
     return content
   }
 
   /**
-   * Whether the gzip file is made of the file beside it, and may be incomplete: that one is older, so no successor, and
-   * they have the same size, or the gzip file is still being written. Else it is an older rotated file, left when
-   * compression was turned on.
+   * Whether the compressed file is made of the file beside it, and may be incomplete: that one is older, so no
+   * successor, and they have the same size, or the compressed file is still being written. Else it is an older rotated
+   * file, left when compression was turned on.
    */
   #isBeingMade({ name, path, stat }: Listed, names: ReadonlyMap<string, Listed>): boolean {
-    const original = names.get(name.slice(0, -'.gz'.length))?.stat
+    const original = names.get(uncompressedName(name))?.stat
     if (!original || original.birthtimeNs >= stat.birthtimeNs) return false
     // At its end it usually gets the times of what it was made of.
-    const isFinished = stat.mtimeNs < stat.birthtimeNs || this.#clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
+    const isFinished =
+      stat.mtimeNs < stat.birthtimeNs || this.#options.clock.wall() - Number(stat.ctimeNs) / 1e6 >= AT_REST_MS
     if (!isFinished) return true
-    return withFile(path, fd => trailerOf(fd, stat).size === Number(original.size) % 2 ** 32) ?? true
-  }
-
-  /** The first bytes of a gzip file, whatever its name is; undefined if they cannot be read. */
-  async firstInflated(path: string, stat: BigIntStats): Promise<Buffer | undefined> {
-    const content = stat.size < SMALLEST ? undefined : await examineGzip({ name: '', path, stat })
-    return content?.error ? undefined : content?.first
+    return formatOfName(name) === 'gzip'
+      ? (withFile(path, fd => trailerOf(fd, stat).size === Number(original.size) % 2 ** 32) ?? true)
+      : false
   }
 
   /** Answers at once if that takes one read; undefined if `inflate` has to. */
   answer({ candidate, offset, bytes }: Question): { readonly answer: Answer } | undefined {
-    const { isGzip, path, key, stat } = candidate as Place
-    if (isGzip) {
+    const { isCompressed, path, key, stat } = candidate as Place
+    if (isCompressed) {
       const of = `${stampOf(stat)}@${offset}/${bytes}`
       return this.#answers.has(of) ? { answer: this.#answers.get(of) } : undefined
     }
@@ -180,7 +223,8 @@ export class Candidates {
 
   /** Inflates a compressed file to answer. False: that takes longer, and goes on with the next call. */
   async inflate({ candidate, offset, bytes }: Question): Promise<boolean> {
-    const { path, key, stat } = candidate as Place
+    const { path, key, stat, format } = candidate as Compressed
+    const { slots, problems, open } = this.#options
     const stamp = stampOf(stat)
     const give = (answer: Answer) => {
       this.#answers.set(`${stamp}@${offset}/${bytes}`, answer)
@@ -189,8 +233,8 @@ export class Candidates {
     try {
       if (this.#inflated?.stamp !== stamp || this.#inflated.of.at > offset) {
         this.close()
-        if (this.#slots.free <= 0) return false
-        const of = withKnown(path, key, fd => new Inflated(fd, this.#slots), true)
+        if (slots.free <= 0) return false
+        const of = withKnown(path, key, fd => new Inflated(fd, format, slots), { keeps: true, open })
         // If it was just renamed, the folder is searched again.
         if (!of) return statKey(path) === key && give(undefined)
         this.#inflated = { stamp, of }
@@ -200,15 +244,15 @@ export class Candidates {
       await of.skip(offset)
       if (of.at < offset && !of.ended && !of.damage) return false
       if (of.damage && of.at < offset) {
-        this.#problems.hidden(path, of.damage)
-        return give(undefined)
+        problems.hidden(path, of.damage)
+        return give(bytes === 0 ? { tail: NO_BYTES, end: of.at, isDamaged: true } : undefined)
       }
       const room = Buffer.alloc(Math.min(bytes, of.at))
       of.last(room)
       return give({ tail: fingerprint(room, 0, room.length), ...(of.at < offset && { end: of.at }) })
     } catch (error) {
       unlessSilent(error)
-      this.#problems.hidden(path, error)
+      problems.hidden(path, error)
       this.close()
       return give(undefined)
     }
@@ -243,8 +287,13 @@ export async function list(folder: string, slices: Slices): Promise<Listed[]> {
 }
 
 /** Undefined if the file is gone, cannot be read, or is another one now. `keeps`: what is returned closes it. */
-export function withKnown<T>(path: string, key: string, use: (fd: number) => T, keeps = false): T | undefined {
-  return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), { keeps })
+export function withKnown<T>(
+  path: string,
+  key: string,
+  use: (fd: number) => T,
+  options?: { readonly keeps: boolean; open(path: string): number },
+): T | undefined {
+  return withFile(path, fd => (keyOf(fstatSync(fd, { bigint: true })) === key ? use(fd) : undefined), options)
 }
 
 function statKey(path: string): string | undefined {
@@ -252,8 +301,10 @@ function statKey(path: string): string | undefined {
   return stat && keyOf(stat)
 }
 
-function isGzip({ name, stat }: Listed): boolean {
-  return name.endsWith('.gz') && stat.size >= SMALLEST
+/** Whether its name is that of a compressed file that can be read. */
+function hasName({ name }: Listed): boolean {
+  const format = formatOfName(name)
+  return format !== undefined && isReadable(format)
 }
 
 /** Identifies a file and its state. */
@@ -261,49 +312,45 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
   return `${dev}:${ino}:${size}:${mtimeNs}`
 }
 
-function examinePlain({ path, stat }: Listed): Content | undefined {
-  const content = (first: Buffer, error?: unknown) => ({
-    first,
-    size: Number(stat.size),
-    changedAt: Number(stat.mtimeNs) / 1e6,
-    ...(error !== undefined && { error }),
-  })
+/** The same, as it was examined: a file that does not begin like a compressed one may have the name of one. */
+function stateOf({ name, stat }: Pick<Listed, 'name' | 'stat'>): string {
+  return `${formatOfName(name)}:${stampOf(stat)}`
+}
+
+/** Undefined if the file is gone, or another one has its name. */
+async function examine({ name, path, stat }: Listed): Promise<Content | undefined> {
+  const known = { key: keyOf(stat), size: Number(stat.size), changedAt: Number(stat.mtimeNs) / 1e6 }
   let fd: number | undefined
   try {
     fd = openToRead(path)
-    return keyOf(fstatSync(fd, { bigint: true })) === keyOf(stat) ? content(firstBytes(fd)) : undefined
-  } catch (error) {
-    unlessSilent(error)
-    return errorCode(error) === 'ENOENT' ? undefined : content(Buffer.alloc(0), error)
-  } finally {
-    if (fd !== undefined) closeSync(fd)
-  }
-}
-
-async function examineGzip({ path, stat }: Listed): Promise<Content | undefined> {
-  try {
-    const fd = openToRead(path)
-    const inflated = new Inflated(fd)
+    if (keyOf(fstatSync(fd, { bigint: true })) !== known.key) return undefined
+    const first = firstBytes(fd)
+    const format = formatOf(first) ?? formatOfName(name)
+    if (!format || first.length === 0) return { ...known, first }
+    if (!isReadable(format)) return { ...known, first: NOTHING }
+    const trailer = format === 'gzip' ? trailerOf(fd, stat) : { size: Number.POSITIVE_INFINITY }
+    const inflated = new Inflated(fd, format)
+    fd = undefined
     try {
-      if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return undefined
-      const trailer = trailerOf(fd, stat)
       inflated.budget = PEEK_BUDGET
       const room = Buffer.alloc(FINGERPRINT_BYTES)
       const first = room.subarray(0, await inflated.read(room))
       const error = first.length < FINGERPRINT_BYTES ? inflated.damage : undefined
-      return { ...trailer, first, ...(error && { error }) }
+      return { ...known, format, ...trailer, first, ...(error && { error }) }
     } finally {
       inflated.close()
     }
   } catch (error) {
     unlessSilent(error)
-    if (errorCode(error) === 'ENOENT') return undefined
-    return { first: Buffer.alloc(0), size: 0, changedAt: Number(stat.mtimeNs) / 1e6, error }
+    return errorCode(error) === 'ENOENT' ? undefined : { ...known, first: NOTHING, error }
+  } finally {
+    if (fd !== undefined) closeSync(fd)
   }
 }
 
 /** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */
-function trailerOf(fd: number, stat: BigIntStats): { size: number; crc: number; changedAt: number } {
+function trailerOf(fd: number, stat: BigIntStats): { size: number; crc?: number; changedAt?: number } {
+  if (stat.size < SMALLEST) return { size: 0 }
   const bytes = Buffer.alloc(12)
   readSync(fd, bytes, 0, 4, 4)
   readSync(fd, bytes, 4, 8, Number(stat.size) - 8)

@@ -1,8 +1,9 @@
 import { errorCode } from '../../../core/errors.js'
-import { unlessSilent } from '../../../lib/files/disk/disk.js'
-import { type Fingerprint, fingerprint, same } from '../identity.js'
+import { statOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
+import type { Format } from '../compression.js'
+import { type Fingerprint, fingerprint, keyOf, same } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
-import { type Place, withKnown } from './candidates.js'
+import { type CandidatesOptions, type Compressed, withKnown } from './candidates.js'
 import { Inflated, type Slots } from './inflated.js'
 
 /** The result of `read` while it is still skipping to the requested offset. */
@@ -11,8 +12,9 @@ export const ON_THE_WAY = -1
 const BUDGET = 1024 * 1024
 
 /**
- * Reads the rest of a missing file from the gzip file that has it. Positions refer to uncompressed bytes. Invariants:
- * bytes are returned only if those before them have the requested fingerprint. A portion takes bounded time and memory.
+ * Reads a compressed file, which may have the rest of one that is missing. Positions refer to uncompressed bytes.
+ * Invariants: bytes are returned only if those before them have the requested fingerprint. A portion takes bounded time
+ * and memory.
  */
 export class Copy {
   readonly path: string
@@ -21,19 +23,25 @@ export class Copy {
   /** Wall clock in milliseconds; its birth is undefined if its file system stores none. */
   readonly changedAt: number
   readonly birth: number | undefined
+  readonly #format: Format
   readonly #problems: PathProblems
   readonly #slots: Slots
+  readonly #open: (path: string) => number
   #inflated: Inflated | undefined
   /** The end of the content, when known. */
   #end: number | undefined
+  /** The size of the file when it ended there by damage. It may have been incomplete. */
+  #cutSize: bigint | undefined
   /** It was renamed or removed, or does not have what was read: search again. */
   isLost = false
 
   /** `inflated`: the open file, as far as it was read to find out that it is the right one. */
-  constructor(place: Place, problems: PathProblems, slots: Slots, inflated?: Inflated) {
+  constructor(place: Compressed, { problems, slots, open }: CandidatesOptions, inflated?: Inflated) {
     ;({ path: this.path, key: this.key, changedAt: this.changedAt, birth: this.birth } = place)
+    this.#format = place.format
     this.#problems = problems
     this.#slots = slots
+    this.#open = open
     this.#inflated = inflated
   }
 
@@ -55,7 +63,10 @@ export class Copy {
     try {
       // A batch from it came back.
       if (this.#inflated && this.#inflated.at > at) this.close()
-      this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#slots), true)
+      this.#inflated ??= withKnown(this.path, this.key, fd => new Inflated(fd, this.#format, this.#slots), {
+        keeps: true,
+        open: this.#open,
+      })
       const inflated = this.#inflated
       if (!inflated) return this.#lose()
       inflated.budget = BUDGET
@@ -65,7 +76,10 @@ export class Copy {
       inflated.last(before)
       if (inflated.at < at || !same(fingerprint(before, 0, before.length), tail)) return this.#lose()
       const length = await inflated.read(room)
-      if (inflated.damage) this.#problems.hidden(this.path, inflated.damage)
+      if (inflated.damage) {
+        this.#problems.hidden(this.path, inflated.damage)
+        this.#cutSize = statOrNone(this.path)?.size
+      } else if (inflated.ended) this.#problems.over(this.path)
       if (inflated.damage || inflated.ended) {
         this.#end = at + length
         this.close()
@@ -76,6 +90,15 @@ export class Copy {
       if (errorCode(error) !== 'ENOENT') this.#problems.hidden(this.path, error)
       return this.#lose()
     }
+  }
+
+  /** Looks whether there is more of a file that was cut off. */
+  look(): void {
+    if (this.#cutSize === undefined) return
+    const stat = statOrNone(this.path)
+    if (!stat || keyOf(stat) !== this.key || stat.size === this.#cutSize) return
+    this.#cutSize = undefined
+    this.#end = undefined
   }
 
   #lose(): number {

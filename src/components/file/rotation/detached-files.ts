@@ -27,8 +27,11 @@ export class DetachedFiles {
     this.#options = options
   }
 
-  /** The open files that the next start could not find: they have no name, or a name in another folder. */
-  async unfindable(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
+  /**
+   * Finds the new names of open files that were renamed. Returns those that the next start could not find: they have no
+   * name, or a name in another folder.
+   */
+  async locate(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
     const sought = new Map<string, Tailer>()
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
@@ -36,9 +39,12 @@ export class DetachedFiles {
     }
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
       try {
-        for (const { stat } of await list(folder, slices)) {
+        for (const { path, stat } of await list(folder, slices)) {
           const tailer = sought.get(keyOf(stat))
-          if (tailer && dirname(tailer.path) === folder) sought.delete(tailer.key)
+          if (!tailer || dirname(tailer.path) !== folder) continue
+          tailer.path = path
+          tailer.found = path
+          sought.delete(tailer.key)
         }
       } catch (error) {
         if (!(error instanceof SilentFileSystem)) throw error
@@ -46,21 +52,6 @@ export class DetachedFiles {
       }
     }
     return [...sought.values()]
-  }
-
-  /** Finds the new names of open files that were renamed, so that they can be closed. */
-  async locate(tailers: readonly Tailer[], slices: Slices): Promise<void> {
-    const sought = new Map<string, Tailer>()
-    for (const tailer of tailers)
-      if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key, true)) sought.set(tailer.key, tailer)
-    for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
-      for (const { path, stat } of await list(folder, slices)) {
-        const tailer = sought.get(keyOf(stat))
-        if (!tailer) continue
-        tailer.path = path
-        tailer.found = path
-      }
-    }
   }
 
   /** Handles the files that the sweep did not find. Returns those that have to be searched for. */
@@ -76,6 +67,7 @@ export class DetachedFiles {
         checkpoints.changed()
       }
       if (tailer.copy?.isLost) tailer.copy = undefined
+      tailer.copy?.look()
       if (tailer.isOpen) this.#visit(tailer, now)
       else closed.push(tailer)
     }
@@ -123,13 +115,16 @@ export class DetachedFiles {
     forget(tailer)
   }
 
-  #reportLost({ origin, path, unread, truncatedSince }: Tailer): void {
-    const { losses } = this.#options
+  #reportLost({ origin, path, unread: bytes, truncatedSince, awaySince }: Tailer): void {
+    const { losses, context } = this.#options
+    const file = origin.path ?? path
     if (truncatedSince === undefined) {
-      losses.report({ file: path, bytes: unread, kind: 'vanished', msg: 'file vanished before it was read to its end' })
+      const since = context.clock.wall() - (context.clock.now() - awaySince!)
+      const msg = 'file vanished before it was read to its end'
+      losses.report({ file, bytes, since, kind: 'vanished', msg })
     } else {
       const msg = 'file was truncated before it was read to its end, and no copy has the rest'
-      losses.report({ file: origin.path!, bytes: unread, kind: 'truncated', msg })
+      losses.report({ file, bytes, since: truncatedSince, kind: 'truncated', msg })
     }
   }
 }

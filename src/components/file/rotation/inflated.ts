@@ -1,20 +1,24 @@
-import { createGunzip, type Gunzip } from 'node:zlib'
+import type { Transform } from 'node:stream'
 import { closeLater, readLater, unlessSilent } from '../../../lib/files/disk/disk.js'
+import { createInflater, type Format, isOfContent } from '../compression.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
-/** Compressed bytes per step. They inflate to at most a thousand times as many, which limits memory. */
+/** Compressed bytes per step. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
 /** Maximum number of files inflated at the same time, each of which takes a descriptor and memory. */
 const MAX_INFLATED = 16
+
+const NOTHING = Buffer.alloc(0)
 
 export class Slots {
   free = MAX_INFLATED
 }
 
 /**
- * The uncompressed bytes of a gzip file with one or more members, from the beginning forward. Invariants: calls do not
- * overlap. Memory does not depend on the sizes of the file or its content. Every byte before damaged data is returned.
+ * The uncompressed bytes of a file with one or more gzip members or zstd frames, from the beginning forward. Invariants:
+ * calls do not overlap. Memory does not depend on the sizes of the file or its content: the inflater pauses after each
+ * part. Every byte before damaged data is returned.
  */
 export class Inflated {
   /** Number of bytes taken. */
@@ -26,13 +30,18 @@ export class Inflated {
     return this.#ended && this.#parts.length === 0
   }
   readonly #fd: number
+  readonly #format: Format
   readonly #slots: Slots | undefined
   readonly #feed = Buffer.allocUnsafeSlow(FEED_BYTES)
   /** The last bytes taken, at the end of the buffer. */
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
-  #gunzip: Gunzip
+  #inflater: Transform
+  /** What was read and is not fed yet; it follows the first `#fedTo` bytes and those that are being inflated. */
+  #input: Buffer = NOTHING
   #fedTo = 0
+  /** Whether the inflater has not taken all of what it was fed. */
+  #isBusy = false
   /** Bytes inflated so far, and how many of them were already returned before a restart. */
   #made = 0
   #unwanted = 0
@@ -40,16 +49,17 @@ export class Inflated {
   #singlyFrom = Number.POSITIVE_INFINITY
   #ended = false
   #damage: Error | undefined
-  /** Called when inflating fails or ends, for callers that wait for inflated bytes. */
+  #error: Error | undefined
+  /** Called when there is a part, or the inflater needs input, fails or ends. */
   #done: () => void = () => {}
-  #fail: (error: Error) => void = () => {}
 
   /** Takes ownership of the open file. `slots`: until it is closed, it takes one of them. */
-  constructor(fd: number, slots?: Slots) {
+  constructor(fd: number, format: Format, slots?: Slots) {
     this.#fd = fd
+    this.#format = format
     this.#slots = slots
     if (slots) slots.free--
-    this.#gunzip = this.#begin()
+    this.#inflater = this.#begin()
   }
 
   /** The error after the bytes taken, unless they are the end. */
@@ -57,23 +67,31 @@ export class Inflated {
     return this.#parts.length === 0 ? this.#damage : undefined
   }
 
-  #begin(): Gunzip {
-    const gunzip = createGunzip({ chunkSize: PART_BYTES })
+  #begin(): Transform {
+    const inflater = createInflater(this.#format, PART_BYTES)
     this.#made = 0
     this.#fedTo = 0
-    gunzip.on('data', (part: Buffer) => {
+    this.#input = NOTHING
+    this.#isBusy = false
+    this.#error = undefined
+    inflater.on('data', (part: Buffer) => {
       const unwanted = Math.min(part.length, Math.max(0, this.#unwanted - this.#made))
       this.#made += part.length
       this.budget -= part.length
       if (unwanted < part.length) this.#parts.push(part.subarray(unwanted))
+      inflater.pause()
+      this.#done()
     })
-    gunzip.on('error', error => this.#fail(error))
+    inflater.on('error', error => {
+      this.#error = error
+      this.#done()
+    })
     // Also emitted if only padding follows.
-    gunzip.on('end', () => {
+    inflater.on('end', () => {
       this.#ended = true
       this.#done()
     })
-    return gunzip
+    return inflater
   }
 
   /** Fills `room` with the next bytes. Returns fewer if the budget is used up, or at the end or damaged data. */
@@ -114,59 +132,64 @@ export class Inflated {
     return true
   }
 
-  /** Feeds more input. */
+  /** Takes more output, or feeds more input. */
   async #step(): Promise<void> {
     const singly = this.#fedTo >= this.#singlyFrom
-    const want = Math.min(FEED_BYTES, singly ? FEED_BYTES : this.#singlyFrom - this.#fedTo)
     try {
-      const length = await this.#fill(want)
-      this.budget -= length
-      if (length === 0) await this.#finish()
-      else if (!singly) await this.#write(this.#feed.subarray(0, length))
-      else for (let i = 0; i < length && !this.#ended; i++) await this.#write(this.#feed.subarray(i, i + 1))
-      this.#fedTo += length
+      if (this.#isBusy || this.#inflater.readableLength > 0) await this.#until(() => this.#inflater.resume())
+      else {
+        if (this.#input.length === 0) await this.#fill()
+        await this.#feedNext(singly)
+      }
+      if (this.#error) throw this.#error
     } catch (error) {
       unlessSilent(error)
-      if (singly || (error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR' || !isOfZlib(error)) {
+      if (singly || (error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR' || !isOfContent(error)) {
         this.#damage = error as Error
         return
       }
       this.#singlyFrom = this.#fedTo
       this.#unwanted = this.#made
-      this.#gunzip.destroy()
-      this.#gunzip = this.#begin()
+      this.#inflater.destroy()
+      this.#inflater = this.#begin()
     }
   }
 
-  #fill(want: number): Promise<number> {
-    return readLater(this.#fd, this.#feed.subarray(0, want), this.#fedTo)
+  async #fill(): Promise<void> {
+    const left = this.#singlyFrom - this.#fedTo
+    const room = this.#feed.subarray(0, left > 0 ? Math.min(FEED_BYTES, left) : FEED_BYTES)
+    this.#input = room.subarray(0, await readLater(this.#fd, room, this.#fedTo))
+    this.budget -= this.#input.length
   }
 
-  /** Resolves when the output for these bytes is in #parts. */
-  #write(bytes: Buffer): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#done = resolve
-      this.#fail = reject
-      this.#gunzip.write(bytes, () => setImmediate(resolve))
-    })
+  #feedNext(singly: boolean): Promise<void> {
+    const bytes = singly ? this.#input.subarray(0, 1) : this.#input
+    this.#input = this.#input.subarray(bytes.length)
+    this.#isBusy = true
+    const inflater = this.#inflater.resume()
+    if (bytes.length === 0) return this.#until(() => inflater.end())
+    const onTaken = () => {
+      if (inflater !== this.#inflater) return
+      this.#isBusy = false
+      this.#fedTo += bytes.length
+      this.#done()
+    }
+    return this.#until(() => inflater.write(bytes, () => setImmediate(onTaken)))
   }
 
-  #finish(): Promise<void> {
-    return new Promise((resolve, reject) => {
+  /** Resolves when the inflater has done something after this call. */
+  #until(call: () => void): Promise<void> {
+    return new Promise(resolve => {
       this.#done = resolve
-      this.#fail = reject
-      this.#gunzip.end()
+      if (this.#error) resolve()
+      else call()
     })
   }
 
   /** Do not call during another call. */
   close(): void {
     if (this.#slots) this.#slots.free++
-    this.#gunzip.destroy()
+    this.#inflater.destroy()
     closeLater(this.#fd)
   }
-}
-
-function isOfZlib(error: unknown): boolean {
-  return String((error as NodeJS.ErrnoException).code).startsWith('Z_')
 }

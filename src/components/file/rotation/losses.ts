@@ -6,20 +6,37 @@ export interface Loss {
   /** The file name in its events. */
   readonly file: string
   readonly bytes: number
+  /** When the file was last seen with them, wall clock in milliseconds. */
+  readonly since: number | undefined
   readonly kind: 'vanished' | 'truncated'
   readonly msg: string
 }
+
+/** Number of file names with their own series. */
+const MAX_SERIES = 50
+const OTHER = 'other'
 
 /** Counts and logs lost bytes. */
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }
+  /** By the file name, as far as there is room; the time is that of the last loss, wall clock in milliseconds. */
+  readonly #files = new Map<string, { bytes: number; at: number }>()
 
   constructor(context: SourceContext) {
     this.#context = context
     this.#bytes = context.metrics.counter(
       'sluice_file_lost_bytes_total',
       'Bytes seen in files that were truncated or removed before they were read, without a copy.',
+    )
+    const byFile = (value: (lost: { bytes: number; at: number }) => number) =>
+      Array.from(this.#files, ([file, lost]) => ({ labels: { file }, value: value(lost) }))
+    const whose = `by the name of the file; beyond ${MAX_SERIES} names, as "${OTHER}"`
+    context.metrics.gauges('sluice_file_lost_bytes', `Bytes lost since the source started, ${whose}.`, () =>
+      byFile(({ bytes }) => bytes),
+    )
+    context.metrics.gauges('sluice_file_lost_timestamp_seconds', `Unix time of the last loss, ${whose}.`, () =>
+      byFile(({ at }) => at / 1000),
     )
   }
 
@@ -44,12 +61,15 @@ export class Losses {
     log.error({ code: 'SLUICE_FILE_VANISHED', ...fields }, text)
   }
 
-  report({ file, bytes, kind, msg }: Loss): void {
-    const { metrics, log } = this.#context
+  report({ file, bytes, since, kind, msg }: Loss): void {
+    const { metrics, log, clock } = this.#context
     this.#bytes.value += bytes
+    const name = this.#files.has(file) || this.#files.size < MAX_SERIES ? file : OTHER
+    this.#files.set(name, { bytes: bytes + (this.#files.get(name)?.bytes ?? 0), at: clock.wall() })
     metrics.failed(kind)
     const code = kind === 'vanished' ? 'SLUICE_FILE_VANISHED' : 'SLUICE_FILE_TRUNCATED'
-    log.error({ code, file, unread_bytes: bytes }, msg)
+    const lastSeen = since === undefined ? {} : { last_seen: new Date(since).toISOString() }
+    log.error({ code, file, unread_bytes: bytes, ...lastSeen }, msg)
   }
 }
 

@@ -39,8 +39,8 @@ export interface Known {
 export interface Candidate {
   readonly key: string
   readonly name: string
-  readonly isGzip: boolean
-  /** Size of the content; of gzip, that of the last member, modulo 4 GiB. */
+  readonly isCompressed: boolean
+  /** Size of the content; of gzip, that of the last member, modulo 4 GiB; of zstd, Infinity: only inflating shows it. */
   readonly size: number
   /** Undefined if the file system stores none. */
   readonly birth: number | undefined
@@ -61,8 +61,10 @@ export interface Question {
   readonly bytes: number
 }
 
-/** `end`: the content is only so long. Undefined: the bytes cannot be read. */
-export type Answer = { readonly tail: Fingerprint; readonly end?: number } | undefined
+/** `end`: the content is only so long, or what is before the damage. Undefined: the bytes cannot be read. */
+export type Answer =
+  | { readonly tail: Fingerprint; readonly end?: number; readonly isDamaged?: boolean | undefined }
+  | undefined
 
 type Asking<T> = Generator<Question, T, Answer>
 
@@ -73,6 +75,7 @@ export interface Claim<F extends Known, C extends Candidate> {
 }
 
 const GZIP_SIZES = 2 ** 32
+const UNKNOWN = Number.POSITIVE_INFINITY
 
 /** Whether the fingerprints cover enough bytes to exclude a match by chance. */
 function isStrong({ head, position }: Known): boolean {
@@ -86,11 +89,11 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
   if (head.bytes === 0 || first.bytes === 0) return 'other'
   if (first.bytes < head.bytes) return relationOfBeginning(file, one, first)
   if (!same(first, head) || !mayBeCopy(file, one)) return 'other'
-  if (one.isGzip) {
+  if (one.isCompressed) {
     // Inflating all that was read only to find nothing new is saved, unless others of this size have other content.
     const isClear = others.every(other => other.size !== one.size || other.crc === one.crc)
     if (file.size() === position.offset && one.size === sizeIn(one, file) && isClear) return 'whole'
-    if (one.size < position.offset) return yield* relationOfShortGzip(file, one)
+    if (one.size < position.offset || one.size === UNKNOWN) return yield* relationOfUnsized(file, one)
   }
   return yield* compare(file, one, one.size)
 }
@@ -112,8 +115,8 @@ function mayBeCopy(file: Known, one: Candidate): boolean {
   if (one.key === file.claimed) return true
   const { birth, notBefore = 0 } = file
   const made = one.birth ?? one.changedAt
-  // A restored gzip file may have lost its times.
-  if (one.isGzip) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
+  // A restored compressed file may have lost its times.
+  if (one.isCompressed) return isStrong(file) || one.birth === undefined || one.changedAt >= birth
   if (one.birth !== undefined && one.birth < birth) return false
   // Other files may begin with the little that was read.
   return isStrong(file) || made >= notBefore
@@ -123,13 +126,12 @@ function mayBePart({ claimed }: Known, one: Candidate): boolean {
   return claimed === undefined || claimed === one.key
 }
 
-/** Several members, or more than 4 GiB, are longer than the size says. */
-function* relationOfShortGzip(file: Known, one: Candidate): Asking<Relation> {
-  const { offset, tail } = file.position
-  const answer = yield { candidate: one, offset, bytes: tail.bytes }
-  if (!answer) return 'other'
-  if (answer.end !== undefined && answer.end < offset) return yield* compare(file, one, answer.end)
-  return same(answer.tail, tail) ? 'rest' : 'other'
+/** Several members, more than 4 GiB, and zstd are longer than the size says. */
+function* relationOfUnsized(file: Known, one: Candidate): Asking<Relation> {
+  const offset = Math.max(file.size(), file.position.offset) + 1
+  const answer = yield { candidate: one, offset, bytes: 0 }
+  const { end = UNKNOWN, isDamaged } = answer ?? { isDamaged: true }
+  return isDamaged && (end === UNKNOWN || end < file.position.offset) ? 'other' : yield* compare(file, one, end)
 }
 
 function* compare(file: Known, one: Candidate, size: number): Asking<Relation> {
@@ -183,8 +185,8 @@ export function* assign<F extends Known, C extends Candidate>(
 }
 
 /** The size of the file as that of the candidate is given. */
-function sizeIn({ isGzip }: Candidate, file: Known): number {
-  return isGzip ? file.size() % GZIP_SIZES : file.size()
+function sizeIn({ isCompressed }: Candidate, file: Known): number {
+  return isCompressed ? file.size() % GZIP_SIZES : file.size()
 }
 
 /** The candidates that begin like the file, or are too short to tell. */
@@ -214,7 +216,7 @@ function rank(one: Candidate, file: Known): number {
   const full = sizeIn(one, file)
   return (
     (one.size < full ? 32 : 0) +
-    (one.isGzip ? 16 : 0) +
+    (one.isCompressed ? 16 : 0) +
     (one.changedAt >= since ? 0 : 8) +
     (one.changedAt >= birth ? 0 : 4) +
     (one.size === full ? 0 : 2) +

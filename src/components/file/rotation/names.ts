@@ -1,3 +1,5 @@
+import { formatOfName, uncompressedName } from '../compression.js'
+
 /** Names that log rotation gives to former content of a file. */
 
 /** A number or time after the name: app.log.1, app.log-20260101, app.log-20260101T030000. */
@@ -5,12 +7,11 @@ const NUMBERED = /^[-._]\d[-._:T\d]*$/
 /** A date before the extension: app-20260101.log. A plain number there is more often another file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
 /** A number that counts rotations. */
-const COUNTED = /\.\d{1,3}(\.gz)?$/
-const COMPRESSED = '.gz'
+const COUNTED = /\.\d{1,3}$/
 
 /** Whether rotation would use this name for former content of `of`: with a number or time, compressed or not. */
 export function isRotatedName(name: string, of: string): boolean {
-  const plain = name.endsWith(COMPRESSED) ? name.slice(0, -COMPRESSED.length) : name
+  const plain = uncompressedName(name)
   if (plain === of) return plain !== name
   if (plain.startsWith(of)) return NUMBERED.test(plain.slice(of.length))
   const [stem, extension] = split(of)
@@ -20,7 +21,7 @@ export function isRotatedName(name: string, of: string): boolean {
 
 /** Whether a file with this name may get the other one: a compressed file is a new file, and may have its inode. */
 export function mayBecome(name: string, later: string): boolean {
-  return name.endsWith(COMPRESSED) || !later.endsWith(COMPRESSED)
+  return formatOfName(name) !== undefined || formatOfName(later) === undefined
 }
 
 /** Names of files that, by its name alone, this file may be a copy of. */
@@ -33,7 +34,7 @@ export function* originalNames(name: string): Iterable<string> {
 /** Compares rotated names of one file, the oldest first: numbers count up with age, times count down. */
 export function compareAge(a: string, b: string): number {
   const order = a.localeCompare(b, 'en', { numeric: true })
-  return COUNTED.test(a) ? -order : order
+  return COUNTED.test(uncompressedName(a)) ? -order : order
 }
 
 /** What the names of all copies of a file begin with. */

@@ -2,17 +2,9 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
+import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
-import {
-  ALIKE_BYTES,
-  begins,
-  type Fingerprint,
-  fingerprint,
-  firstBytes,
-  isCompressed,
-  keyOf,
-  same,
-} from '../identity.js'
+import { ALIKE_BYTES, begins, type Fingerprint, fingerprint, firstBytes, keyOf, same } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
@@ -21,8 +13,6 @@ import { originalNames } from './names.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
-/** A compressed file that changed within this time may be incomplete. */
-export const SETTLE_MS = 2000
 
 const NOTHING = Buffer.alloc(0)
 
@@ -51,6 +41,8 @@ export interface NewcomersOptions {
   open(path: string): number
   /** Reads the file as one of its own. */
   examine(path: string, kind: NameKind): void
+  /** Whether a compressed file was there before those of its kind were read. */
+  isOld(stat: BigIntStats): boolean
 }
 
 interface Seen {
@@ -64,8 +56,7 @@ interface Seen {
 /**
  * New files that may be copies, by their names or their first bytes. A copy is created before its original is
  * truncated, and until then its content is read from the original. So it waits until the original is truncated, and
- * then its rest is read; or until it has different content, and then it is read as a file of its own. Compressed files
- * are never read as files of their own.
+ * then its rest is read; or until it has different content, and then it is read as a file of its own.
  */
 export class Newcomers {
   readonly #options: NewcomersOptions
@@ -109,20 +100,20 @@ export class Newcomers {
    */
   addByContent(path: string, kind: NameKind, fd: number, isCompared: boolean): boolean {
     const first = firstBytes(fd)
-    if (!isCompressed(first) && !(isCompared && this.#isKnown(path, first, ALIKE_BYTES))) return false
+    if (!formatOf(first) && !(isCompared && this.#isKnown(path, first))) return false
     this.#waiting.set(path, kind)
     return true
   }
 
   /** Whether a file is or was read that begins like this one. Files whose name it took do not count. */
-  #isKnown(path: string, first: Buffer, least: number): boolean {
+  #isKnown(path: string, first: Buffer): boolean {
     const all = fingerprint(first, 0, first.length)
     for (const { head, name, path: of, trail } of this.#options.others()) {
-      if (head.bytes < least || of === path || name === path) continue
+      if (head.bytes < ALIKE_BYTES || of === path || name === path) continue
       if (begins(first, head)) return true
       // It has less than is known of the other one's beginning.
-      const mark = first.length < Math.max(least, head.bytes) ? trail?.within(first.length) : undefined
-      if (first.length >= least && mark?.offset === first.length && same(mark.tail, all)) return true
+      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail?.within(first.length) : undefined
+      if (first.length >= ALIKE_BYTES && mark?.offset === first.length && same(mark.tail, all)) return true
     }
     return false
   }
@@ -141,12 +132,13 @@ export class Newcomers {
 
   /**
    * Reads the files of a folder that are not copies. `copyOf`: the name of the file of which it is a copy. `listed`: the
-   * files as they were compared, by device and inode.
+   * files as they were compared, by device and inode. `inflate`: reads a compressed one; false: it changed.
    */
   async takeUp(
     folder: string,
     copyOf: (key: string) => string | undefined,
     listed: ReadonlyMap<string, { readonly stat: BigIntStats }>,
+    inflate: (stat: BigIntStats) => boolean,
     slices: Slices,
   ): Promise<void> {
     for (const path of this.in(folder)) {
@@ -156,7 +148,7 @@ export class Newcomers {
       const stat = statOrNone(path)
       if (!stat?.isFile()) continue
       const compared = listed.get(keyOf(stat))?.stat.size
-      const state = await this.#stateOf(path, stat, copyOf(keyOf(stat)), compared)
+      const state = this.#stateOf(path, stat, copyOf(keyOf(stat)), compared, inflate)
       if (state === 'later') this.#waiting.set(path, kind)
       else if (state === 'new') {
         this.#copies.delete(keyOf(stat))
@@ -165,12 +157,13 @@ export class Newcomers {
     }
   }
 
-  async #stateOf(
+  #stateOf(
     path: string,
     stat: BigIntStats,
     of: string | undefined,
     compared: bigint | undefined,
-  ): Promise<Seen | 'later' | 'new'> {
+    inflate: (stat: BigIntStats) => boolean,
+  ): Seen | 'later' | 'new' {
     const { clock, isSettled, isOpen, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
@@ -178,8 +171,9 @@ export class Newcomers {
     const { size, mtimeNs: changedAt } = stat
     const state = { isCompressed: false, size, changedAt, since: seen && isSame(seen, stat) ? seen.since : clock.now() }
     // An error is reported when it is read as a file of its own.
-    if (isCompressed(withFile(path, firstBytes, { open }) ?? NOTHING)) {
-      const isDone = of !== undefined || (await this.#skip(path, stat))
+    const format = formatOf(withFile(path, firstBytes, { open }) ?? NOTHING)
+    if (format) {
+      const isDone = of !== undefined || this.#takeCompressed(path, stat, format, inflate)
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
     // A copy that has just been created is empty.
@@ -189,14 +183,13 @@ export class Newcomers {
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
   }
 
-  /** Reports a compressed file that is not a copy. False: it may still be written. */
-  async #skip(path: string, stat: BigIntStats): Promise<boolean> {
-    const { candidates, clock, problems } = this.#options
-    const first = await candidates.firstInflated(path, stat)
-    if (first && this.#isKnown(path, first, 1)) return true
-    const age = clock.wall() - Number(stat.ctimeMs)
-    if (age >= 0 && age < SETTLE_MS) return false
-    problems.compressed(path)
+  /** Reads a compressed file that is not a copy, or reports why not. False: it may still be written. */
+  #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
+    const { candidates, problems, isOld } = this.#options
+    if (!candidates.isAtRest(stat)) return false
+    if (!isReadable(format)) problems.compressed(path, 'format')
+    else if (isOld(stat)) problems.compressed(path, 'old')
+    else if (candidates.firstBytes(dirname(path), { name: basename(path), stat })?.length !== 0) return inflate(stat)
     return true
   }
 }

@@ -4,6 +4,7 @@ import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { existsSync, namesOrNone, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { formatOfName } from '../compression.js'
 import {
   type BirthTimes,
   COPY_ONLY,
@@ -13,23 +14,34 @@ import {
   keyOf,
   leadsTo,
   NO_BYTES,
+  same,
 } from '../identity.js'
-import { openWithinSync } from '../open-within.js'
-import { isOfSystem, type PathProblems } from '../path-problems.js'
+import { openWithinSync } from '../opening.js'
+import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
-import { Candidates, type Listed, list, type Place, type Unreadable } from './candidates.js'
+import {
+  Candidates,
+  type CandidatesOptions,
+  type Compressed,
+  isCompressed,
+  type Listed,
+  list,
+  type Place,
+  type Unreadable,
+} from './candidates.js'
 import { Copy } from './copy.js'
+import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
-import { assign, type Claim, type Known } from './match.js'
+import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
 import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './newcomers.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
-export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine'> {
+export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine' | 'isOld'> {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
@@ -64,6 +76,9 @@ export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examin
   onTruncated(tailer: Tailer): void
 }
 
+/** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
+const MOST_INFLATED = 1032
+
 type Claimed = Claim<Subject, Place>
 
 /** One folder in one search. */
@@ -87,22 +102,18 @@ export class Search {
   /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
-  readonly #slots = new Slots()
+  readonly #opening: CandidatesOptions
   /** Folders that changed during their search. */
   #again = new Set<string>()
-  /** Entries whose rest may be in a compressed file that cannot be read. */
-  readonly #hidden = new Set<Entry>()
-  /** Keys of files with a position that could not be opened. */
-  readonly #unopened = new Set<string>()
-  /** The files of each folder that cannot be read. */
-  readonly #unreadables = new Map<string, readonly Unreadable[]>()
-  /** Those of them that may have what is searched for, by path. */
-  readonly #hiding = new Map<string, Unreadable>()
+  readonly #hidden: Hidden
 
   constructor(options: SearchOptions) {
     this.#options = options
-    const { context, problems, births } = options
-    this.candidates = new Candidates(problems, births, context.clock, this.#slots)
+    const { context } = options
+    const open = (path: string) => openWithinSync(context.reach, path)
+    this.#opening = { ...options, clock: context.clock, slots: new Slots(), open }
+    this.candidates = new Candidates(this.#opening)
+    this.#hidden = new Hidden(options.problems)
     this.newcomers = new Newcomers({
       ...options,
       clock: context.clock,
@@ -110,7 +121,7 @@ export class Search {
       others: () => this.#others(),
       isOpen: path => options.at(path)?.fd !== undefined,
       isSettled: path => this.unseen.isSettled(path),
-      open: path => openWithinSync(context.reach, path),
+      open,
     })
     this.unseen = new Unseen(options)
   }
@@ -131,13 +142,14 @@ export class Search {
     return this.#again.size === 0
   }
 
-  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
-  isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
+  /** Whether the compressed file is there that has what was read, or may have. */
+  isKept = (entry: Entry): boolean =>
+    this.#hidden.has(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
 
   /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
   noteUnopened(path: string, stat: BigIntStats): void {
     const { saved, births, context } = this.#options
-    this.#unopened.add(keyOf(stat))
+    this.#hidden.addUnopened(stat)
     const size = Number(stat.size)
     const known = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
     if (known && (known.size ?? 0) >= size) return
@@ -160,13 +172,12 @@ export class Search {
    */
   async run(closed: readonly Tailer[], isThorough: boolean, now: number, slices: Slices): Promise<void> {
     this.unseen.begin()
-    this.#uncover()
+    for (const folder of this.#hidden.uncovered()) this.#again.add(folder)
     this.newcomers.begin()
-    if (isThorough) this.#unopened.clear()
+    this.#hidden.begin(isThorough)
     const entries = this.#options.saved.byFolder()
     const paths = this.#folders(closed, isThorough, entries)
     this.#again = new Set()
-    this.#hidden.clear()
     const delays = new Set<Tailer>()
     this.delays = delays
     try {
@@ -179,7 +190,7 @@ export class Search {
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
       this.candidates.keep(isUsed)
-      for (const path of this.#unreadables.keys()) if (!isUsed.has(path)) this.#unreadables.delete(path)
+      this.#hidden.keep(isUsed)
     } catch (error) {
       for (const path of paths) this.#again.add(path)
       throw error
@@ -197,9 +208,7 @@ export class Search {
     for (const { path, target } of closed) folders.add(dirname(path)).add(dirname(target))
     for (const path of this.unseen.names) folders.add(dirname(path))
     for (const folder of this.newcomers.folders) folders.add(folder)
-    for (const [folder, list] of entries)
-      if (isThorough || (this.#unopened.size > 0 && list.some(entry => this.#unopened.has(entryKey(entry)))))
-        folders.add(folder)
+    for (const [folder, list] of entries) if (isThorough || this.#hidden.hasUnopened(list)) folders.add(folder)
     return folders
   }
 
@@ -249,7 +258,7 @@ export class Search {
       goOn(tailer, path, this.#options)
     } catch (error) {
       this.#failed(path, error)
-      this.#unopened.add(entryKey(entry))
+      this.#hidden.addUnopened(entry)
     }
   }
 
@@ -272,8 +281,9 @@ export class Search {
     const originals = this.#originalsIn(path, names)
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
-    const { places, unreadable } = await this.candidates.of(path, others, wanted, slices)
-    this.#unreadables.set(path, unreadable)
+    const isNew = (one: Listed) => this.newcomers.has(one.path)
+    const { places, unreadable } = await this.candidates.of(path, others, wanted, isNew, slices)
+    this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
     const claims = await this.#assign(this.#subjectsIn(folder, missing), free, slices)
@@ -304,12 +314,19 @@ export class Search {
       return
     }
     for (const name of names) this.#readUnseen(name, unclaimed, unreadable, now)
-    const readers = new Map(places.map(one => [one.key, reading.get(stateOf(one))]))
+    const readingNow = this.#readingIn(path)
+    const readers = new Map(places.map(one => [one.key, readingNow.get(stateOf(one))]))
     const copyOf = (key: string) => {
       const { tailer = readers.get(key), entry } = byPlace.get(key) ?? {}
       return tailer?.origin.path ?? (entry && nameOf(entry))
     }
-    await this.newcomers.takeUp(path, copyOf, folder.byKey, slices)
+    const inflate = (stat: BigIntStats) => {
+      const place = unclaimed.find(({ key }) => key === keyOf(stat))
+      if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
+      if (!this.#isKnownByLink(place)) this.#inflate(place.path, place)
+      return true
+    }
+    await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
   }
 
   /** The open files whose copies may be here, by their names. */
@@ -411,11 +428,11 @@ export class Search {
     )) {
       const { tailer, entry } = file
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
-      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isGzip)
+      const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
       if (tailer) this.#found(tailer, candidate, isRest)
       else if (isRest) this.#readOn(entry!, candidate)
-      else if (!candidate.isGzip) this.#putEnd(candidate, nameOf(entry!))
+      else if (!candidate.isCompressed) this.#putEnd(candidate, nameOf(entry!))
       if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
     }
   }
@@ -423,7 +440,7 @@ export class Search {
   #found(tailer: Tailer, place: Place, isRest: boolean): void {
     const { readOn, onReady, context } = this.#options
     if (isRest) {
-      const copy = place.isGzip ? this.#copyOf(place, tailer.at) : undefined
+      const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
       if (!readOn(tailer, copy ?? place)) {
         this.#again.add(dirname(place.path))
         return
@@ -436,11 +453,11 @@ export class Search {
       return
     }
     tailer.claimed = place.key
-    if (!place.isGzip) this.#putEnd(place, tailer.origin.path!)
+    if (!place.isCompressed) this.#putEnd(place, tailer.origin.path!)
   }
 
-  #copyOf(place: Place, offset: number): Copy {
-    return new Copy(place, this.#options.problems, this.#slots, this.candidates.take(place.stat, offset))
+  #copyOf(place: Compressed, offset: number): Copy {
+    return new Copy(place, this.#opening, this.candidates.take(place.stat, offset))
   }
 
   /** Remembers a plain copy of what was read, so that it is known if it grows. */
@@ -463,14 +480,14 @@ export class Search {
 
   #lose(entry: Entry, { path, listed }: Folder): void {
     if (!this.#isCurrent(entry)) return
-    if (entry.away === undefined && this.mayHide(path, ofEntry(entry, this.#options.saved.lookedAt)))
-      this.#hidden.add(entry)
-    const isLost = !this.#hidden.has(entry) && (entry.size ?? 0) > entry.offset && entry.away === undefined
+    const isHidden =
+      entry.away === undefined && this.#hidden.mayHideRestOf(entry, ofEntry(entry, this.#options.saved.lookedAt))
+    const isLost = !isHidden && (entry.size ?? 0) > entry.offset && entry.away === undefined
     if (!isLost || !existsSync(path)) return
     // Any compressed file that was made since may be that of one that was never opened.
     const since = entry.head.bytes === 0 ? this.#birthOf(entry, path) : undefined
     const mayBe = ({ name, stat }: Listed) =>
-      name.endsWith('.gz') &&
+      formatOfName(name) !== undefined &&
       isRotatedName(name, basename(nameOf(entry))) &&
       Number(stat.birthtimeNs) / 1e6 >= since! - CLOCK_MS
     if (since !== undefined && listed.some(mayBe)) this.unseen.displaced(nameOf(entry), since)
@@ -491,42 +508,13 @@ export class Search {
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'
     const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
-    losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
+    const kind = gone ? 'truncated' : 'vanished'
+    losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }
 
-  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
-  mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
-    let hides = false
-    for (const one of this.#unreadables.get(folder) ?? []) {
-      const isIt =
-        names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
-      if (!isIt || !one.name.endsWith('.gz')) continue
-      this.#options.problems.hidden(one.path, one.error)
-      this.#hiding.set(one.path, one)
-      hides = true
-    }
-    return hides
-  }
-
-  /** The same for the file of a tailer. */
+  /** Whether a file that cannot be read may have the rest of the file of a tailer. */
   mayHideRestOf(tailer: Tailer): boolean {
-    return this.mayHide(dirname(tailer.path), ofTailer(tailer))
-  }
-
-  /** Searches again if one of the files that may hide others can be read now, or is gone. */
-  #uncover(): void {
-    for (const [path, { stat: before, error }] of this.#hiding) {
-      const stat = statOrNone(path)
-      const isSame =
-        stat !== undefined &&
-        keyOf(stat) === keyOf(before) &&
-        stat.size === before.size &&
-        stat.mtimeNs === before.mtimeNs
-      if (isSame && (!isOfSystem(error) || !withFile(path, () => true))) continue
-      this.#hiding.delete(path)
-      if (stat) this.#options.problems.over(path)
-      this.#again.add(dirname(path))
-    }
+    return this.#hidden.mayHide(dirname(tailer.path), ofTailer(tailer))
   }
 
   /** Reads all unseen files of a name, the oldest first. */
@@ -547,24 +535,59 @@ export class Search {
 
   /** False: it was just renamed, and must be found again. */
   #beginUnseen(name: string, place: Place): boolean {
-    const { adoptCopy, precede, context, onReady } = this.#options
-    const { path, stat, first, isGzip, changedAt } = place
-    const at = isGzip ? { ...COPY_ONLY, birth: String(Math.round(changedAt * 1e6)) } : identityOf(stat)
+    const { path, stat, first } = place
+    if (isCompressed(place)) {
+      this.#inflate(name, place)
+      return true
+    }
     const head = fingerprint(first, 0, first.length)
-    const entry: Entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
-    if (!isGzip) return this.#begin(path, { ...entry, path, file: name, size: Number(stat.size) })
-    const tailer = adoptCopy({ ...entry, gone: true }, this.#copyOf(place, 0))
+    const position = { offset: 0, continues: false, head, tail: NO_BYTES }
+    return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
+  }
+
+  /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
+  #isKnownByLink(place: Compressed): boolean {
+    for (const { copy } of this.#options.tailers()) if (copy && stateOf(copy) === stateOf(place)) return true
+    for (const { claimed, dev, birth, head } of this.#options.saved.entries())
+      if (
+        claimed === place.key &&
+        dev === COPY_ONLY.dev &&
+        birth === birthOf(place) &&
+        same(head, place.head(head.bytes))
+      )
+        return true
+    return false
+  }
+
+  /** Reads a compressed file from its beginning. Its events have this name. */
+  #inflate(name: string, place: Compressed): void {
+    const { adoptCopy, precede, context, onReady } = this.#options
+    const { path, stat, first, size } = place
+    const entry: Entry = {
+      path: name,
+      ...COPY_ONLY,
+      birth: birthOf(place),
+      offset: 0,
+      continues: false,
+      head: fingerprint(first, 0, first.length),
+      tail: NO_BYTES,
+      ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
+      gone: true,
+    }
+    const tailer = adoptCopy(entry, this.#copyOf(place, 0))
     tailer.claimed = place.key
-    precede(name, tailer)
-    context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
+    if (name === path) context.log.info({ file: path }, 'reading a compressed file')
+    else {
+      precede(name, tailer)
+      context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
+    }
     onReady(tailer)
-    return true
   }
 
   #readOn(entry: Entry, place: Place): void {
     const { adoptCopy, precede, onReady, context, saved } = this.#options
     const file = nameOf(entry)
-    if (place.isGzip) {
+    if (isCompressed(place)) {
       const tailer = adoptCopy(entry, this.#copyOf(place, entry.offset))
       tailer.claimed = place.key
       precede(file, tailer)
@@ -620,9 +643,14 @@ function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'chang
   return `${key}@${birth ?? changedAt}`
 }
 
+/** What stands for the birth time of a file only seen as a compressed copy. */
+function birthOf({ changedAt }: Place): string {
+  return String(Math.round(changedAt * 1e6))
+}
+
 /** Whether the folder contains compressed files. */
 export function hasCompressed(folder: string): boolean {
-  return namesOrNone(folder).some(name => name.endsWith('.gz'))
+  return namesOrNone(folder).some(name => formatOfName(name) !== undefined)
 }
 
 /** Reads the rest of a file that was renamed. */
@@ -640,7 +668,7 @@ function follow(tailer: Tailer, path: string, { context, onReady }: Pick<SearchO
 
 function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
   const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-  if (place.isGzip) log.info(fields, 'file is gone; searching a compressed copy for its rest')
+  if (place.isCompressed) log.info(fields, 'file is gone; searching a compressed copy for its rest')
   else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
   else log.debug(fields, 'the copy of a truncated file was read to its end')
 }

@@ -1,13 +1,13 @@
 import { basename, dirname } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
 import { closeSync, unlessSilent } from '../../../lib/files/disk/disk.js'
-import { openWithinSync } from '../open-within.js'
+import { formatOfName } from '../compression.js'
+import { openWithinSync } from '../opening.js'
 import { isOfSystem } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Displaced } from '../saved.js'
-import type { Listed, Place, Unreadable } from './candidates.js'
+import { type Listed, type Place, SETTLE_MS, type Unreadable } from './candidates.js'
 import { compareAge, isRotatedName } from './names.js'
-import { SETTLE_MS } from './newcomers.js'
 import type { SearchOptions } from './search.js'
 import { CLOCK_MS } from './subjects.js'
 
@@ -31,7 +31,7 @@ export class Unseen {
     const { displaced, names, lookedAt } = options.saved
     for (const { path, since } of displaced) this.#displaced.set(path, since)
     // Other files may have come and gone under them while the source did not run, also if they were vacant before.
-    if (lookedAt !== undefined) for (const name of names) this.displaced(name, lookedAt)
+    if (lookedAt !== undefined) for (const name of names) if (!formatOfName(name)) this.displaced(name, lookedAt)
   }
 
   /** Names whose earlier files have not been searched for. */
@@ -110,7 +110,7 @@ export class Unseen {
     const mayGrow = ({ path, stat }: Listed) =>
       (!this.isStarting || damaged.has(path)) && Number(stat.ctimeNs) / 1e6 > now - SETTLE_MS
     const unseen = unclaimed.filter(one => isLate(one) && one.changedAt >= since && one.first.length > 0)
-    if (unseen.some(one => one.isGzip && mayGrow(one))) return undefined
+    if (unseen.some(one => one.isCompressed && mayGrow(one))) return undefined
     for (const one of unreadable) {
       if (!isLate(one)) continue
       if (isOfSystem(one.error)) {

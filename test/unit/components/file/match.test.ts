@@ -37,7 +37,7 @@ function candidate(name: string, bytes: Buffer, more: Partial<Candidate> = {}): 
   return {
     key: name,
     name,
-    isGzip: name.endsWith('.gz'),
+    isCompressed: name.endsWith('.gz'),
     size: bytes.length,
     birth: 2000,
     changedAt: 2000,

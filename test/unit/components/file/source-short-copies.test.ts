@@ -12,15 +12,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { testFolder } from '../../../support/folder.js'
-import {
-  laterFiles,
-  MemoryCheckpoints,
-  Receiver,
-  settled,
-  type Tailing,
-  TestTime,
-  tail,
-} from '../../../support/tailing.js'
+import { laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 /** Longer than what is compared of the beginning of a file. */
@@ -279,57 +271,4 @@ t.test('a file that another one begins with is read when it differs, or when tha
   appendFileSync(join(dir, 'three.log'), 'more\n')
   await settled(run, 212)
   await run.stop()
-})
-
-t.test('compressed files in the pattern are skipped, and counted unless they are copies', async t => {
-  const dir = testFolder(t, { 'app.log': numbered(0, 3) })
-  const path = join(dir, 'app.log')
-  const options = { include: [join(dir, '*')], scan_interval: '20ms' }
-  const others = {
-    old: gzipSync('old\n'),
-    'a.zst': '\x28\xb5\x2f\xfd\x04',
-    'a.xz': '\xfd7zXZ\0\0',
-    'a.bz2': 'BZh91AY&SY',
-    'empty.bz2': 'BZh9\x17rE8P\x90',
-  }
-  for (const [name, bytes] of Object.entries(others)) writeFileSync(join(dir, name), bytes, 'latin1')
-  writeFileSync(join(dir, 'text'), 'BZh is no beginning of a compressed file\n')
-  const counted = (one: Tailing) => one.value('sluice_file_compressed_total')
-  const start = (checkpoints = new MemoryCheckpoints()) => {
-    const clock = new TestTime()
-    // Compressed files that just changed would be examined later.
-    clock.ms = 2000
-    return tail(options, checkpoints, new Receiver(), clock)
-  }
-  const run = await start()
-  await settled(run, 4)
-  await until('the old ones to be counted', () => counted(run) === 5)
-  renameSync(path, `${path}.1`)
-  writeFileSync(path, numbered(3, 5))
-  await settled(run, 6)
-  writeFileSync(`${path}.1.gz`, '')
-  await run.scanned(3)
-  compress(`${path}.1`)
-  writeFileSync(join(dir, 'new.gz'), '')
-  await run.scanned(3)
-  writeFileSync(join(dir, 'new.gz'), gzipSync('new\n'))
-  await until('the new one to be counted', () => counted(run) === 6)
-  renameSync(`${path}.1.gz`, `${path}.2.gz`)
-  await run.scanned(3)
-  await run.stop()
-  t.equal(counted(run), 6)
-  t.equal(run.log.filter(({ code }) => code === 'SLUICE_FILE_COMPRESSED').length, 1)
-
-  const next = await start(run.checkpoints)
-  await until('them to be counted', () => counted(next) === 6)
-  appendFileSync(path, 'after\n')
-  await settled(next, 1)
-  await next.scanned(3)
-  t.equal(counted(next), 6, 'the copy is known after a start')
-  const lines = [...run.out.texts(), ...next.out.texts()].sort()
-  t.same(
-    lines,
-    ['BZh is no beginning of a compressed file', 'after', ...numbered(0, 5).split('\n').slice(0, -1)].sort(),
-  )
-  await next.stop()
 })

@@ -288,6 +288,15 @@ t.test('bytes of files that nobody can read any more', async t => {
   const lost = (bytes: number) => view([], [`sluice_file_lost_bytes_total{component_id="in"} ${bytes}`])
   t.match(problemsOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])
   t.same(problemsOf(lost(0)), [])
+  const files = ['a', 'b', 'c', 'd', 'e'].flatMap((name, i) => [
+    `sluice_file_lost_bytes{component_id="in",file="/${name}.log"} ${(i + 1) * 1000}`,
+    `sluice_file_lost_timestamp_seconds{component_id="in",file="/${name}.log"} ${i}`,
+  ])
+  const [problem] = problemsOf(view([], ['sluice_file_lost_bytes_total{component_id="in"} 15000', ...files]))
+  t.match(
+    problem!.detail,
+    /^5.00kB of \/e.log \(last at 00:00:04\), 4.00kB of \/d.log .*, 3.00kB of \/c.log .* and 2 other files\.$/,
+  )
 })
 
 t.test('what was delivered and cannot be noted', async t => {

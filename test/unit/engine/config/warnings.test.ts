@@ -161,13 +161,16 @@ t.test('what validate warns of, and what it says to do', async t => {
       none,
     )
   t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
-  writeFileSync(join(dir, 'logs/b'), gzipSync('line\n'))
+  writeFileSync(join(dir, 'logs/b.gz'), gzipSync('line\n'))
+  t.equal(await run(reading('logs/*')), '', 'a compressed file that is read')
+  writeFileSync(join(dir, 'logs/b'), Buffer.from('\xfd7zXZ\0', 'latin1'))
   t.match(
     await run(reading('logs/*')),
-    /include\[0\]: warning: logs\/\* matches b, which is compressed; .* exclude: \['/,
+    /include\[0\]: warning: logs\/\* matches b, which is compressed with xz; .* exclude: \['/,
   )
   t.equal(await run(reading('logs/*').replace('] } }', "], exclude: ['b'] } }")), '', 'as it says')
   rmSync(join(dir, 'logs/b'))
+  rmSync(join(dir, 'logs/b.gz'))
   const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
   t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
 
@@ -288,7 +291,11 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
 })
 
 t.test('what a first start would discard is said with its size, also where it is chosen', async t => {
-  const folder = testFolder(t, { 'a.log': 'x'.repeat(2_500_000), 'b.log': 'y\n', 'c.log': gzipSync('z\n') })
+  const folder = testFolder(t, {
+    'a.log': 'x'.repeat(2_500_000),
+    'b.log': 'y\n',
+    'c.log': Buffer.from('\xfd7zXZ\0', 'latin1'),
+  })
   const source = `type: file, include: ['${folder}/*.log'], exclude: [b.log]`
   const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts what is discarded then'
   const warningsFor = async (source: string, option: string) =>

@@ -1,0 +1,56 @@
+import type { Transform } from 'node:stream'
+import zlib from 'node:zlib'
+
+/** Compressed files: their formats, by their first bytes or names. */
+
+export type Format = 'gzip' | 'zstd' | 'xz' | 'bzip2'
+
+const STARTS: Readonly<Record<Exclude<Format, 'bzip2'>, string>> = {
+  gzip: '\x1f\x8b\x08',
+  zstd: '\x28\xb5\x2f\xfd',
+  xz: '\xfd7zXZ\0',
+}
+/** What follows the first four bytes of bzip2: a block, or the end of an empty file. */
+const BZIP2 = ['1AY&SY', '\x17rE8P\x90']
+const EXTENSIONS: Readonly<Record<string, Format>> = { '.gz': 'gzip', '.zst': 'zstd' }
+const EXTENSION = /\.(gz|zst)$/
+
+/** A larger window of zstd is refused, as it would take that much memory. That of `zstd --long` is larger. */
+const ZSTD_WINDOW_LOG = 23
+
+/** The format of a file that begins with these bytes; undefined: it is not compressed. */
+export function formatOf(first: Buffer): Format | undefined {
+  const text = first.toString('latin1', 0, 10)
+  for (const [format, start] of Object.entries(STARTS)) if (text.startsWith(start)) return format as Format
+  return text.startsWith('BZh') && BZIP2.includes(text.slice(4)) ? 'bzip2' : undefined
+}
+
+/** The format that the extension names. */
+export function formatOfName(name: string): Format | undefined {
+  return EXTENSIONS[EXTENSION.exec(name)?.[0] ?? '']
+}
+
+/** The name without the extension of a compressed file. */
+export function uncompressedName(name: string): string {
+  return name.replace(EXTENSION, '')
+}
+
+/** Whether this Node.js inflates the format. */
+export function isReadable(format: Format): boolean {
+  return format === 'gzip' || (format === 'zstd' && 'createZstdDecompress' in zlib)
+}
+
+/** A stream that inflates. Its output comes in parts of `chunkSize` bytes at most. */
+export function createInflater(format: Format, chunkSize: number): Transform {
+  if (format === 'gzip') return zlib.createGunzip({ chunkSize })
+  const { createZstdDecompress, constants } = zlib as unknown as {
+    readonly createZstdDecompress: (options: object) => Transform
+    readonly constants: Readonly<Record<'ZSTD_d_windowLogMax', number>>
+  }
+  return createZstdDecompress({ chunkSize, params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG } })
+}
+
+/** Whether the error is about the content, and not from the system. */
+export function isOfContent(error: unknown): boolean {
+  return /^(Z_|ZSTD_)/.test(String((error as NodeJS.ErrnoException).code))
+}

@@ -1,0 +1,93 @@
+import type { BigIntStats } from 'node:fs'
+import { dirname } from 'node:path'
+import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
+import { formatOfName } from '../compression.js'
+import { keyOf } from '../identity.js'
+import { isOfSystem, type PathProblems } from '../path-problems.js'
+import { type Entry, entryKey } from '../saved.js'
+import type { Unreadable } from './candidates.js'
+import type { Known } from './match.js'
+import { isRotatedName } from './names.js'
+
+/** Files that cannot be read now, and those whose rest may be in them: these are not lost. */
+export class Hidden {
+  readonly #problems: PathProblems
+  /** Entries whose rest may be in a compressed file that cannot be read. */
+  readonly #entries = new Set<Entry>()
+  /** Keys of files with a position that could not be opened. */
+  readonly #unopened = new Set<string>()
+  /** The files of each folder that cannot be read. */
+  readonly #unreadables = new Map<string, readonly Unreadable[]>()
+  /** Those of them that may have what is searched for, by path. */
+  readonly #hiding = new Map<string, Unreadable>()
+
+  constructor(problems: PathProblems) {
+    this.#problems = problems
+  }
+
+  /** Starts a search. A thorough one looks at all files with a position again. */
+  begin(isThorough: boolean): void {
+    this.#entries.clear()
+    if (isThorough) this.#unopened.clear()
+  }
+
+  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
+  has(entry: Entry): boolean {
+    return this.#entries.has(entry) || this.#unopened.has(entryKey(entry))
+  }
+
+  hasUnopened(entries: readonly Entry[]): boolean {
+    return this.#unopened.size > 0 && entries.some(entry => this.#unopened.has(entryKey(entry)))
+  }
+
+  addUnopened(file: Pick<BigIntStats, 'dev' | 'ino'> | Pick<Entry, 'dev' | 'ino'>): void {
+    this.#unopened.add(`${file.dev}:${file.ino}`)
+  }
+
+  /** The files of a folder that could not be read. */
+  setUnreadable(folder: string, files: readonly Unreadable[]): void {
+    this.#unreadables.set(folder, files)
+  }
+
+  /** Forgets all folders except these. */
+  keep(folders: { has(folder: string): boolean }): void {
+    for (const folder of this.#unreadables.keys()) if (!folders.has(folder)) this.#unreadables.delete(folder)
+  }
+
+  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
+  mayHide(folder: string, { names, birth, since = 0 }: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
+    let hides = false
+    for (const one of this.#unreadables.get(folder) ?? []) {
+      const isIt =
+        names.some(name => isRotatedName(one.name, name)) && Number(one.stat.ctimeNs) / 1e6 >= Math.max(birth, since)
+      if (!isIt || !formatOfName(one.name)) continue
+      this.#problems.hidden(one.path, one.error)
+      this.#hiding.set(one.path, one)
+      hides = true
+    }
+    return hides
+  }
+
+  /** The same for the rest of an entry. */
+  mayHideRestOf(entry: Entry, known: Pick<Known, 'names' | 'birth' | 'since'>): boolean {
+    const hides = this.mayHide(dirname(entry.path), known)
+    if (hides) this.#entries.add(entry)
+    return hides
+  }
+
+  /** The folders of files that may hide others, and that can be read now or are gone. */
+  *uncovered(): Iterable<string> {
+    for (const [path, { stat: before, error }] of this.#hiding) {
+      const stat = statOrNone(path)
+      const isSame =
+        stat !== undefined &&
+        keyOf(stat) === keyOf(before) &&
+        stat.size === before.size &&
+        stat.mtimeNs === before.mtimeNs
+      if (isSame && (!isOfSystem(error) || !withFile(path, () => true))) continue
+      this.#hiding.delete(path)
+      if (stat) this.#problems.over(path)
+      yield dirname(path)
+    }
+  }
+}

@@ -1,0 +1,297 @@
+import {
+  appendFileSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import zlib, { gunzipSync, gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { type Format, isReadable } from '../../../../src/components/file/compression.js'
+import { Inflated } from '../../../../src/components/file/rotation/inflated.js'
+import { testFolder } from '../../../support/folder.js'
+import {
+  arrived,
+  MemoryCheckpoints,
+  Receiver,
+  settled,
+  type Tailing,
+  TestTime,
+  tail,
+} from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
+
+const DAY_MS = 24 * 3_600_000
+const MIB = 1024 * 1024
+
+const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `line ${from + i}`)
+const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
+
+const { zstdCompressSync } = zlib as unknown as { readonly zstdCompressSync: typeof gzipSync }
+
+/** Files that just changed are read when they are at rest. */
+function start(options: object, checkpoints = new MemoryCheckpoints(), ms = 2000): Promise<Tailing> {
+  const clock = new TestTime()
+  clock.ms = ms
+  return tail({ ...options }, checkpoints, new Receiver(), clock)
+}
+
+const skipped = (run: Tailing) => run.value('sluice_file_compressed_total') ?? 0
+const coded = (run: Tailing, code: string) => run.log.filter(one => one.code === code)
+
+t.test('compressed files in the pattern are read unless they are copies, and other formats are counted', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 3)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, '*')] }
+  const others = {
+    old: gzipSync('old\nolder\n'),
+    'a.xz': '\xfd7zXZ\0\0',
+    'a.bz2': 'BZh91AY&SY',
+    'empty.bz2': 'BZh9\x17rE8P\x90',
+    'empty.gz': gzipSync(''),
+  }
+  for (const [name, bytes] of Object.entries(others)) writeFileSync(join(dir, name), bytes, 'latin1')
+  writeFileSync(join(dir, 'text'), 'BZh is no beginning of a compressed file\n')
+  const run = await start(options)
+  await settled(run, 6)
+  await until('the others to be counted', () => skipped(run) === 3)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, asText(numbered(3, 5)))
+  await settled(run, 8)
+  writeFileSync(`${path}.1.gz`, '')
+  await run.scanned(3)
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(`${path}.1`)))
+  rmSync(`${path}.1`)
+  writeFileSync(join(dir, 'new.gz'), '')
+  await run.scanned(3)
+  writeFileSync(join(dir, 'new.gz'), Buffer.concat([gzipSync('new\n'), gzipSync('newer\nand no end')]))
+  await settled(run, 11)
+  renameSync(`${path}.1.gz`, `${path}.2.gz`)
+  await run.scanned(3)
+  await run.stop()
+  t.equal(skipped(run), 3)
+  t.equal(coded(run, 'SLUICE_FILE_COMPRESSED').length, 1)
+  t.same(run.out.texts(join(dir, 'old')), ['old', 'older'])
+  t.same(run.out.texts(join(dir, 'new.gz')), ['new', 'newer', 'and no end'])
+
+  const next = await start(options, run.checkpoints)
+  await until('them to be counted', () => skipped(next) === 3)
+  appendFileSync(path, 'after\n')
+  await settled(next, 1)
+  await next.scanned(3)
+  t.same(next.out.texts(), ['after'], 'nothing is read again')
+  await next.stop()
+})
+
+/** The files as an earlier version left them: it did not read compressed ones. */
+async function fromEarlierVersion(t: Test): Promise<{ dir: string; checkpoints: MemoryCheckpoints }> {
+  const dir = testFolder(t, { 'app.log': 'line\n' })
+  const first = await start({ include: [join(dir, 'app.log')] })
+  await settled(first, 1)
+  await first.stop()
+  const { compressed: _, ...document } = first.checkpoints.document as { compressed: number }
+  first.checkpoints.document = document
+  for (let i = 0; i < 30; i++) writeFileSync(join(dir, `app.log.${i + 1}.gz`), gzipSync(asText(numbered(i, i + 20))))
+  return { dir, checkpoints: first.checkpoints }
+}
+
+t.test('archives from before the upgrade are not read, unless the option says so', async t => {
+  const { dir, checkpoints } = await fromEarlierVersion(t)
+  const include = [join(dir, 'app.log*')]
+  const upgraded = await start({ include }, checkpoints, DAY_MS)
+  await until('all to be skipped', () => skipped(upgraded) === 30)
+  t.match(
+    coded(upgraded, 'SLUICE_FILE_COMPRESSED').map(({ msg }) => msg),
+    [/read_old_compressed: true/],
+  )
+  t.same(upgraded.out.texts(), [])
+  await upgraded.stop()
+
+  const again = await start({ include }, checkpoints, 2 * DAY_MS)
+  await until('all to be skipped again', () => skipped(again) === 30)
+  t.same(again.out.texts(), [])
+  await again.stop()
+
+  for (const [read, title] of [
+    [600, 'read'],
+    [0, 'not read twice'],
+  ] as const) {
+    const told = await start({ include, read_old_compressed: true }, checkpoints, 3 * DAY_MS)
+    await settled(told, read)
+    await told.scanned(3)
+    t.equal(told.out.texts().length, read, title)
+    t.equal(skipped(told), 0)
+    await told.stop()
+  }
+})
+
+t.test('an archive that comes after the upgrade is read', async t => {
+  const { dir, checkpoints } = await fromEarlierVersion(t)
+  const include = [join(dir, 'app.log*')]
+  const upgraded = await start({ include }, checkpoints, -DAY_MS)
+  await settled(upgraded, 600)
+  t.equal(skipped(upgraded), 0)
+  await upgraded.stop()
+})
+
+t.test('read_from: end skips the archives that are there at the first start', async t => {
+  const dir = testFolder(t, { 'app.log': 'line\n' })
+  writeFileSync(join(dir, 'old.gz'), gzipSync('old\n'))
+  const options = { include: [join(dir, '*')], read_from: 'end' }
+  const run = await start(options, undefined, DAY_MS)
+  await until('it to be skipped', () => skipped(run) === 1)
+  await run.stop()
+  t.same(run.out.texts(), [])
+})
+
+t.test('an archive is known for as long as it is there', async t => {
+  const dir = testFolder(t, {})
+  const path = join(dir, 'app.log.gz')
+  writeFileSync(path, gzipSync(asText(numbered(0, 10))))
+  const clock = new TestTime()
+  clock.ms = 2000
+  const options = { include: [join(dir, '*')], rotate_wait: '10ms' }
+  const first = await tail(options, undefined, new Receiver(), clock)
+  await settled(first, 10)
+  await until('it to be let go', () => first.value('sluice_files_watched') === 0)
+  for (let day = 0; day < 20; day++) {
+    clock.ms += DAY_MS
+    await first.scanned()
+  }
+  renameSync(path, `${path}.1`)
+  await first.scanned()
+  await first.stop()
+  const next = await tail(options, first.checkpoints, new Receiver(), clock)
+  await next.scanned(3)
+  t.same(next.out.texts(), [])
+  await next.stop()
+})
+
+t.test('an archive with several names, in the same and in another folder, is read once', async t => {
+  const dir = testFolder(t, { a: {}, b: {} })
+  const path = join(dir, 'a', 'app.log.gz')
+  writeFileSync(path, gzipSync(asText(numbered(0, 10))))
+  linkSync(path, join(dir, 'a', 'link.gz'))
+  symlinkSync(path, join(dir, 'b', 'link.gz'))
+  const options = { include: [join(dir, '*/*.gz')] }
+  const run = await start(options)
+  await settled(run, 10)
+  await run.scanned(5)
+  t.equal(run.out.texts().length, 10)
+  await run.stop()
+  const next = await start(options, run.checkpoints)
+  await next.scanned(5)
+  t.same(next.out.texts(), [])
+  await next.stop()
+})
+
+t.test('a kill in the middle: it is read on from the last saved line', async t => {
+  const dir = testFolder(t, {})
+  const lines = numbered(0, 300_000)
+  writeFileSync(join(dir, 'app.log.gz'), gzipSync(asText(lines)))
+  const options = { include: [join(dir, '*.gz')], follow: false }
+  const first = await start(options)
+  first.out.hold = true
+  await arrived(first, 1)
+  await until('half of it to be on its way', () => first.out.lines.length > 100_000)
+  first.out.settle('delivered', 2)
+  await first.checkpoints.flush()
+  await first.kill()
+  const saved = (first.checkpoints.document as { files: { offset: number }[] }).files[0]!.offset
+  t.ok(saved > 0 && saved < asText(lines).length, `saved at ${saved}`)
+  const next = await start(options, first.checkpoints)
+  await next.run
+  const from = lines.length - next.out.texts().length
+  t.equal(asText(lines.slice(0, from)).length, saved)
+  t.strictSame(next.out.texts(), lines.slice(from))
+  await next.stop()
+})
+
+t.test('an archive that is cut off or damaged is read as far as possible, and reported once', async t => {
+  const dir = testFolder(t, {})
+  const text = asText(Array.from({ length: 20_000 }, (_, i) => `${i} ${Math.sin(i)}`))
+  const whole = gzipSync(text)
+  const damaged = Buffer.from(whole)
+  damaged.fill(0xff, whole.length / 2, whole.length / 2 + 100)
+  writeFileSync(join(dir, 'damaged.gz'), damaged)
+  writeFileSync(join(dir, 'cut.gz'), whole.subarray(0, whole.length / 2))
+  writeFileSync(join(dir, 'nothing.gz'), whole.subarray(0, 12))
+  const run = await start({ include: [join(dir, '*.gz')] })
+  await until('all to be reported', () => coded(run, 'SLUICE_COPY_DAMAGED').length === 3)
+  await run.scanned(5)
+  t.equal(coded(run, 'SLUICE_COPY_DAMAGED').length, 3)
+  t.equal(run.value('sluice_component_errors_total', { kind: 'copy' }) ?? 3, 3, 'counted')
+  const readable = gunzipSync(whole.subarray(0, whole.length / 2), { finishFlush: zlib.constants.Z_SYNC_FLUSH })
+  for (const name of ['damaged.gz', 'cut.gz']) {
+    const read = run.out.texts(join(dir, name)).join('\n')
+    t.ok(read.startsWith(readable.toString().slice(0, -1)), `${name}: ${read.length} of ${readable.length}`)
+  }
+  t.same(run.out.texts(join(dir, 'nothing.gz')), [])
+  // It was still being copied.
+  writeFileSync(join(dir, 'cut.gz'), whole)
+  await until('the rest', () => run.out.texts(join(dir, 'cut.gz')).join('').length === text.replaceAll('\n', '').length)
+  await until('it to be no problem any more', () => run.value('sluice_files_unreadable') === 1)
+  await run.stop()
+})
+
+for (const format of ['gzip', 'zstd'] as const) {
+  t.test(`${format}: a little that inflates to a lot takes little memory`, async t => {
+    if (!isReadable(format)) return t.comment('not in this Node.js')
+    const dir = testFolder(t, {})
+    const path = join(dir, 'bomb')
+    const part = Buffer.alloc(256 * MIB)
+    writeFileSync(path, format === 'gzip' ? gzipSync(part) : zstdCompressSync(part))
+    t.equal(await inflate(path, format, part.length, 100 * MIB), part.length)
+  })
+}
+
+/** Returns how much could be inflated. Fails if that takes more memory than `most`. */
+async function inflate(path: string, format: Format, bytes: number, most: number): Promise<number> {
+  const inflated = new Inflated(openSync(path, 'r'), format)
+  const room = Buffer.alloc(MIB)
+  const before = process.memoryUsage.rss()
+  let at = 0
+  while (at < bytes && !inflated.ended && !inflated.damage) {
+    inflated.budget = MIB
+    at += await inflated.read(room)
+    const taken = process.memoryUsage.rss() - before
+    if (taken > most) throw new Error(`${Math.round(taken / MIB)} MiB`)
+  }
+  inflated.close()
+  return at
+}
+
+t.test('zstd is read like gzip, and a rotated file is read on in a .zst copy', async t => {
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 5)) })
+  const path = join(dir, 'app.log')
+  const bytes = isReadable('zstd') ? zstdCompressSync : () => Buffer.from('\x28\xb5\x2f\xfd\x04', 'latin1')
+  writeFileSync(join(dir, 'old.zst'), Buffer.concat([bytes('old\n'), bytes('older\n')]))
+  const options = { include: [join(dir, '*')] }
+  const first = await start(options)
+  if (!isReadable('zstd')) {
+    await until('it to be skipped', () => skipped(first) === 1)
+    return await first.stop()
+  }
+  await settled(first, 7)
+  await first.stop()
+  appendFileSync(path, asText(numbered(5, 9)))
+  writeFileSync(`${path}.1.zst`, bytes(readFileSync(path)))
+  writeFileSync(path, asText(numbered(9, 11)))
+  writeFileSync(join(dir, 'cut.zst'), bytes(asText(numbered(0, 5000))).subarray(0, -200))
+  const next = await start(options, first.checkpoints)
+  await until('the end', () => next.out.texts(path).length >= 6 && coded(next, 'SLUICE_COPY_DAMAGED').length === 1)
+  await next.scanned(3)
+  t.same(next.out.texts(path), numbered(5, 11))
+  t.same(next.out.texts(join(dir, 'old.zst')), [])
+  await next.stop()
+})
+
+t.test('what follows the end of a compressed file is not read', async t => {
+  const path = join(testFolder(t, {}), 'gz')
+  writeFileSync(path, Buffer.concat([gzipSync('line\n'), Buffer.alloc(100)]))
+  t.equal(await inflate(path, 'gzip', 100, MIB), 5)
+})
