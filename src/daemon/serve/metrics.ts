@@ -41,7 +41,7 @@ export function nodeMetrics(metrics: Metrics, nodes: Nodes): void {
       value: state === 'live' ? nodes.live : nodes.gone.length,
     })),
   )
-  const help = 'Events in the disk buffers of a node that does not run. They wait until it runs again.'
+  const help = 'Events in the disk buffers of a node that does not run, a few seconds before it ended.'
   metrics.series('gauge', 'sluice_service_gone_node_events', help, () =>
     nodes.gone.map(({ id, name, events }) => ({ labels: { node: name, id }, value: events })),
   )
