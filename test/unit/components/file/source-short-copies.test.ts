@@ -12,14 +12,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { testFolder } from '../../../support/folder.js'
-import {
-  laterFiles,
-  MemoryCheckpoints,
-  Receiver,
-  settled,
-  TestTime,
-  tail,
-} from '../../../support/tailing.js'
+import { laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 /** Longer than what is compared of the beginning of a file. */
