@@ -39,8 +39,6 @@ const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only w
 /** The default address: one port above the daemon's. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
-type Readiness = { readonly state: 'ready' | 'ending' } | { readonly state: 'failing'; readonly reason: string }
-
 type ServiceConfig = NonNullable<Config['service']>
 
 /** The configuration with its section `service`. Throws ConfigError if it has none. */
@@ -152,14 +150,7 @@ async function serveOpened(
     storeMetrics(metrics, state.store)
     nodeMetrics(metrics, nodes ?? ALONE)
     if (tls) ends.push(tls.attach(app.server))
-    // A load balancer then sends requests to other nodes.
-    const readiness = (): Readiness =>
-      ending
-        ? { state: 'ending' }
-        : nodes?.isConnected === false
-          ? { state: 'failing', reason: 'the database does not answer' }
-          : { state: 'ready' }
-    const admin = await listenForMetrics(config, metrics, state.store, readiness, log)
+    const admin = await listenForMetrics(config, metrics, state.store, () => !ending, log)
     if (admin) {
       servers.push(admin)
       ends.push(() => closeServer(admin))
@@ -224,7 +215,7 @@ async function listenForMetrics(
   config: Config,
   metrics: Metrics,
   store: Store,
-  readiness: () => Readiness,
+  ready: () => boolean,
   log: Logger,
 ): Promise<Server | undefined> {
   if (!config.metrics) return undefined
@@ -232,7 +223,11 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    destinations: () => [{ id: 'service', reason: undefined, ...readiness() }, storeReadiness(store)],
+    // Where it fails, a load balancer sends requests to other nodes.
+    destinations: () => [
+      { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
+      storeReadiness(store),
+    ],
   }
   try {
     const server = await listening(address, () => serveAdmin(address, reports, log))

@@ -46,8 +46,6 @@ interface Known {
 
 const BEAT_MS = 1000
 const GONE_READINGS = 10
-/** A beat that takes longer counts as failed. */
-const SLOW_MS = 4000
 const DAY_MS = 86_400_000
 /** Without events, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
@@ -77,8 +75,6 @@ export class SharedNodes implements Nodes {
   readonly #logged = { gone: new Set<string>(), clocks: new Set<string>() }
   #beat: number | undefined
   #beating: Promise<void> | undefined
-  #began = 0
-  #failed = false
   readonly #stop: () => void
 
   static async open(options: Options): Promise<SharedNodes> {
@@ -108,11 +104,6 @@ export class SharedNodes implements Nodes {
     )
   }
 
-  /** Whether the database answers this node. */
-  get isConnected(): boolean {
-    return !this.#failed && !(this.#beating && this.#options.clock.now() - this.#began > SLOW_MS)
-  }
-
   /** Others then know what is left in its disk buffers. */
   async close(): Promise<void> {
     this.#stop()
@@ -127,13 +118,11 @@ export class SharedNodes implements Nodes {
 
   #look(): Promise<void> {
     if (this.#beating) return this.#beating
-    this.#began = this.#options.clock.now()
-    const done = (failed: boolean) => () => {
-      this.#failed = failed
+    const done = () => {
       this.#beating = undefined
     }
     // The store logs its failures; the nodes stay as they were.
-    this.#beating = this.#read().then(done(false), done(true))
+    this.#beating = this.#read().then(done, done)
     return this.#beating
   }
 

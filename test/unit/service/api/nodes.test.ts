@@ -74,29 +74,3 @@ t.test('nodes that share a store', async t => {
   await open('c', wrong)
   await until(() => logged.find(({ msg }) => /the clock of another node/.test(String(msg))))
 })
-
-t.test('a node that the database does not answer', async t => {
-  const folder = testFolder(t)
-  const store = await openSqlite(join(folder, 'store'))
-  t.teardown(() => store.close())
-  let fails: (() => Promise<never>) | undefined
-  const failing = { ...store, change: (owner: string, work: never) => fails?.() ?? store.change(owner, work) }
-  const time = new ManualTime()
-  const options = { dataDir: folder, clock: time, random: randomBytes, log: pino({ enabled: false }), beatMs: 5 }
-  const node = await SharedNodes.open({ ...options, store: failing as never })
-  t.teardown(() => node.close())
-  t.ok(node.isConnected)
-  fails = () => Promise.reject(new StoreError('SLUICE_STORE_UNUSABLE', 'gone'))
-  await until('it to fail', () => !node.isConnected)
-  fails = undefined
-  await until('it to work', () => node.isConnected)
-  let answer = () => {}
-  fails = () => new Promise((_, reject) => (answer = () => reject(new Error('late'))))
-  await until('it to wait', async () => {
-    await time.advance(1000)
-    return !node.isConnected
-  })
-  fails = undefined
-  answer()
-  await until('it to work', () => node.isConnected)
-})
