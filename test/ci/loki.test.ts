@@ -251,13 +251,13 @@ t.test('a key that is replaced, and an address that is wrong until it is correct
   )
 })
 
-t.test('compression: snappy: the same is stored, and a time that Loki does not have is refused', async t => {
+t.test('compression: gzip: the same is stored, and a time that Loki does not have is refused', async t => {
   const folder = testFolder(t)
   const loki = await startServer(t, 'loki', folder, WIDE)
   if (!loki) return
   const config = configOf(
     loki.url,
-    '    compression: snappy\n    structured_metadata: { trace: "${.trace}", host: h }\n',
+    '    compression: gzip\n    structured_metadata: { trace: "${.trace}", host: h }\n',
   )
   const now = Date.now() - 60_000
   const lines = Array.from({ length: 5000 }, (_, n) =>
@@ -289,7 +289,7 @@ t.test('VictoriaLogs takes the same requests', async t => {
   await sent(daemon, 2500)
   t.same((await daemon.stop(t)).discarded, {})
   inbox(folder, lines.slice(2500))
-  daemon = await startDaemon(t, folder, configOf(`${server.url}/insert`, '    compression: snappy\n'))
+  daemon = await startDaemon(t, folder, configOf(`${server.url}/insert`, '    compression: gzip\n'))
   await sent(daemon, 2500)
   t.same((await daemon.stop(t)).discarded, {})
   const shown = async () => {

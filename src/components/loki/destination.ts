@@ -56,9 +56,9 @@ const options = z
     encoding: encodingOption('raw'),
     compression: z
       .enum(['none', 'gzip', 'snappy'])
-      .prefault('gzip')
+      .prefault('snappy')
       .describe(
-        'Compression of the body: `gzip` as JSON, `snappy` as protobuf. snappy uses less CPU time and more bandwidth.',
+        'Compression of the body: `snappy` as protobuf, `gzip` as JSON. gzip uses less bandwidth and more CPU time.',
       ),
     headers,
     auth,

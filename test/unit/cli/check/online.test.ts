@@ -74,7 +74,8 @@ t.test('each destination has its line, and exit code 1 says that one fails', asy
   t.notMatch(stdout + stderr, /c0ffee|wrong-key/)
   t.same(to.requests, [], 'without a URL that checks the key, nothing is sent')
   const bodies = secured.requests.filter(({ method }) => method === 'POST').map(({ body }) => body)
-  t.same(new Set(bodies), new Set(['{"streams":[]}']), 'and no event')
+  // Protobuf without a field, in snappy: the length of nothing.
+  t.same(new Set(bodies), new Set(['\0']), 'and no event')
   t.ok(secured.requests.some(({ headers }) => headers['x-scope-orgid'] === 'shared'))
 
   const good = await online(folder, { open: http({ url: to.url() }), pushes: loki(keyed('./key')) })

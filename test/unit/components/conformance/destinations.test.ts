@@ -89,6 +89,8 @@ function answerOf(to: Receiver, parts: readonly Part[]): KafkaAnswer {
 function local({ type, options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, broker, to }: Place) {
   const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
   if (type === 'kafka') Object.assign(own, { brokers: [broker], auth: {} })
+  // Protobuf is not text.
+  if (type === 'loki') own.compression = 'gzip'
   // Without it, it is a server that the program knows.
   if ('endpoint' in options.shape)
     Object.assign(own, { endpoint: to.url('/'), auth: { access_key_id: 'key', secret_access_key: 'key' } })

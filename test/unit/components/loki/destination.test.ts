@@ -42,6 +42,7 @@ t.test('the body of a request', async t => {
     t,
     {
       url: to.url('/prefix/'),
+      compression: 'gzip',
       labels: { job: 'sluice', app: '${.app:-none}', level: '${.level}' },
       structured_metadata: { trace: '${.trace}' },
       tenant: '${.team:-shared}',
@@ -83,7 +84,7 @@ t.test('the body of a request', async t => {
 
 t.test('times of any notation, and of events without one', async t => {
   const to = await taker(t)
-  const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' }, timestamp: '.t' }, loki)
+  const { destination } = await started(t, { url: to.url(''), compression: 'gzip', labels: { job: 'a' }, timestamp: '.t' }, loki)
   const times: [json: string, nanos: RegExp][] = [
     ['"2026-01-02T03:04:05Z"', /^1767323045\d{9}$/],
     ['"2026-01-02T03:04:05.5+00:00"', /^17673230455\d{8}$/],
@@ -104,7 +105,7 @@ t.test('times of any notation, and of events without one', async t => {
 
 t.test('equal lines of one millisecond get different times, the same ones in each request', async t => {
   const to = await taker(t)
-  const { destination } = await started(t, { url: to.url(''), labels: { job: 'a' } }, loki)
+  const { destination } = await started(t, { url: to.url(''), compression: 'gzip', labels: { job: 'a' } }, loki)
   const line = '{"timestamp":"2026-01-02T03:04:05.123Z","message":"the same"}'
   const batch = sent(Array.from({ length: 10_000 }, () => line))
   await destination.write([batch], never)
@@ -120,7 +121,7 @@ t.test('equal lines of one millisecond get different times, the same ones in eac
 
 t.test('streams beyond the bound share one, and are counted', async t => {
   const to = await taker(t)
-  const options = { url: to.url(''), labels: { job: 'a', app: '${.app}' }, max_streams: 2 }
+  const options = { url: to.url(''), compression: 'gzip', labels: { job: 'a', app: '${.app}' }, max_streams: 2 }
   const { destination, counters } = await started(t, options, loki)
   await destination.write([sent(['a', 'b', 'c', 'd', 'a'].map(app => `{"app":"${app}"}`))], never)
   const { streams } = pushOf(to.requests[0]!)
@@ -144,13 +145,12 @@ t.test('an event whose labels are too long to be kept is a dead letter', async t
   await end()
 })
 
-t.test('compression: snappy sends the same as protobuf', t => {
+t.test('by default, protobuf has the same as JSON', t => {
   const options = loki.options.parse({
     url: 'http://127.0.0.1',
     labels: { job: 'sluice', app: '${.app}' },
     structured_metadata: { trace: '${.trace}', host: 'h' },
     timestamp: '.t',
-    compression: 'snappy',
   })
   const context = {
     clock: { now: () => 0 },
@@ -246,7 +246,7 @@ async function fakeLoki(t: Test, refuse: (line: string, app: string) => string |
     return body === '' ? 204 : { status: 400, body }
   }
   const folder = testFolder(t)
-  const made = await make({ url: to.url(''), labels: { app: '${.app:-none}' } }, loki)
+  const made = await make({ url: to.url(''), compression: 'gzip', labels: { app: '${.app:-none}' } }, loki)
   const { delivery, end } = deliver(folder, made, { batch: { max_wait: '5ms' } })
   await delivery.start()
   const put = async (lines: readonly string[]) => {
@@ -320,7 +320,7 @@ t.test('of what Loki refuses, each event is found, and no other is lost or store
 
 t.test('a request is not divided where its stream or its tenant is the cause', async t => {
   const to = await receiver(t)
-  const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
+  const { destination } = await started(t, { url: to.url(''), compression: 'gzip', labels: { app: '${.app}-' } }, loki)
   const cases: [reason: string, body: string][] = [
     ['labels', `stream '{app="${'x'.repeat(10_000)}"}' has label value too long: '${'x'.repeat(10_000)}'`],
     ['labels', "couldn't parse labels: 1:6: parse error: invalid UTF-8 rune"],
@@ -358,7 +358,7 @@ t.test('a limit of one stream is waited for by that stream alone', async t => {
 
 t.test('limits of Loki are waited for, and said with what to do', async t => {
   const to = await receiver(t)
-  const { destination } = await started(t, { url: to.url(''), labels: { app: '${.app}-' } }, loki)
+  const { destination } = await started(t, { url: to.url(''), compression: 'gzip', labels: { app: '${.app}-' } }, loki)
   const cases: [status: number, body: string, expected: object][] = [
     [
       429,
