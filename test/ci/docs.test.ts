@@ -24,7 +24,7 @@ import { needs } from '../support/needs.js'
 // Commands wait for daemons most of the time.
 t.jobs = 2
 
-const TO_LOOK_AT = ['condition', 'text', 'json', 'js', 'ts', 'ini']
+const TO_LOOK_AT = ['condition', 'text', 'json', 'js', 'ts', 'ini', 'nginx']
 const SECTIONS = ['sources', 'processors', 'destinations']
 
 /** Variables that configurations of the pages use. */

@@ -154,8 +154,11 @@ t.test('what is wrong with a table is named with its line', async t => {
     [problem('t.csv', 'a,b\nx,1\ny,2\nx,3\n'), '4: repeats the key "x" of line 2'],
     [problem('t.csv', 'a,b\n', { column: 'c' }), '1: has no column "c"; it has a, b'],
     [problem('t.csv', 'a,b\n\nnope,1\n', { match: 'cidr' }), '3: "nope" is neither'],
-    [problem('t.csv', 'a,b,c\n1,9,x\n5,12,y\n', { match: 'range' }), '3: has a range that overlaps the one in line 2'],
-    [problem('t.csv', 'a,b,c\n1,9,x\n1,9,y\n', { match: 'range' }), '3: has a range that overlaps the one in line 2'],
+    [
+      problem('t.csv', 'a,b,c\n1,9,x\n5,12,y\n', { match: 'range' }),
+      '3: has a range that overlaps the range in line 2',
+    ],
+    [problem('t.csv', 'a,b,c\n1,9,x\n1,9,y\n', { match: 'range' }), '3: has a range that overlaps the range in line 2'],
     [problem('t.csv', 'a,b\n9,1\n', { match: 'range' }), '2: the range ends at 1, before it begins at 9'],
     [problem('t.csv', 'a\n1\n', { match: 'range' }), '1: has 1 columns, and 2 must be the key'],
     [problem('t.csv', Buffer.from([0xff])), '1: is not valid UTF-8'],
