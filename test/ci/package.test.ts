@@ -116,7 +116,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/main.js', 'cli/check/simulate/report/report.js', 'web/bundle/page.js', 'lib/files/disk/worker.js', 'components/processors/script/script-main.js', 'daemon/serve/pipeline-process.js']
+const entries = ['cli/main.js', 'cli/check/simulate/report/report.js', 'web/bundle/page.js', 'lib/files/disk/worker.js', 'components/processors/script/script-main.js', 'daemon/serve/pipeline-process.js', 'service/api/store/sqlite-thread-main.js']
 const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)
@@ -141,7 +141,7 @@ const WANTED = [
   /^dist\/src\/cli\/check\/simulate\/report\/report\.css$/,
   /^dist\/src\/web\/bundle\/(page\.css|LICENSES\.txt)$/,
   /^dist\/src\/core\/codecs\/grok\/[a-z]+\.grok$/,
-  /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
+  /^config\/(sluice\.yaml|service(-nodes)?\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/(?!spec\.)(README|[a-z0-9-]+)\.(md|svg)$/,
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
