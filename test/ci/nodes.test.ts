@@ -7,8 +7,9 @@ import { HOST, ownPort } from '../support/address.js'
 import { bound } from '../support/bound.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { cuttable, type ServedNode, startNodes, Writer } from '../support/nodes.js'
+import { type ServedNode, startNodes, Writer } from '../support/nodes.js'
 import { inDatabase, newDatabase, startPostgres } from '../support/postgres.js'
+import { startProxy } from '../support/proxy.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { startRedis } from '../support/redis-server.js'
 import { until } from '../support/until.js'
@@ -48,8 +49,8 @@ t.test('two nodes with one database', async t => {
   if (!redis) return
   const options = await newDatabase(server.options)
   const place = new URL(options.url)
-  const cut = await cuttable(t, { host: place.hostname, port: Number(place.port) })
-  const urls = [options.url, options.url.replace(place.port, String(cut.port))]
+  const proxy = await startProxy(t, Number(place.port))
+  const urls = [options.url, options.url.replace(place.port, String(proxy.port))]
   const { nodes, made } = await startNodes(t, folder, options, {
     urls,
     more: '  limits: { requests: 6000, failed_tries: 100000 }\n',
@@ -131,7 +132,8 @@ t.test('two nodes with one database', async t => {
     return answer
   }
   for (const how of ['closed', 'silent'] as const) {
-    cut.set(how)
+    proxy.network = how
+    if (how === 'closed') proxy.cut()
     await until('the node without a database to refuse', async () => {
       const { status, body } = await whoami(b)
       return status === 503 && body.code === 'store_unusable'
@@ -139,7 +141,8 @@ t.test('two nodes with one database', async t => {
     await until('it not to be ready', async () => (await b.ready()) === 503)
     t.equal((await whoami(a)).status, 200)
     t.equal(await a.ready(), 200)
-    cut.set('open')
+    proxy.network = 'open'
+    proxy.cut()
     await until('it to continue', async () => (await whoami(b)).status === 200)
     await until('it to be ready', async () => (await b.ready()) === 200)
   }

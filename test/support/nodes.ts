@@ -1,9 +1,8 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { PostgresOptions } from '../../src/engine/config/store-options.js'
-import { HOST, listening, ownPort } from './address.js'
+import { HOST, ownPort } from './address.js'
 import { checkout } from './checkout.js'
 import { seriesIn } from './series.js'
 import { init } from './served.js'
@@ -106,40 +105,6 @@ export async function startNodes(
   for (const { folder } of others) cpSync(join(first.folder, 'state/secret'), join(folder, 'state/secret'))
   await Promise.all(others.map(node => node.start()))
   return { nodes, made }
-}
-
-/** A way to a server that can be cut off: closed, or silent. */
-export async function cuttable(t: Test, to: { host: string; port: number }) {
-  const sockets = new Set<Socket>()
-  let mode: 'open' | 'closed' | 'silent' = 'open'
-  const server = createServer(from => {
-    if (mode === 'closed') return from.destroy()
-    const there = connect(to.port, to.host)
-    for (const [one, other] of [
-      [from, there],
-      [there, from],
-    ] as const) {
-      sockets.add(one)
-      one.on('data', data => mode !== 'silent' && other.write(data))
-      one.on('error', () => {})
-      one.on('close', () => {
-        sockets.delete(one)
-        other.destroy()
-      })
-    }
-  })
-  const port = await listening(t, server)
-  const closeAll = () => {
-    for (const socket of sockets) socket.destroy()
-  }
-  t.teardown(closeAll)
-  return {
-    port,
-    set(next: typeof mode) {
-      mode = next
-      if (next !== 'silent') closeAll()
-    },
-  }
 }
 
 /**

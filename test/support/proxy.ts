@@ -11,6 +11,8 @@ export interface Proxy {
   delayMs: number
   /** Whether answers are lost. */
   swallows: boolean
+  /** `closed`: connections end at once. `silent`: no byte passes. */
+  network: 'open' | 'closed' | 'silent'
   /** Ends all connections. */
   cut(): void
 }
@@ -21,8 +23,9 @@ export async function startProxy(t: Test, to: number): Promise<Proxy> {
   const cut = () => {
     for (const socket of sockets) socket.destroy()
   }
-  const proxy = { port: await ownPort(), to, delayMs: 0, swallows: false, cut }
+  const proxy: Proxy = { port: await ownPort(), to, delayMs: 0, swallows: false, network: 'open', cut }
   const server = createServer(client => {
+    if (proxy.network === 'closed') return client.destroy()
     const behind = connect(proxy.to, HOST)
     for (const [socket, other] of [
       [client, behind],
@@ -36,9 +39,9 @@ export async function startProxy(t: Test, to: number): Promise<Proxy> {
           other.destroy()
         })
     }
-    client.pipe(behind)
+    client.on('data', data => proxy.network !== 'silent' && behind.write(data))
     behind.on('data', data => {
-      if (proxy.swallows) return
+      if (proxy.swallows || proxy.network === 'silent') return
       if (proxy.delayMs === 0) client.write(data)
       else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
     })
