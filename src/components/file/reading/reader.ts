@@ -178,7 +178,7 @@ export class Reader {
     const unfindable = await this.#options.unfindable()
     this.#options.onUnfindable(unfindable)
     for (const tailer of unfindable) {
-      const origins = [tailer.origin, tailer.heir?.origin]
+      const origins = [tailer.origin, tailer.successor?.origin]
       for (const batch of this.#outbox.filter(({ origin }) => origins.includes(origin))) {
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
         await this.#options.beforeSend(batch)
@@ -192,7 +192,7 @@ export class Reader {
         this.#options.problems.failed(tailer.path, 'read', error)
       }
       // Its last line may go on in a file that the next start finds, but not without its beginning.
-      const rest = tailer.heir?.flush(out)
+      const rest = tailer.successor?.flush(out)
       if (rest) await out.send(rest)
       if (tailer.isOpen && tailer.unread > 0) this.#options.onLost(tailer)
     }

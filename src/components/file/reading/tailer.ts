@@ -40,7 +40,7 @@ export class Tailer extends Tracked {
   /** The files whose events go out under the same name. */
   lineage: Lineage<Tailer> | undefined
   /** The file that took the parts of a line at the end of this one, until they are delivered. */
-  heir: Tailer | undefined
+  successor: Tailer | undefined
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
@@ -250,18 +250,18 @@ export class Tailer extends Tracked {
   }
 
   /** The position stays before the parts until they are settled. */
-  #giveParts(heir: Tailer): Parts {
+  #giveParts(successor: Tailer): Parts {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
     release?.()
     const { continues, carry } = this.#splitter
     this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
     const settle = this.#positions.add(this.#delivered)
-    this.heir = heir
+    this.successor = successor
     return {
       bytes,
       settle: () => {
-        this.heir = undefined
+        this.successor = undefined
         settle()
       },
     }
