@@ -129,7 +129,8 @@ export class Revisions {
     const record = `{"pipeline_id":"${id}","revision":${revision},"config":${config},"created_at":"${updated_at}","created_by":${by}}`
     const bytes = Buffer.byteLength(record)
     // Other nodes add revisions as well.
-    this.sizes.set(account_id, await bytesOf(sql, account_id))
+    const used = await bytesOf(sql, account_id)
+    this.sizes.set(account_id, used)
     const removed = await this.#removeOld(sql, pipeline)
     this.sizes.requireRoom(account_id, bytes - removed)
     await sql.run(
@@ -137,7 +138,7 @@ export class Revisions {
        VALUES ($1, $2, $3, $4, $5, $6, $7)`,
       ...[id, revision, account_id, bytes, updated_at, by, config],
     )
-    return bytesOf(sql, account_id)
+    return used - removed + bytes
   }
 
   /** Removes a revision that was published until now, if it is old. Resolves with the bytes that the account then has. */
