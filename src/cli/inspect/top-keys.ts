@@ -21,7 +21,7 @@ export interface ThrottleKeys extends KeyCounts {
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
+/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. */
 export async function keysOf(
   socket: string,
   { series, status_page: page }: DaemonView,
@@ -44,7 +44,7 @@ async function keysOfOne(
   const query = new URLSearchParams({ component: id, for: String(ms) })
   const answer = await ask(socket, `/keys?${query}`, signal)
   const text = await textOf(answer)
-  // A reload may have replaced it.
+  // A reload may have removed the throttle.
   if (answer.statusCode !== 200) return undefined
   const counts = JSON.parse(text) as KeyCounts
   const minute = hasPage ? await lastMinute(socket, id, counts, signal) : undefined
@@ -95,7 +95,7 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
 const minuteCells = (events: KeyEvents | undefined): [string, string] =>
   events ? [events.passed.toLocaleString('en-US'), events.discarded.toLocaleString('en-US')] : ['', '']
 
-/** How full the window of a bucket is, and what was discarded of it in the last hour. */
+/** How full the window of a bucket is, and its discarded events of the last hour. */
 function bucketCells(bucket: BucketState | undefined): [string, string] {
   if (!bucket) return ['', '']
   const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket
