@@ -255,10 +255,7 @@ t.test('compression: gzip: the same is stored, and a time that Loki does not hav
   const folder = testFolder(t)
   const loki = await startServer(t, 'loki', folder, WIDE)
   if (!loki) return
-  const config = configOf(
-    loki.url,
-    '    compression: gzip\n    structured_metadata: { trace: "${.trace}", host: h }\n',
-  )
+  const config = configOf(loki.url, '    compression: gzip\n    structured_metadata: { trace: "${.trace}", host: h }\n')
   const now = Date.now() - 60_000
   const lines = Array.from({ length: 5000 }, (_, n) =>
     n % 1000 === 7

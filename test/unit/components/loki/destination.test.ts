@@ -84,7 +84,11 @@ t.test('the body of a request', async t => {
 
 t.test('times of any notation, and of events without one', async t => {
   const to = await taker(t)
-  const { destination } = await started(t, { url: to.url(''), compression: 'gzip', labels: { job: 'a' }, timestamp: '.t' }, loki)
+  const { destination } = await started(
+    t,
+    { url: to.url(''), compression: 'gzip', labels: { job: 'a' }, timestamp: '.t' },
+    loki,
+  )
   const times: [json: string, nanos: RegExp][] = [
     ['"2026-01-02T03:04:05Z"', /^1767323045\d{9}$/],
     ['"2026-01-02T03:04:05.5+00:00"', /^17673230455\d{8}$/],
