@@ -312,10 +312,15 @@ async function secureTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) await secureTree(path)
-    else await secureFile(path)
+    // With Node.js 20, SQLite removes the log of a closed connection when its memory is freed: perhaps now.
+    else await secureFile(path).catch(unlessMissing)
   }
   await chmod(folder, 0o700)
   await syncFolder(folder)
+}
+
+function unlessMissing(error: unknown): void {
+  if (errorCode(error) !== 'ENOENT') throw error
 }
 
 async function secureFile(path: string): Promise<void> {
