@@ -22,14 +22,14 @@ const USAGE = `Usage: npm run chaos -- [options]
   --steps N       steps of each (default: 60)
   --jobs N        how many at the same time (default: 2)
   --replay FILE   one scenario from a file, such as those in test/chaos/cases; with --times N again and again
-  --ci            the seeds of continuous integration: a fixed set, about three minutes, nothing is shrunk
+  --ci            the seeds of continuous integration: a fixed set, nothing is shrunk
   --no-shrink     leaves failing scenarios as they are
   --keep DIR      where failing scenarios are written to (default: test/chaos/cases)
   --folder DIR    where runs have their files (default: ${tmpdir()})
 
 A failing seed is cut down to few steps and kept as a file; the tests run every file in test/chaos/cases.
 `
-const CI_SEEDS = { first: 1000, count: 36, steps: 60 }
+const CI_SEEDS = { first: 1000, count: 18, steps: 60 }
 const PATIENCE_MS = 20_000
 /** While a scenario is cut down: how long nothing may happen, and how long that may take. */
 const SHRINKING_PATIENCE_MS = 6000
