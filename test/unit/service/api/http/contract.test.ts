@@ -6,6 +6,7 @@ import { Answers, identityFaults } from '../../../../fuzz/answers.js'
 import { fuzz } from '../../../../fuzz/run.js'
 import { FakeIngest } from '../../../../support/fake-ingest.js'
 import { testFolder } from '../../../../support/folder.js'
+import { rounds } from '../../../../support/long-test.js'
 import { type Got, pipelineConfig, type Sending, startService, type TestService } from '../../../../support/service.js'
 import { until } from '../../../../support/until.js'
 
@@ -411,7 +412,7 @@ t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404
 })
 
 t.test('requests made of the description find nothing that it does not say', { timeout: 60_000 }, async t => {
-  const { statuses, problems } = await fuzz(join(testFolder(t), 'state'), 20_310_203, 600)
+  const { statuses, problems } = await fuzz(join(testFolder(t), 'state'), 20_310_203, rounds(600, 150))
   t.same(problems.slice(0, 5), [])
   t.ok(Object.keys(statuses).length >= 7, JSON.stringify(statuses))
 })
