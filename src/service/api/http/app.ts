@@ -24,7 +24,7 @@ import { RequestCounts, Sender } from './sender.js'
 
 export interface AppOptions extends Required<HttpTimeouts> {
   readonly service: Service
-  /** Undefined: this process accepts no events. */
+  /** Undefined if this process does not accept events. */
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
@@ -32,7 +32,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly requestLog?: boolean
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
-  /** Limits the connections. */
   readonly connections: ConnectionLimits
   readonly tls?: TlsOptions | undefined
 }
@@ -54,7 +53,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     recognize(request, service.authenticate(callerOf(request)), access)
   const confirm: Authenticate = (request, access) => {
     const { principal } = request
-    // Nobody is recognized by a key that has ended.
+    // If the key has ended since, the response must not name its principal.
     request.principal = undefined
     return recognize(
       request,
@@ -68,7 +67,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // Unknown paths are reported without a key, but a key that is sent is checked anyway.
+    // An unknown path does not require a key. If the request has a key, it is checked first.
     if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })
@@ -107,7 +106,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // The app also answers requests without a Host header, which gives them a request id.
+  // The app itself answers requests without a Host header, with a request id.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
@@ -127,7 +126,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. A trusted proxy may pass on anything that the client has written. */
+/** The address of the client. A trusted proxy may forward any text that the client sent. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
@@ -168,7 +167,7 @@ function recognize(
   return found instanceof Promise ? found.then(admit) : admit(found)
 }
 
-/** What a request says of who sends it. */
+/** Reads the credentials and the origin of a request. */
 function callerOf(request: FastifyRequest): AuthenticateRequest {
   const { headers } = request
   const delegate = headers['x-delegate-account-id']

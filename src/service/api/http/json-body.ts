@@ -20,13 +20,13 @@ declare module 'fastify' {
 /** No legitimate document is nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** Limit of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
+/** Maximum bytes of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 
 /**
  * Makes the app of `plugin` parse bodies as JSON of up to `maxBytes`, and reject all others. An empty body counts as
- * none. The memory of bodies whose requests are unanswered is limited and shared fairly among the accounts.
+ * missing. The memory of the bodies of unanswered requests is limited, and shared fairly among the accounts.
  */
 export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
   const bytes = Math.max(MOST_BYTES, LARGEST * maxBytes)

@@ -16,7 +16,7 @@ import type { Reply, Route } from './route.js'
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal | undefined
-    /** When it arrived, on the monotonic clock. */
+    /** Time of arrival on the monotonic clock, in milliseconds. */
     began: number
     /** The path as declared in the route. */
     route: string
@@ -32,7 +32,7 @@ export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
-  /** The same page object always has the same text. */
+  /** The serialized text of each page object. Page objects do not change. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unsent = new UnsentAnswers()
   #closing = false
@@ -138,7 +138,7 @@ export class Sender {
   }
 }
 
-/** The id in the path. Nothing else that was sent there is logged, since it may be a key. */
+/** The id in the path. Other text in the path is not logged, since it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {
   const { id } = (params ?? {}) as { id?: string }
   return id !== undefined && ID.test(id) ? id : undefined
@@ -210,7 +210,7 @@ export class RequestCounts {
 
 /** Shorter responses are not counted: the number of connections limits them. */
 const SHORT = 16 * 1024
-/** Limit of all responses that clients have not read yet. */
+/** Maximum bytes of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
 /** One account may hold at most this many times the memory that is left, which leaves some for others. */
 const TIMES_WHAT_IS_LEFT = 3

@@ -1,6 +1,6 @@
 /**
- * A cache of recently used entries up to a total weight, in two generations: entries that are not used while a
- * generation fills up are dropped with the previous one. An entry costs no more than its place in a map.
+ * A cache of recently used entries in two generations. When the young generation has reached its maximum weight, it
+ * becomes the old one, and the entries of the previous old one are dropped. Using an entry moves it to the young one.
  */
 export class Recent<T> {
   readonly #most: number
