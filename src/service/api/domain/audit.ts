@@ -19,7 +19,7 @@ export class Audit {
     this.#context = context
   }
 
-  /** Newest first. Entries of the account acted in, or of the enterprise itself at enterprise scope. */
+  /** Newest first. Entries of the account that the caller acts in, or of the enterprise itself at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireAuditRead(principal)
     const rows = {

@@ -9,7 +9,7 @@ export class ApiError extends Error {
   readonly errors: readonly Fault[]
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** The caller, if already known; then the response has the headers of authenticated ones. */
+  /** The caller, if known. The response then has the x-auth headers. */
   readonly principal: Principal | undefined
 
   constructor(

@@ -27,7 +27,7 @@ const email = z
   .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** A duration or a number of seconds. */
+/** Accepts a duration or a number of seconds. The limits and the result are in milliseconds. */
 function period(least: number, most: number) {
   return z
     .union(

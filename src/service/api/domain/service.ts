@@ -17,7 +17,10 @@ import { Pipelines } from './pipelines/pipelines.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
-/** How often data in memory is written to the store, and after how many of these intervals old data is removed. */
+/**
+ * Reports are written to the store at this interval, last uses of keys every USES_EVERY intervals. Old data is removed
+ * every SWEEP_EVERY intervals.
+ */
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
@@ -86,7 +89,7 @@ export class Service {
     return this.#authentication.authenticate(request)
   }
 
-  /** The caller, once the body of the request has come: `principal` itself unless something has changed. */
+  /** Checks the caller again after the body was read. Returns `principal` itself unless something has changed. */
   confirm(principal: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.confirm(principal, again)
   }
@@ -131,7 +134,7 @@ export class Service {
     await this.#keys.flush()
   }
 
-  /** Warns of keys that expire soon, and removes old data: one node for all. */
+  /** Warns of keys that expire soon, and removes old data. One node does this for all nodes. */
   async sweep(): Promise<void> {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)

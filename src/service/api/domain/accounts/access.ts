@@ -4,8 +4,8 @@ import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
 /**
- * Access checks that precede every operation. Those of one argument are also made by the routes, before anything else of
- * a request is looked at.
+ * Access checks that precede every operation. Routes also make the checks that take only a principal, before they parse
+ * the request.
  */
 
 export function requireScope(principal: Principal, scope: Scope): void {
@@ -13,7 +13,7 @@ export function requireScope(principal: Principal, scope: Scope): void {
   throw forbidden('scope_missing', `this key does not have the scope ${scope}`)
 }
 
-/** Returns the account acted in. Throws 403 at enterprise scope. */
+/** Returns the account that the caller acts in. Throws 403 at enterprise scope. */
 export function requireAccount(principal: Principal): { readonly id: string; readonly shortId: string } {
   if (principal.account) return principal.account
   throw forbidden(
@@ -33,7 +33,7 @@ export function requireEnterprise(principal: Principal): void {
   requireScope(principal, 'enterprise:manage')
 }
 
-/** Returns the account whose pipelines and secrets the caller may read; of secrets, the names. */
+/** Returns the account whose pipelines and names of secrets the caller may read. */
 export function requirePipelineRead(principal: Principal) {
   requireScope(principal, 'pipeline:read')
   return requireAccount(principal)
@@ -61,7 +61,7 @@ export function requireUserManagement(principal: Principal) {
   return account
 }
 
-/** Service accounts of the account acted in, or of the enterprise. */
+/** For service accounts of the account that the caller acts in, or of the enterprise. */
 export function requireServiceAccountManagement(principal: Principal): void {
   if (principal.account) requireScope(principal, 'account:manage')
   else requireEnterprise(principal)
@@ -86,7 +86,7 @@ export function requireUserKeys(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** The audit log of the account acted in, or of the enterprise. */
+/** For the audit log of the account that the caller acts in, or of the enterprise. */
 export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }
@@ -98,7 +98,7 @@ export function requireGrant(principal: Principal, scopes: Iterable<Scope>): voi
   throw forbidden('scope_exceeded', `this key cannot grant scopes that it does not have: ${beyond.join(', ')}`)
 }
 
-/** Requires an id of the right form. Anything else cannot exist. */
+/** Throws 404 for an id that does not have the right form: it cannot exist. */
 export function requireId(id: string, what: string): void {
   if (!ID.test(id)) throw notFound(what)
 }

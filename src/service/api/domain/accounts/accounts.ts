@@ -75,7 +75,7 @@ export class Accounts {
     return show(row)
   }
 
-  /** The account acted in. */
+  /** The account that the caller acts in. */
   async current(principal: Principal): Promise<AccountDocument> {
     return show(await read(this.#context.store, requireAccount(principal)))
   }

@@ -20,7 +20,7 @@ export interface RateState extends Rate {
 /** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
 const MOST_KEYS = 100_000
 
-/** Uses within this fraction of a window are counted together, and expire with the last of them. */
+/** Parts of a window. Uses in the same part are counted together, and expire with the last of them. */
 const PARTS = 20
 
 interface Uses {
