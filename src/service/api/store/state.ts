@@ -15,9 +15,9 @@ import { type Sql, type Store, StoreError } from './store.js'
 import { importStore } from './transfer.js'
 
 /**
- * The data_dir of the service: the folder `store`, unless the store is in PostgreSQL, and the file `secret`, the key of
- * the access key hashes. They belong together: the store contains a check value of the secret, and a new secret is never
- * created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
+ * The data_dir of the service: the folder `store` (unless the store is in PostgreSQL), and the file `secret`, the key
+ * for the hashes of access keys. They belong together: the store has a check value of the secret, and a new secret is
+ * never created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
  */
 
 export interface ServiceState {
