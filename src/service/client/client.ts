@@ -73,7 +73,7 @@ const withEtag = <T>(answer: Answered): WithEtag<T> => ({
 })
 const part = (text: string): string => encodeURIComponent(text)
 
-/** Base class of the groups of methods: the requests they share. */
+/** Base class of the groups of methods, with the requests that they share. */
 class Calls {
   readonly transport: Transport
 

@@ -59,7 +59,7 @@ export class ManagedPipeline {
   #running: PublishedRevision | undefined
   /** The revision that each configuration was made from. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** Of the last response, whether its revision runs or not. */
+  /** ETag of the last response, even if its revision cannot run. */
   #etag: string | undefined
   /** The newest revision, if it cannot run. */
   #refused: Refused | undefined
@@ -69,13 +69,13 @@ export class ManagedPipeline {
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
-  /** Since when it has not responded; monotonic clock. */
+  /** When the service stopped responding, on the monotonic clock; undefined while it responds. */
   #awaySince: number | undefined
   /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
   /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
-  /** What runs; set by `follow`. */
+  /** The running pipeline; set by `follow`. */
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   #problems: () => Promise<readonly string[]> = async () => []
@@ -87,7 +87,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Replacements of the running configuration happen one after the other, as does what is cached. */
+  /** Runs replacements of the configuration one after the other, and also writes to the cache. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -107,7 +107,7 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
-  /** Why there is nothing to start with. */
+  /** Why there is not a revision to start with. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
@@ -178,7 +178,10 @@ export class ManagedPipeline {
     return undefined
   }
 
-  /** Whether it would repeat events that the cached revision has read, or leave its events behind; then that runs. */
+  /**
+   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. Then that one
+   * runs.
+   */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {
@@ -194,7 +197,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Immediately retries to find a revision to start with, using another local part. */
+  /** Immediately looks for a revision to start with again, using a new local part. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
@@ -239,8 +242,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports, also of the problems that the daemon finds.
-   * Returns `leave`.
+   * Applies each revision that is published from now on, and sends reports. They include the problems that the daemon
+   * finds. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -263,7 +266,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** `failed` replaced `back` but cannot start; `back` runs again. */
+  /** Called when `failed` has replaced `back` but cannot start. `back` then runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, it is the local part that cannot start.
@@ -357,7 +360,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The events will be delivered in time, so the same revision is requested again.
+    // The blocking events will be delivered at some time, so the same revision is requested again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return
@@ -375,7 +378,7 @@ export class ManagedPipeline {
     return config
   }
 
-  /** All that is wrong, as people read it. */
+  /** The text of all problems; null if there are none. */
   async #error(): Promise<Report['error']> {
     const problems = await this.#problems()
     return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))

@@ -20,7 +20,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** What is wrong at the moment. It is read for each report, and a change of it alone sends none. */
+  /** The text of the current problems. It is read for each report; a change of it alone does not cause a report. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }

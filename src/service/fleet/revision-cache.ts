@@ -32,7 +32,7 @@ export class RevisionCache {
     this.#log = log
   }
 
-  /** Resolves with undefined if there is none, or if it is damaged. Throws StateUnreadable if it cannot be read now. */
+  /** Resolves with undefined if the file is missing or damaged. Throws StateUnreadable if it cannot be read now. */
   async read(): Promise<PublishedRevision | undefined> {
     const text = await readState(this.#path, path => readFile(path, 'utf8'))
     if (text === undefined) return undefined

@@ -11,7 +11,7 @@ export interface PublishedRevision {
   readonly etag: string
 }
 
-/** What a daemon reports about itself. */
+/** The report of a daemon about itself. */
 export interface Report {
   readonly daemon_id: string
   readonly host: string
@@ -25,7 +25,7 @@ export interface Report {
 
 /** The service, from the side of a managed daemon. */
 export interface Link {
-  /** Resolves with undefined if the published revision is still the one of `etag`. */
+  /** Resolves with undefined if the published revision still has this `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>
   report(report: Report): Promise<void>
 }

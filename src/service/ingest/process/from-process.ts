@@ -1,14 +1,12 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/**
- * Checks what the process of an account says: plugins run in it, and events of clients, so what comes from it is input.
- */
+/** Checks the messages of the process of an account. Its plugins, and the events of clients, may influence them. */
 
 type Check = (value: unknown) => boolean
 
 const LONGEST_TEXT = 65_536
-/** Of a line that is too long. */
+/** Maximum length of `msg` in a log line that was too long. */
 const LONGEST_MESSAGE = 1000
 
 const text: Check = value => typeof value === 'string' && value.length <= LONGEST_TEXT
@@ -88,7 +86,7 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
   log: shape({ line: text }),
 }
 
-/** What each call may get. */
+/** The check of the reply to each call. */
 const REPLIES: Readonly<Record<CallName, Check>> = {
   start: snapshot,
   update: snapshot,
@@ -103,7 +101,7 @@ function demand(holds: boolean, what: string): asserts holds {
   if (!holds) throw new TypeError(`it sent ${what}`)
 }
 
-/** Throws if it is not a message. */
+/** Throws if it is not a valid message. */
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]
@@ -111,12 +109,14 @@ export function checkedMessage(message: unknown): FromProcess {
   return message as FromProcess
 }
 
-/** Throws if it is no answer to such a call, or to none. */
+/** Throws if `value` is not a valid reply to `call`, or if the call is unknown. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
   demand(call !== undefined && REPLIES[call](value), `an invalid answer to ${call ?? 'an unknown call'}`)
 }
 
-/** Throws if these are not of such pipelines: the ids of their components begin with their own. */
+/**
+ * Throws if the counters do not belong to these pipelines. The id of a component begins with the id of its pipeline.
+ */
 export function checkPipelines(
   counters: readonly CounterSnapshot[],
   pipelines: Pick<ReadonlySet<string>, 'has'>,
@@ -131,19 +131,19 @@ export function pipelineOf(component: string): string {
   return component.split('/', 1)[0]!
 }
 
-/** An error that may be sent. */
+/** Shortens the text of an error to the length that may be sent. */
 export function shortError(error: string): string {
   return error.slice(0, LONGEST_TEXT)
 }
 
-/** A line of the log that may be sent: of one that is too long, its message. */
+/** Shortens a log line to the length that may be sent. A line that is too long keeps its level and its message. */
 export function shortLine(line: string): string {
   if (line.length <= LONGEST_TEXT) return line
   const { level, msg } = JSON.parse(line) as { level: number; msg?: string }
   return JSON.stringify({ level, msg: msg?.slice(0, LONGEST_MESSAGE) })
 }
 
-/** A line of the log. Throws if it is none. */
+/** Parses a log line. Throws if it is not valid. */
 export function checkedLine(line: string): { readonly level: number; readonly msg?: string } {
   const fields: unknown = JSON.parse(line)
   demand(shape({ level: number, msg: optional(text) })(fields), 'a line of the log without a level')
