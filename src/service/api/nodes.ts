@@ -48,9 +48,9 @@ interface Known {
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** Days until a node is removed: without events in its disk buffers, and with events. */
+/** Without events in its disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** Allowed difference of clocks. Claims of idempotency keys expire by the clocks of nodes. */
+/** Clocks must agree: claims of idempotency keys expire by the clocks of nodes. */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
@@ -105,7 +105,7 @@ export class SharedNodes implements Nodes {
     )
   }
 
-  /** Saves the number of events in the disk buffers for the other nodes, or removes this node if there are 0. */
+  /** Removes this node, or saves how many events stay in its disk buffers. */
   async close(): Promise<void> {
     this.#stop()
     await this.#beating
@@ -189,7 +189,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** The id of this node. It is stored beside the disk buffers that it stands for. */
+/** The id is stored beside the disk buffers that it identifies. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

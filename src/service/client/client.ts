@@ -206,7 +206,7 @@ export class Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Calls any path, `/v3/…`; for API calls that have no method here. */
+  /** Calls any path, `/v3/…`; for API calls without a method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }

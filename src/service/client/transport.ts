@@ -3,7 +3,7 @@ import { retryAfterMs } from '../../net/http/client/answers/statuses.js'
 import { AnswerBytes } from './answer-bytes.js'
 import { unreachableText } from './unreachable.js'
 
-/** Sends requests to the service and parses responses. It knows no routes. */
+/** Sends requests to the service and parses responses. It does not know the routes. */
 
 export interface ClientOptions {
   /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
@@ -51,7 +51,6 @@ export class ServiceError extends Error {
   readonly errors: readonly { readonly path: string; readonly message: string }[]
   readonly requestId: string | undefined
   readonly retryAfterMs: number | undefined
-  /** The original response. */
   readonly answer: Answered
 
   constructor(answer: Answered) {

@@ -69,7 +69,7 @@ export class ManagedPipeline {
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
-  /** When the service stopped responding, on the monotonic clock; undefined while it responds. */
+  /** When the service stopped responding, on the monotonic clock. */
   #awaySince: number | undefined
   /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
@@ -107,7 +107,7 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
-  /** Why there is not a revision to start with. */
+  /** Why a revision to start with is missing. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
@@ -133,8 +133,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Resolves with the configuration to start with. While none can run, calls `waiting` once, reports the reason to the
-   * service, and retries. Resolves with undefined if the signal aborts.
+   * Resolves with the configuration to start with. While no revision can run, calls `waiting` once, reports the reason
+   * to the service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
     const { cache, log, random } = this.#options
@@ -179,8 +179,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. Then that one
-   * runs.
+   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. Then it runs
+   * instead.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -203,7 +203,7 @@ export class ManagedPipeline {
     this.#retry.abort()
   }
 
-  /** The cached revision. Retries while it cannot be read. */
+  /** The cached revision; undefined if it is missing or cannot be read. */
   async #readKept(): Promise<PublishedRevision | undefined> {
     const { cache, log } = this.#options
     try {
@@ -266,7 +266,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** Called when `failed` has replaced `back` but cannot start. `back` then runs again. */
+  /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, it is the local part that cannot start.

@@ -3,7 +3,6 @@ import { errorText } from '../../core/errors.js'
 import type { Clock, sleep } from '../../lib/time.js'
 import type { Link, Report } from './service-link.js'
 
-/** How often to check for changes. */
 const CHECK_MS = 1000
 
 type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
@@ -20,7 +19,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** The text of the current problems. It is read for each report; a change of it alone does not cause a report. */
+  /** The current problems. They are read for each report, and do not cause one. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }

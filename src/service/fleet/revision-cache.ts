@@ -81,7 +81,7 @@ export interface CachedRevision {
   readonly savedAt: number
 }
 
-/** The revision that the managed daemon of this data_dir ran last; undefined if none. Throws if it cannot be read. */
+/** The revision that the managed daemon of this data_dir ran last, if any. Throws if it cannot be read. */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

@@ -2,7 +2,6 @@ import type { AccessKey } from '../../net/key.js'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { Transport } from '../client/transport.js'
 
-/** Time limit of a response. */
 const TIMEOUT_MS = 10_000
 
 export interface PublishedRevision {
@@ -11,7 +10,6 @@ export interface PublishedRevision {
   readonly etag: string
 }
 
-/** The report of a daemon about itself. */
 export interface Report {
   readonly daemon_id: string
   readonly host: string

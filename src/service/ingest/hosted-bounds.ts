@@ -7,13 +7,11 @@ import { formatDuration, formatSize } from '../../lib/units.js'
 const MOST_IN_FLIGHT = 64
 const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
-/** Keys of all processors of a pipeline, see `max_keys`. */
+/** Sum of `max_keys` of all processors of a pipeline. */
 const MOST_KEYS = 1_000_000
-/**
- * Metric series of all aggregates of a pipeline. The service shows them together with the series of other pipelines.
- */
+/** Metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
 const MOST_SERIES = 10_000
-/** Rows of an aggregate besides its keys: one for events without a key, and one for events of further keys. */
+/** Rows of an aggregate besides its keys: events without a key, and events of further keys. */
 const FURTHER_ROWS = 2
 /** Minimum retry delays. They keep a receiver that fails immediately from using up the CPU. */
 const LEAST_RETRY_MS = 1000
@@ -21,12 +19,12 @@ const LEAST_LONGEST_RETRY_MS = 10_000
 
 type Components = Pick<Config, 'processors' | 'destinations'>
 
-/** A difference between running the pipeline in the service and in a daemon. */
+/** A difference to how a daemon runs the pipeline. */
 export interface Bound {
   /** Path of the option; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
-  /** Whether the service cannot accept events for the pipeline because of this. */
+  /** Set if it prevents the service from accepting events for the pipeline. */
   readonly obstacle?: true
 }
 
@@ -68,7 +66,7 @@ function boundedDestination(
   }
 }
 
-/** Divides the keys that a pipeline may have among its processors with keys. */
+/** Divides MOST_KEYS among the processors with keys. */
 function withFewerKeys(processors: Config['processors']): Config['processors'] {
   const keeping = processors.filter(one => keysOf(one) !== undefined).length
   const share = Math.floor(MOST_KEYS / Math.max(1, keeping))
@@ -79,7 +77,7 @@ function withFewerKeys(processors: Config['processors']): Config['processors'] {
   })
 }
 
-/** Divides the metric series that a pipeline may have among its aggregates. */
+/** Divides MOST_SERIES among the aggregates. */
 function withFewerSeries(processors: Config['processors']): Config['processors'] {
   const share = shareOfSeries(processors)
   return processors.map(one => {
@@ -118,10 +116,7 @@ function keysOf({ options }: ComponentConfig): number | undefined {
   return typeof max_keys === 'number' ? max_keys : undefined
 }
 
-/**
- * Describes how the running components differ from the requested ones. `maxDisk` is the disk space of the account, in
- * bytes.
- */
+/** Describes how `runs` differs from `asked`. `maxDisk` is the disk space of the account in bytes. */
 export function boundsOf(asked: Components, runs: Components, maxDisk: number): Bound[] {
   const bounds: Bound[] = []
   const add = (path: string, before = 0, after = 0, text = String as (value: number) => string) => {

@@ -24,9 +24,9 @@ export interface HostedOptions {
   readonly components: readonly AnyDefinition[]
   readonly ingest: AnyDefinition<'source'>
   readonly permitted: Permissions
-  /** Values by name of the account's secrets that the document refers to. */
+  /** Values by name of the secrets that the document refers to. */
   readonly secrets: Readonly<Record<string, string>>
-  /** Disk space of the account, in bytes. */
+  /** Disk space of the account in bytes. */
   readonly maxDisk: number
 }
 
@@ -36,8 +36,8 @@ export interface Hosted {
 }
 
 /**
- * Selects the part of a published document that runs in the service: the components that events from `ingest` reach.
- * Other sources are for daemons. The document cannot read the environment of the service. Throws NotHosted.
+ * The part of a published document that runs in the service: the components that events from `ingest` reach. Other
+ * sources are for daemons. The environment of the service is not available to it. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
@@ -88,7 +88,7 @@ export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
 }
 
-/** Processors and destinations that events from `ingest` reach, without inputs that these events do not pass. */
+/** Processors and destinations that events from `ingest` reach, with only the inputs that they pass. */
 function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
   const reached = new Set([INGEST])
   const isReached = (input: string) => reached.has(input.split('.')[0]!)

@@ -25,10 +25,7 @@ export class HostedPreview {
     this.#options = options
   }
 
-  /**
-   * Reports how running the pipeline in the service differs from a daemon, or why the service cannot run it yet or at
-   * all.
-   */
+  /** How the service would run the pipeline differently than a daemon, or why it cannot run it yet or at all. */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.read(id, document)

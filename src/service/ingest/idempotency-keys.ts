@@ -17,7 +17,7 @@ import { type Store, StoreError, type Value } from '../api/store/store.js'
 const KEPT_MS = 12 * 3_600_000
 const CLAIMED_MS = 60_000
 const SWEEP_MS = 20_000
-/** Interval at which one node removes keys for all nodes. Counting the keys takes time. */
+/** Interval at which one node removes keys for all: counting keys takes time. */
 const SHARED_SWEEP_MS = 55_000
 /** Keys per account. */
 const MOST_KEYS = 262_144
@@ -42,7 +42,6 @@ const [OVER, OLDEST, REMOVED] = [
   'pipeline_id = $2',
 ] as const
 
-/** A request with a key. */
 export interface KeyedRequest {
   readonly account: string
   readonly pipeline: string
@@ -57,7 +56,7 @@ interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
   readonly body: string
   readonly answer: Promise<Received>
-  /** Number of events that could not be saved in the row. A sweep saves it. */
+  /** Events that could not be saved in the row yet. */
   received?: number
 }
 
@@ -71,7 +70,7 @@ interface Options {
   readonly log: Logger
   /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** Set if no other service uses the store. All claims are then left over from an earlier run. */
+  /** Set if no other service uses the store: all claims are then from an earlier run. */
   readonly isAlone?: boolean
   /** Default: MOST_KEYS. */
   readonly mostKeys?: number
@@ -82,15 +81,15 @@ export class IdempotencyKeys {
   readonly #options: Options
   readonly #limit: LogLimit
   readonly #attempts = new Map<string, Attempt>()
-  /** Number of keys by account. */
+  /** Keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
-  /** Number of keys that were removed before they expired. */
+  /** Keys that were removed before they expired. */
   forgotten = 0
 
   /** Throws StoreError. */
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
-    // If this fails, for example on a full disk, the claims expire by themselves.
+    // If the disk is full, these claims expire by themselves.
     if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
     const keys = new IdempotencyKeys(store, options)
     if (!options.nodes) await keys.#load()
@@ -203,12 +202,12 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Removes the keys of a removed pipeline. Rejects with StoreError. */
+  /** For a removed pipeline. Rejects with StoreError. */
   async remove(pipeline: string): Promise<void> {
     await this.#drop(Number.POSITIVE_INFINITY, REMOVED, pipeline)
   }
 
-  /** Stops sweeping. Resolves when the requests in progress have ended. */
+  /** Resolves when all requests in progress have ended. */
   async stop(): Promise<void> {
     this.#stopSweeping()
     await Promise.allSettled([...this.#attempts.values()].map(({ answer }) => answer))
@@ -255,8 +254,7 @@ function nameOf(key: string): string {
 }
 
 /**
- * A digest that differs for any two bodies. Whoever knows the key of another client must not be able to forge a body
- * with the same digest.
+ * Differs for any two bodies. Whoever knows the key of another client must not be able to forge a body with its digest.
  */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])

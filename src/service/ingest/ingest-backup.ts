@@ -5,9 +5,9 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: events that count as
- * delivered in the copy were delivered, so a buffer's ledger is copied before its segments. Events that are delivered
- * later are in the copy as well, and are delivered again after a restore.
+ * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: events that the copy
+ * counts as delivered were delivered, so a buffer's ledger is copied before its segments. A restore repeats events that
+ * are delivered later.
  */
 
 /** Name of the folder in the data_dir of the service, and in a backup. */
@@ -55,7 +55,7 @@ async function copy(from: string, to: string): Promise<void> {
   }
 }
 
-/** Names in the order of copying: the ledger first, folders last. Empty if the folder is missing. */
+/** In the order of copying: the ledger first, folders last. */
 async function namesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { withFileTypes: true })

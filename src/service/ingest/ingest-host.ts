@@ -33,7 +33,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   /** Maximum lines of a scrape, for one account and for all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
-  /** Ports on which the service listens. */
+  /** Ports of the service. */
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
   /** Maximum bytes that unanswered requests to one pipeline may hold. */
@@ -44,7 +44,7 @@ interface IngestHostOptions extends ProcessBounds, PreviewOptions {
   readonly revisionBytes: (account: string) => number
   /** Maximum unanswered requests to all pipelines. */
   readonly maxRequests: number
-  /** Reads another revision of a published pipeline; undefined if it was removed. */
+  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
   /** Default: TURN_MS and WAIT_MS. */
   readonly turnMs?: number
@@ -62,13 +62,13 @@ const MOST_REMOVED = 10_000
 const IDLE_MS = 5 * 60_000
 /** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000
-/** How long the service waits for processes after the shutdown deadline before it kills them. */
+/** After the shutdown deadline, processes are killed when they do not end within this time. */
 const KILL_MS = 1000
 
 /**
  * Runs published pipelines for the events that are sent to them, in one process per account. A pipeline starts with its
  * first request, or with the service if it has events in a disk buffer. With too many accounts, one of them loses its
- * process (process-slots.ts). Accounts with events in disk buffers take turns to get a process again.
+ * process (process-slots.ts). Accounts with events in disk buffers take turns to get one again.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -83,9 +83,9 @@ export class IngestHost {
   #resuming: Promise<void> | undefined
   /** Revisions that wait for a process to serve a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
-  /** Events in the disk buffers of pipelines that ran since the start of the service, but do not run now. */
+  /** Events in the disk buffers of pipelines that have stopped since the service started. */
   readonly #left = new Map<string, number>()
-  /** Pipelines that are stopping. The next start of a pipeline waits for its entry. */
+  /** Pipelines that are stopping; their next start waits for this. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Recently removed pipelines. Requests that were accepted before may still try to start them. */
   readonly #removed = new Set<string>()
@@ -169,7 +169,7 @@ export class IngestHost {
     }
   }
 
-  /** Applies a published revision immediately if the pipeline runs. Starts the pipeline if it has events to deliver. */
+  /** Applies a published revision if the pipeline runs. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
@@ -230,7 +230,6 @@ export class IngestHost {
     return this.#preview.boundsOf(id, document)
   }
 
-  /** Whether the account may save `bytes` more in revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     return this.#disks.hasRoomForRevisions(account, bytes)
   }
@@ -316,7 +315,7 @@ export class IngestHost {
     }
   }
 
-  /** Applies and records a revision. It may rename or remove destinations that have events in disk buffers. */
+  /** Records the revision, since it may rename or remove destinations that have events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
@@ -342,10 +341,7 @@ export class IngestHost {
     }
   }
 
-  /**
-   * Waits for pipelines that are starting or ending, since one of them may then make room. Resolves with false without
-   * any.
-   */
+  /** Waits for starting and ending pipelines, which may then make room. Resolves with false if there are not any. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
@@ -440,7 +436,7 @@ export class IngestHost {
     return ending
   }
 
-  /** Called when a pipeline has released its files. Ends the process of the account with its last pipeline. */
+  /** A pipeline has released its files. The process of the account ends with its last pipeline. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)
@@ -465,7 +461,7 @@ export class IngestHost {
     }
   }
 
-  /** Removes the pipelines of a dead process. Pipelines with events in disk buffers wait for the next process. */
+  /** Removes the pipelines of a dead process. Those with events in disk buffers wait for the next process. */
   #died(account: string): { pipelines: string[]; attended: string[] } {
     const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
     const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)

@@ -17,9 +17,9 @@ interface Options {
   /** Contains a folder for each pipeline. */
   readonly folder: string
   readonly log: Logger
-  /** The configuration of a published revision that runs here. Throws if it cannot run. */
+  /** The configuration to run for a published revision. Throws if it cannot run. */
   readonly read: (published: HostedRevision) => Config
-  /** Reads another revision of a published pipeline; undefined if it was removed. */
+  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
@@ -48,7 +48,7 @@ export class LastRevisions {
     }
   }
 
-  /** Saves the number of the running revision. After an update, every request that waited for it calls this. */
+  /** Saves the running revision. After an update, every request that waited for it calls this. */
   async note(running: RunningPipeline): Promise<void> {
     const path = this.#pathOf(running.id)
     await inTurn(path, () => this.#note(running, path))
@@ -71,7 +71,6 @@ export class LastRevisions {
     }
   }
 
-  /** Called when the pipeline was removed. */
   forget(id: string): void {
     this.#failures.delete(id)
   }
@@ -82,7 +81,7 @@ export class LastRevisions {
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // The pipeline did not have disk buffers, or its revision was not saved.
+      // It did not have disk buffers, or was not saved.
       return undefined
     }
   }

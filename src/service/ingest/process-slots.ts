@@ -19,7 +19,7 @@ const ORDER: readonly Demand[] = ['idle', 'buffered', 'unattended', 'attended']
 
 export class ProcessSlots {
   readonly #most: number
-  /** Starting, running and ending pipelines, by account. Each of these accounts has a process. */
+  /** Starting, running and ending pipelines of each account with a process. */
   readonly #accounts = new Map<string, Set<string>>()
 
   constructor(most: number) {

@@ -17,7 +17,7 @@ import type { AccountProcess } from './process/account-process.js'
 import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
-/** How long a request with an idempotency key waits. The client then sends the key again to wait longer. */
+/** How long a request with an idempotency key waits. The client may then send the key again. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
 /** The form of an idempotency key. */
@@ -28,20 +28,15 @@ export interface RunningOptions {
   readonly maxBody: number
   /** Maximum bytes that unanswered requests may hold. */
   readonly maxUnsettled: number
-  /**
-   * Limits the unanswered requests of all pipelines and of each account. All pipelines share this and the next two
-   * fields.
-   */
+  /** Limits unanswered requests in total and per account. All pipelines share this and the next two fields. */
   readonly quotas: AccountQuotas
   readonly disks: AccountDisks
   readonly keys: IdempotencyKeys
-  /** On the monotonic clock, in milliseconds. */
+  /** On the monotonic clock. */
   readonly usedAt: number
 }
 
-/**
- * A published pipeline that runs in the process of its account. Reads the bodies of its requests, and sends them to it.
- */
+/** A published pipeline that runs in the process of its account. Reads the bodies of requests, and sends them there. */
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
@@ -53,7 +48,7 @@ export class RunningPipeline {
   undelivered = 0
   readonly #options: RunningOptions
   readonly #quota: Quota
-  /** Bodies that are being read. Each function refuses one of them. */
+  /** Functions that refuse the bodies that are being read. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
   #requests = 0
   /** Number of clients that wait for an answer. */
@@ -227,7 +222,7 @@ export class RunningPipeline {
     }
   }
 
-  /** Stops accepting events, and refuses bodies that are being read. */
+  /** Stops accepting events. */
   close(refusal: Refusal): void {
     this.#isStopped = true
     for (const refuse of this.#reading) refuse(refusal)

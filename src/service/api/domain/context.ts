@@ -23,7 +23,7 @@ export interface ServiceLimits {
   readonly daemons: number
   /** New daemons that one user or service account may register. */
   readonly newDaemons: Rate
-  /** Changes by one user or service account. `changesOfAccount` limits all changes of an account. */
+  /** Changes by one user or service account, and by a whole account. */
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
@@ -66,7 +66,7 @@ export interface ServiceOptions {
   readonly limits?: Partial<ServiceLimits>
   /** Default: this is the only node. */
   readonly nodes?: Nodes
-  /** Whether to run periodic tasks with timers (default). Otherwise the caller must call `flush` and `sweep`. */
+  /** Default: true. Otherwise the caller must call `flush` and `sweep`. */
   readonly background?: boolean
 }
 
@@ -78,8 +78,8 @@ const ENDS = /\.(?:remove|revoke)$/
 type Details = AuditDocument['details']
 
 /**
- * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes: an
- * entry stays in the store for a long time, even if its change is undone.
+ * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes, since
+ * entries stay in the store for a long time, even if a change is undone.
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
@@ -87,14 +87,14 @@ export type AddAudit = (action: string, target: { type: string; id: string }, de
 export interface Rows<R> {
   /** The statement without its LIMIT. `$1` is the cursor, and `$2` the limit. */
   readonly text: string
-  /** Values of `$3` and the following parameters. */
+  /** Values from `$3` on. */
   readonly values: readonly Value[]
   /** The cursor of the first page. */
   readonly first: string
   readonly cursorOf: (row: R) => string
 }
 
-/** Objects that all parts of the domain share. */
+/** Shared by all parts of the domain. */
 export class Context {
   readonly store: Store
   readonly clock: Clock
@@ -183,7 +183,7 @@ export class Context {
   }
 
   #countChange(principal: Principal, action: string): void {
-    // Revoking and removing are never limited: nobody must be able to prevent the revocation of a key.
+    // Revoking and removing are not limited: nobody must be able to block the revocation of a key.
     if (ENDS.test(action)) return
     const own = this.#changes.take(principal.subject.id)
     const state = own.allowed ? this.#changesOfAccounts.take(accountOf(principal)) : own

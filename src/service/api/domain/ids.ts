@@ -1,6 +1,5 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** 24 hexadecimal digits. */
 export const ID = /^[0-9a-f]{24}$/
 
 const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -25,7 +24,7 @@ export class Ids {
     return idAt(this.#last) + this.#random(6).toString('hex')
   }
 
-  /** 9 letters and digits; the caller must check that they are unique. */
+  /** 9 letters and digits. The caller must check that the id is unique. */
   short(): string {
     let text = ''
     while (text.length < SHORT_LENGTH) {

@@ -18,8 +18,7 @@ import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
 /**
- * Reports are written to the store at this interval, last uses of keys every USES_EVERY intervals. Old data is removed
- * every SWEEP_EVERY intervals.
+ * Interval of saving reports. USES_EVERY and SWEEP_EVERY count intervals between saving last uses, and between sweeps.
  */
 const TICK_MS = 10_000
 const USES_EVERY = 6
@@ -134,7 +133,7 @@ export class Service {
     await this.#keys.flush()
   }
 
-  /** Warns of keys that expire soon, and removes old data. One node does this for all nodes. */
+  /** Warns of keys that expire soon, and removes old data. One node does both for all. */
   async sweep(): Promise<void> {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)

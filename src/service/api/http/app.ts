@@ -28,7 +28,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
-  /** Whether to log each request. */
   readonly requestLog?: boolean
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
@@ -53,7 +52,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     recognize(request, service.authenticate(callerOf(request)), access)
   const confirm: Authenticate = (request, access) => {
     const { principal } = request
-    // If the key has ended since, the response must not name its principal.
+    // If the key has ended, the response must not name its principal.
     request.principal = undefined
     return recognize(
       request,
@@ -67,7 +66,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // An unknown path does not require a key. If the request has a key, it is checked first.
+    // An unknown path does not require a key, but checks a key that is sent.
     if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })

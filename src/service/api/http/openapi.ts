@@ -7,7 +7,7 @@ import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './rout
 
 type Json = Record<string, unknown>
 
-/** Errors of all routes for which the condition holds. The contract test triggers each of them. */
+/** Errors of all routes for which `when` holds. The contract test triggers each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
   { status: 400, text: 'The request is not valid; `errors` lists every error.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },

@@ -14,7 +14,6 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 export interface Call<Q = unknown, B = unknown> {
   readonly service: Service
   readonly principal: Principal
-  /** The parameters of the path. */
   readonly params: Readonly<Record<string, string>>
   readonly query: Q
   readonly body: B
@@ -27,15 +26,13 @@ export interface Reply {
   /** Default: the lowest status that the route declares. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** A single entity. */
   readonly one?: unknown
-  /** A page of a list. */
   readonly page?: Page<unknown>
   /** Sent without an envelope. */
   readonly raw?: unknown
 }
 
-/** A success response. It has a body if `one`, `list` or `raw` is set. */
+/** A success response; without `one`, `list` and `raw`, it does not have a body. */
 export interface Answer {
   readonly description: string
   /** `meta.type` and the schema of `data`. */
@@ -79,7 +76,6 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
 export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
   declared as unknown as Route
 
-/** The names of the path parameters. */
 export function paramsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
 }
@@ -89,7 +85,7 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
-/** The schema of a response body; undefined for a response without a body. */
+/** The schema of a response body, if it has one. */
 export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })

@@ -32,7 +32,7 @@ export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
-  /** The serialized text of each page object. Page objects do not change. */
+  /** Text of each page object. Page objects do not change. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unsent = new UnsentAnswers()
   #closing = false
@@ -152,7 +152,6 @@ function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate
   reply.headers(rateHeaders(rate))
 }
 
-/** Errors of the framework by code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
   FST_ERR_BAD_URL: [404, 'not_found', 'the path does not exist'],
@@ -191,7 +190,7 @@ export interface RequestCount {
   seconds: number
 }
 
-/** Requests by method, route and status. Bounded, since only declared routes count. */
+/** Bounded, since only declared routes count. */
 export class RequestCounts {
   readonly #byKey = new Map<string, RequestCount>()
 

@@ -8,7 +8,7 @@ export class Cached<T> {
   /** How often the cache was emptied. While it is unchanged, values made from the cache are valid. */
   version = 0
 
-  /** `most` is the number of entries in each of the two generations. */
+  /** `most` is the number of entries in each generation. */
   constructor(store: Pick<Store, 'watch'>, tables: readonly Table[], most: number) {
     this.#most = most
     this.#known = new Recent(most)

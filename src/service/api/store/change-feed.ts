@@ -29,7 +29,6 @@ export function publishChange(node: string, tables: readonly string[]): string {
   return `LOCK TABLE change IN EXCLUSIVE MODE; ${row}; NOTIFY ${CHANNEL}`
 }
 
-/** Identifies a row. */
 export interface ChangePlace {
   readonly id: number
   /** Seconds since 1970. */

@@ -14,7 +14,7 @@ export class StoreMonitor {
   #unreadableSince: number | undefined
   #lost: StoreHealth['lost']
 
-  /** `place` has the fields that identify the store in the log. `advice` names what to check if a change fails. */
+  /** `place` identifies the store in the log. `advice` names what to check if a change fails. */
   constructor(log: Logger | undefined, place: Readonly<Record<string, string>>, advice: string) {
     this.#log = log
     this.#place = place
@@ -48,7 +48,7 @@ export class StoreMonitor {
     this.#unreadableSince = isReadable ? undefined : (this.#unreadableSince ?? systemClock.wall())
   }
 
-  /** Records that changes confirmed after `from` (in milliseconds) are missing. */
+  /** Records that changes confirmed after `from` (milliseconds) are missing. */
   lost(from: number): void {
     this.#lost = { from, until: systemClock.wall() }
     const times = { from: isoTime(from), until: isoTime(this.#lost.until) }

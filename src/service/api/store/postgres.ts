@@ -277,13 +277,13 @@ export class PostgresStore implements Store {
       // The server rolls back when a connection ends.
       if (failure) {
         isBroken = true
-        // The server may still commit the change. With a new name, this node then reads it as a change of another node.
+        // The server may still commit. With a new name, this node then reads the change as another node's.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
     } finally {
       client?.release(isBroken)
-      // Caches are emptied after a failure too, since the change may have been saved.
+      // Runs after a failure too, since the change may have been saved.
       this.#monitor.changed(changed)
     }
   }
@@ -346,7 +346,7 @@ function newName(): string {
   return randomBytes(8).toString('hex')
 }
 
-/** SQL for the lock that serializes the changes of an owner across all nodes. */
+/** The lock that serializes the changes of an owner across all nodes. */
 function lockOf(owner: string): string {
   return `SELECT pg_advisory_xact_lock(${createHash('sha256').update(owner).digest().readBigInt64BE()})`
 }

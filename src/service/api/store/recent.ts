@@ -1,6 +1,6 @@
 /**
- * A cache of recently used entries in two generations. When the young generation has reached its maximum weight, it
- * becomes the old one, and the entries of the previous old one are dropped. Using an entry moves it to the young one.
+ * A cache of recently used entries in two generations. When the young one is full, it becomes the old one, and the
+ * previous old one is dropped. Using an entry moves it to the young one.
  */
 export class Recent<T> {
   readonly #most: number

@@ -1,4 +1,4 @@
-/** Idempotency keys. `received` is null while the request is in progress. `until` is in milliseconds since 1970. */
+/** Idempotency keys. `received` is null while the request is in progress. `until` is in milliseconds. */
 const KEYS = `
   CREATE TABLE idempotency (
     pipeline_id text NOT NULL, key text NOT NULL, account_id text NOT NULL, body text NOT NULL, received integer,
@@ -6,8 +6,8 @@ const KEYS = `
   CREATE INDEX idempotency_of ON idempotency (account_id, until);`
 
 /**
- * The migrations that create the tables. Opening a store runs the migrations that it does not have yet. A migration
- * only adds, so the previous release can still use the store.
+ * The migrations that create the tables. Opening a store runs the missing ones. A migration only adds, so the previous
+ * release can still use the store.
  */
 export const MIGRATIONS: readonly string[] = [
   `
@@ -67,5 +67,5 @@ export const MIGRATIONS: readonly string[] = [
   `,
 ]
 
-/** The file of an embedded store that has the idempotency keys. */
+/** The file of an embedded store for idempotency keys. */
 export const KEY_MIGRATIONS: readonly string[] = [KEYS]

@@ -38,7 +38,7 @@ interface Purpose {
 }
 
 export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
-/** Changes run in a thread, so the event loop does not wait for the disk. */
+/** Changes run in a thread: the event loop does not wait for the disk. */
 export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {
@@ -79,8 +79,8 @@ export async function openSqlite(
 }
 
 /**
- * Creates the file with mode 600, which SQLite copies to its other files; SQLite itself would apply the umask. Does not
- * open an existing file: closing it would release the locks that this process has on it.
+ * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened, since
+ * closing it would release the locks that this process has on it.
  */
 function create(path: string): void {
   try {
@@ -196,10 +196,7 @@ export class SqliteStore implements Store {
     else for (const answer of answers) answer()
   }
 
-  /**
-   * Resolves with a function that settles the change after the commit. Rejects if the store fails, and the group with
-   * it.
-   */
+  /** Resolves with a function to call after the commit. Rejects if the store fails; the whole group then fails. */
   async #do({ work, resolve, reject }: Waiting, sql: Sql): Promise<() => void> {
     await this.#writer.exec('SAVEPOINT one')
     try {
@@ -236,7 +233,7 @@ export class SqliteStore implements Store {
     this.#monitor.watch(tables, forget)
   }
 
-  /** Empties all caches after a change by another process, since its tables are not known. */
+  /** After a change by another process, empties all caches: it is not known which tables have changed. */
   async #poll(): Promise<void> {
     if (this.#working) return
     const seen = await dataVersion(this.#writer)

@@ -30,14 +30,14 @@ export interface ServiceState {
   close(): Promise<void>
 }
 
-/** Folder of the idempotency keys in data_dir. */
+/** Has the idempotency keys. */
 export const KEYS_FOLDER = 'keys'
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /**
- * Opens the state, or creates it. Throws StoreError, SLUICE_STORE_IN_USE if another service runs on it and `beside` is
- * not set.
+ * Opens the state, or creates it. Throws StoreError, with SLUICE_STORE_IN_USE if another service runs on it and
+ * `beside` is not set.
  */
 export async function openState(
   dataDir: string,
@@ -170,7 +170,7 @@ function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
 }
 
-/** Throws if `path` is in `dataDir`: the backup would copy itself, and be lost with the data. */
+/** In `dataDir`, the backup would copy itself, and be lost with the data. */
 async function requireOutside(path: string, dataDir: string): Promise<void> {
   const parent = await realpath(dirname(path)).catch(() => dirname(path))
   const own = await realpath(dataDir)
@@ -190,7 +190,7 @@ async function backUp(
   }
   try {
     await store.backup(join(path, 'store'))
-    // Must precede `more`, which copies the events: each key in the backup then has its events there.
+    // Keys are copied before the events (`more`): a key without its events must not be in the backup.
     await keys.backup(join(path, KEYS_FOLDER))
     await more?.(path)
     await secureTree(path)

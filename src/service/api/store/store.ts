@@ -50,9 +50,7 @@ export interface StoreHealth {
 }
 
 export type StoreErrorCode =
-  /** Another process has it open. */
   | 'SLUICE_STORE_IN_USE'
-  /** Its structure is damaged. */
   | 'SLUICE_STORE_DAMAGED'
   /** It cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'

@@ -11,9 +11,9 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * Disk usage of the pipelines of an account, including pipelines that do not run. Buffers and dead-letter queues are in
- * their folders, idempotency keys and saved revisions in stores of the service. The process of the account counts the
- * folders, and decides whether events have room. The service keeps the last sum, and decides about keys and revisions.
+ * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in their folders,
+ * idempotency keys and saved revisions in stores of the service. The process of the account counts the folders, and
+ * decides whether events have room. The service keeps the last sum, and decides about keys and revisions.
  */
 
 /** An account that uses this share of its disk space counts as full. */
@@ -31,7 +31,7 @@ const reservedOf = (max: number) => Math.min(MOST_RESERVED, max * RESERVED)
 
 interface DiskOptions {
   readonly account: string
-  /** Disk space of the account, in bytes. */
+  /** Bytes. */
   readonly max: number
   readonly inStore: () => BytesInStore
   readonly log: Logger
@@ -82,7 +82,7 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Removed paths are dropped last: a renamed file then counts all the time.
+    // Comes last: a renamed file then counts all the time.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -117,7 +117,7 @@ export class AccountDisk implements DiskAllowance {
 interface DiskUse {
   /** Pipelines that may have files. */
   readonly pipelines: Set<string>
-  /** Bytes of their files: the last sum of the process, plus files that were measured since. */
+  /** Bytes of their files: the last sum of the process, and files measured since. */
   files: number
 }
 
@@ -157,7 +157,6 @@ export class AccountDisks {
     return use
   }
 
-  /** Whether the revisions of an account may take `bytes` more. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     const { max, inStore } = this.#options
     return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
@@ -204,7 +203,7 @@ export class AccountDisks {
 /** Empty if the folder cannot be read. The pipeline reports that when it uses the folder. */
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => [])
 
-/** Bytes of a file, or of all files below a folder. Files that cannot be read do not count. */
+/** Bytes of a file, or of all files below a folder; 0 if it cannot be read. */
 async function bytesOf(path: string): Promise<number> {
   const found = await lstat(path).catch(() => undefined)
   if (!found?.isDirectory()) return found?.size ?? 0

@@ -34,8 +34,7 @@ export class AccountQuotas {
   }
 
   /**
-   * Counts one request until its lease is released, together with its lease `other`. Throws Refusal if there are too
-   * many.
+   * Counts one request until its lease is released, which also releases `other`. Throws Refusal if there are too many.
    */
   lease(account: string, other?: Lease): Lease {
     try {

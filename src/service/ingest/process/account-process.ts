@@ -76,7 +76,6 @@ interface ForkOptions {
   readonly entry: URL
 }
 
-/** Starts a process of Node.js for each account. */
 export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): StartLink {
   const passed = VARIABLES.filter(name => env[name] !== undefined).map(name => [name, env[name]])
   return (account, events) => {
@@ -114,9 +113,8 @@ const MEASURE_MS = 200
 const CHECKS = 10
 /** Minimum deadline for the first message, since the process has to start. */
 const START_MS = 30_000
-/** How long a process that was asked to end may take before it is killed. */
+/** A process that was asked to end is killed after this time. */
 const END_MS = 3000
-/** Calls whose reply is a snapshot. */
 const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 
 export interface ProcessBounds {
@@ -146,12 +144,11 @@ interface Waiting {
 
 /** The process that runs the pipelines of one account. Calls it, monitors it, and kills it if it does not answer. */
 export class AccountProcess {
-  /** On the monotonic clock, in milliseconds. */
+  /** On the monotonic clock. */
   readonly startedAt: number
   /** The newest state of each pipeline that was started in it. */
   readonly states = new Map<string, PipelineState>()
   isGone = false
-  /** Whether it was asked to end. */
   isEnding = false
   /** Bytes of its resident memory, as of the last measurement. */
   memory = 0

@@ -48,7 +48,7 @@ export class AccountProcesses {
     return [...this.#running.values()]
   }
 
-  /** Number of components that are counted together as `__other__`. */
+  /** Components that are counted together as `__other__`. */
   get folded(): number {
     return this.#counters.folded
   }
@@ -71,7 +71,6 @@ export class AccountProcesses {
     return this.#restarts.waitOf(account) > 0
   }
 
-  /** Ends the process of an account whose last pipeline has ended. */
   async end(account: string): Promise<void> {
     await this.#running.get(account)?.end()
   }
@@ -98,7 +97,6 @@ export class AccountProcesses {
     await Promise.all(this.all.map(process => process.end()))
   }
 
-  /** Kills all processes. */
   kill(): void {
     for (const process of this.all) process.kill()
   }

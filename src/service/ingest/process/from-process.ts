@@ -1,12 +1,12 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/** Checks the messages of the process of an account. Its plugins, and the events of clients, may influence them. */
+/** Checks messages from the process of an account. Plugins, and events of clients, may influence them. */
 
 type Check = (value: unknown) => boolean
 
 const LONGEST_TEXT = 65_536
-/** Maximum length of `msg` in a log line that was too long. */
+/** Limit of `msg` in a shortened log line. */
 const LONGEST_MESSAGE = 1000
 
 const text: Check = value => typeof value === 'string' && value.length <= LONGEST_TEXT
@@ -86,7 +86,6 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
   log: shape({ line: text }),
 }
 
-/** The check of the reply to each call. */
 const REPLIES: Readonly<Record<CallName, Check>> = {
   start: snapshot,
   update: snapshot,
@@ -109,14 +108,12 @@ export function checkedMessage(message: unknown): FromProcess {
   return message as FromProcess
 }
 
-/** Throws if `value` is not a valid reply to `call`, or if the call is unknown. */
+/** Throws if `value` is not a reply to `call`, or the call is unknown. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
   demand(call !== undefined && REPLIES[call](value), `an invalid answer to ${call ?? 'an unknown call'}`)
 }
 
-/**
- * Throws if the counters do not belong to these pipelines. The id of a component begins with the id of its pipeline.
- */
+/** Throws if a counter belongs to another pipeline. Component ids begin with the id of their pipeline. */
 export function checkPipelines(
   counters: readonly CounterSnapshot[],
   pipelines: Pick<ReadonlySet<string>, 'has'>,
@@ -131,12 +128,12 @@ export function pipelineOf(component: string): string {
   return component.split('/', 1)[0]!
 }
 
-/** Shortens the text of an error to the length that may be sent. */
+/** Shortens an error to the length that may be sent. */
 export function shortError(error: string): string {
   return error.slice(0, LONGEST_TEXT)
 }
 
-/** Shortens a log line to the length that may be sent. A line that is too long keeps its level and its message. */
+/** Shortens a log line to the length that may be sent, if necessary to its level and message. */
 export function shortLine(line: string): string {
   if (line.length <= LONGEST_TEXT) return line
   const { level, msg } = JSON.parse(line) as { level: number; msg?: string }

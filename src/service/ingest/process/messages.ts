@@ -3,9 +3,9 @@ import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * Messages between the service and the process of an account. The service calls, and the process replies. The process
- * also reports pipeline states, counters and log lines without being asked. Messages are plain data in the head of a
- * frame (lib/frames.ts), in JSON if the process sends them. The bytes of a request follow its call.
+ * Messages between the service and the process of an account. The service calls, and the process replies. Unasked, it
+ * reports pipeline states, counters and log lines. Messages are plain data in the head of a frame (lib/frames.ts), in
+ * JSON from the process. The bytes of a request follow its call.
  */
 
 /** The published revision of a pipeline, with the values of its secrets. */
@@ -33,7 +33,7 @@ export interface Instructions {
   readonly inStore: BytesInStore
   /** Pipelines whose folders count, also while they do not run. */
   readonly pipelines: readonly string[]
-  /** Ports on which the service listens. */
+  /** Ports of the service. */
   readonly ownPorts: readonly number[]
 }
 
@@ -83,7 +83,7 @@ export interface WorkerCalls {
   update: { of: PublishedData; gets: Snapshot }
   /** The bytes of the body are sent after it. */
   take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
-  /** The reply has the number of events that were not delivered. With `now`, it does not wait for deliveries. */
+  /** The reply has the events that were not delivered. With `now`, deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** Makes a stopping pipeline end immediately. */
   abort: { of: { pipeline: string }; gets: undefined }
@@ -102,7 +102,6 @@ export interface Call<N extends CallName = CallName> {
   readonly instructions: Instructions | undefined
 }
 
-/** Why a call failed. */
 export type Failure = { readonly refusal: RefusalData } | { readonly error: string }
 
 export type FromProcess =

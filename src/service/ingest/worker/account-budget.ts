@@ -64,7 +64,6 @@ export class AccountRequests implements RequestPool {
   }
 }
 
-/** Requests of one account to its receivers. */
 const MOST_REQUESTS = { requests: 256, bytes: 256 * 1024 * 1024 }
 
 interface Options {

@@ -16,7 +16,7 @@ export function ingestSource(definition: AnyDefinition<'source'>): ComponentConf
   return { id: INGEST, kind: 'source', type: definition.type, inputs: [], options: {}, definition }
 }
 
-/** The source `ingest` of one pipeline, and the method that sends events to it. */
+/** The source `ingest` of one pipeline. `send` passes events to it. */
 export class Feed {
   readonly definition = defineSource({
     type: INGEST,
@@ -37,13 +37,13 @@ export class Feed {
     this.#open = { context, out }
     await aborted(signal)
     this.#open = undefined
-    // Bodies that are being sent are passed on completely.
+    // Bodies that have begun are passed on.
     while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
   }
 
   /**
-   * Passes on all events of a body. Resolves with their number and their acknowledgement. If it throws Refusal, it has
-   * not passed on any event.
+   * Passes on all events of a body, or throws Refusal and passes on none of them. Resolves with their number and
+   * status.
    */
   send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)

@@ -23,7 +23,7 @@ export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
-  /** The account's, as are the next two. */
+  /** Shared by the account, as are the next two. */
   readonly disk: DiskAllowance
   readonly requests: RequestPool
   readonly counters: ComponentSet
@@ -51,7 +51,7 @@ export class HostedPipeline {
   #before: Version
   /** Name of the newest version that could not run. */
   #refused = ''
-  /** When the refused version is tried again, on the monotonic clock. */
+  /** Monotonic time of its next attempt. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false
@@ -171,7 +171,7 @@ function versionOf(published: PublishedData): Version {
   return { name: versionName(published), revision, secrets: secrets?.names ?? [] }
 }
 
-/** Counters of one pipeline in the set of the account. Component ids get the id of the pipeline as a prefix. */
+/** Counters of one pipeline among those of its account. Component ids begin with the pipeline id. */
 class ScopedCounters implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #all: ComponentSet

@@ -54,7 +54,7 @@ export class PipelineWorker {
   readonly #told = new WeakMap<ComponentCounters, Buffer>()
   #nextTelling = 0
   readonly #pipelines = new Map<string, HostedPipeline>()
-  /** Make stopping pipelines end immediately, by pipeline. */
+  /** Controllers that end stopping pipelines immediately. */
   readonly #stopping = new Map<string, AbortController>()
   #inStore = { keys: 0, revisions: 0 }
   /** Resolves when the files of all pipelines that the service has named are measured. */
@@ -83,12 +83,12 @@ export class PipelineWorker {
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
-  /** Ports on which the service listens. */
+  /** Ports of the service. */
   get ownPorts(): readonly number[] {
     return this.#ownPorts
   }
 
-  /** `body` belongs to a call `take`. Its buffer has room for one more byte. */
+  /** `body` belongs to a call `take`, and has room for one more byte. */
   receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
     if (instructions) {
@@ -125,7 +125,7 @@ export class PipelineWorker {
       permitted,
       changed: state => tell({ type: 'state', pipeline: id, state }),
     }
-    // Existing files are measured before the pipeline writes anything.
+    // Must precede the first write of the pipeline.
     await this.#measuring
     this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
     await this.#disk.measure(options.folder)

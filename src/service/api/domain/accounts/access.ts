@@ -4,8 +4,8 @@ import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
 /**
- * Access checks that precede every operation. Routes also make the checks that take only a principal, before they parse
- * the request.
+ * Access checks that precede every operation. Routes make the checks of a principal alone before they parse the
+ * request.
  */
 
 export function requireScope(principal: Principal, scope: Scope): void {
@@ -13,7 +13,7 @@ export function requireScope(principal: Principal, scope: Scope): void {
   throw forbidden('scope_missing', `this key does not have the scope ${scope}`)
 }
 
-/** Returns the account that the caller acts in. Throws 403 at enterprise scope. */
+/** Returns the current account. Throws 403 at enterprise scope. */
 export function requireAccount(principal: Principal): { readonly id: string; readonly shortId: string } {
   if (principal.account) return principal.account
   throw forbidden(
@@ -33,7 +33,7 @@ export function requireEnterprise(principal: Principal): void {
   requireScope(principal, 'enterprise:manage')
 }
 
-/** Returns the account whose pipelines and names of secrets the caller may read. */
+/** Returns the account whose pipelines and secret names the caller may read. */
 export function requirePipelineRead(principal: Principal) {
   requireScope(principal, 'pipeline:read')
   return requireAccount(principal)
@@ -45,7 +45,7 @@ export function requirePipelineWrite(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** Returns the account as whose daemon the caller reports. */
+/** Returns the account for whose daemons the caller may report. */
 export function requireReporter(principal: Principal) {
   if (principal.role === 'viewer') {
     const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
@@ -61,13 +61,13 @@ export function requireUserManagement(principal: Principal) {
   return account
 }
 
-/** For service accounts of the account that the caller acts in, or of the enterprise. */
+/** For service accounts of the current account, or of the enterprise. */
 export function requireServiceAccountManagement(principal: Principal): void {
   if (principal.account) requireScope(principal, 'account:manage')
   else requireEnterprise(principal)
 }
 
-/** Returns the account whose features the caller may enable: as its manager, with a personal key. */
+/** Returns the account whose features the caller may enable. Requires the personal key of a manager. */
 export function requireFeatureManagement(principal: Principal) {
   const account = requireAccount(principal)
   if (principal.role !== 'manager') {
@@ -86,7 +86,7 @@ export function requireUserKeys(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** For the audit log of the account that the caller acts in, or of the enterprise. */
+/** For the audit log of the current account, or of the enterprise. */
 export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }
@@ -98,7 +98,7 @@ export function requireGrant(principal: Principal, scopes: Iterable<Scope>): voi
   throw forbidden('scope_exceeded', `this key cannot grant scopes that it does not have: ${beyond.join(', ')}`)
 }
 
-/** Throws 404 for an id that does not have the right form: it cannot exist. */
+/** Throws 404 for an id of another form, which cannot exist. */
 export function requireId(id: string, what: string): void {
   if (!ID.test(id)) throw notFound(what)
 }

@@ -21,7 +21,7 @@ type Given =
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
-  /** Whether the key was revoked, or its subject or account was removed. */
+  /** Whether the key, its subject or its account is gone. */
   readonly revoked: boolean
 }
 
@@ -35,7 +35,7 @@ interface Row {
   readonly expires_at: string | null
   readonly revoked_at: string | null
   readonly gives_until: string | null
-  /** null if the account was removed, or the key does not belong to one. */
+  /** null without an account, or if it was removed. */
   readonly short_id: string | null
   readonly email: string | null
   readonly role: Role | null
@@ -105,7 +105,7 @@ function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
   }
 }
 
-/** The address of a service account wherever the address of a subject is shown. */
+/** The address shown for a service account. */
 export function serviceAccountEmail(id: string): string {
   return `${id}@service-account.invalid`
 }

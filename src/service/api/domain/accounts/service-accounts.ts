@@ -36,9 +36,7 @@ const ROWS = `
 
 const idOf = ({ accountId, enterpriseId }: Owner): string => accountId ?? enterpriseId
 
-/**
- * Service accounts of the account that the caller acts in, or of the enterprise at enterprise scope. Each has one key.
- */
+/** Service accounts of the current account, or of the enterprise at enterprise scope. Each has one key. */
 export class ServiceAccounts {
   readonly #context: Context
   readonly #keys: Keys
@@ -114,7 +112,7 @@ export class ServiceAccounts {
     })
   }
 
-  /** Makes a key end after `graceMs`, unless it ends earlier. Resolves with its end, or null without a grace period. */
+  /** Makes a key end after `graceMs` at the latest. Resolves with its end, or null without a grace period. */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null
     const [now, then] = [this.#context.time(), this.#context.time(graceMs)]
@@ -126,7 +124,7 @@ export class ServiceAccounts {
     return left?.expires_at ?? null
   }
 
-  /** Revokes its key immediately, and also a key in its grace period. */
+  /** Immediately revokes its key, and a key in its grace period. */
   async revoke(principal: Principal, id: string): Promise<void> {
     await this.#end(principal, id, 'service_account.revoke', 'UPDATE service_account SET key_id = NULL WHERE id = $1')
   }

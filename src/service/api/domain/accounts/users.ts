@@ -17,7 +17,7 @@ interface Row extends UserDocument {
 
 const ROW = 'SELECT id, email, title, role, account_id, enterprise_id, created_at FROM person'
 
-/** Users of the account that the caller acts in. */
+/** Users of the current account. */
 export class Users {
   readonly #context: Context
   readonly #keys: Keys
@@ -42,7 +42,7 @@ export class Users {
     return show(await this.#read(this.#context.store, principal, id))
   }
 
-  /** Creates a user with a first key, which lets that person create other keys. */
+  /** Creates a user with a first key, which can create other keys. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
     const account = requireUserManagement(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])
@@ -90,7 +90,7 @@ export class Users {
     requireUserManagement(principal)
     return this.#context.change(principal, async (sql, audit) => {
       const before = await this.#read(sql, principal, id)
-      // A caller can neither assign nor remove a role with more scopes than their key has.
+      // A caller cannot assign or remove a role with more scopes than their key has.
       requireGrant(principal, [...ROLE_SCOPES[before.role], ...ROLE_SCOPES[input.role]])
       const after = { ...before, role: input.role, title: input.title ?? before.title }
       if (after.role !== 'manager') await requireOtherManager(sql, before)

@@ -21,12 +21,11 @@ const REMEMBERED_MS = 30 * DAY_MS
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 
-/** Whether a text has the form of a key. */
 export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** Value of `gives_until` for a key that can create keys without expiry. */
+/** In place of a time: the key can create keys without expiry. */
 export const NEVER = 'never'
 
 export interface NewKey {
@@ -37,9 +36,9 @@ export interface NewKey {
   /** null if it does not expire. */
   readonly expires_at: string | null
   readonly title?: string
-  /** JSON; null if the key has all scopes of its subject. */
+  /** JSON; null for all scopes of the subject. */
   readonly scopes?: string | null
-  /** The key of the same user that created this key. Revoking that key also revokes this one. */
+  /** The key of the same user that created this one. Revoking it also revokes this one. */
   readonly parent_id?: string
   /** For the first key of a user: the latest end of keys created with it, or NEVER. Others pass on their own end. */
   readonly gives_until?: string
@@ -156,7 +155,7 @@ export class Keys {
     const forgotten = context.time(-REMEMBERED_MS)
     if (isTurn)
       await this.#forget(forgotten).catch(error =>
-        // Ended keys do not grant anything: the service starts and warns even if they stay.
+        // Ended keys do not grant anything, so starting does not require their removal.
         context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour'),
       )
     const ending = await context.store.all<Ending>(
@@ -184,7 +183,7 @@ export class Keys {
     return until - this.#context.clock.wall() <= Math.min(WARNED_MS, (until - from) * WARNED_SHARE)
   }
 
-  /** Warns at most once a day for each key. Returns the whole days left. */
+  /** Warns at most once a day for each key. Returns the days left. */
   #warn({ id, type, subject_id, account_id, expires_at }: Ending): number {
     const days = Math.floor((Date.parse(expires_at) - this.#context.clock.wall()) / DAY_MS)
     if (this.#warned.get(id) !== days) {

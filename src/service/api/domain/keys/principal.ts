@@ -13,7 +13,7 @@ export interface Principal {
     readonly title: string
   }
   readonly enterpriseId: string
-  /** The account that the caller acts in: its own, or the delegated one. Undefined at enterprise scope. */
+  /** The current account: the caller's own, or the delegated one. Undefined at enterprise scope. */
   readonly account: { readonly id: string; readonly shortId: string } | undefined
   readonly scopes: ReadonlySet<Scope>
   /** For users only. */

@@ -84,7 +84,6 @@ export class RateLimiter {
 
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)))
 
-/** The RateLimit headers, which show the remaining requests of a client. */
 export function rateHeaders(state: RateState): Record<string, string> {
   return {
     'ratelimit-limit': String(state.limit),

@@ -105,7 +105,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** Returns null for all scopes of the role. By default, a narrowed key creates keys with its own scopes. */
+/** null for all scopes of the role. A narrowed key passes on its own scopes by default. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

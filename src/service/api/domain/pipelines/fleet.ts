@@ -28,14 +28,14 @@ interface Daemon {
 type Row = Omit<Daemon, 'report'> & { readonly report: string }
 
 const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report FROM daemon'
-/** The key by which the rows are sorted. */
+/** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
 /** An entry that is not in the store yet. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
-  /** Undefined if the daemon is to be removed. */
+  /** Undefined to remove it. */
   readonly daemon: Daemon | undefined
 }
 
@@ -50,9 +50,9 @@ export class Fleet {
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
-  /** Number of daemons that were removed to make room for new ones. */
+  /** Daemons that were removed to make room for new ones. */
   evicted = 0
-  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
+  /** Refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
@@ -128,14 +128,13 @@ export class Fleet {
     }
   }
 
-  /** Writes the reports to the store. */
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
     const reports = [...this.#unwritten]
     await this.#context.store.change('', async sql => {
       for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
     })
-    // Lists read reports from memory until they are written. Reports that arrived meanwhile are written next time.
+    // Lists read unwritten reports from memory. Reports that arrived meanwhile are written next time.
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
@@ -151,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Reads the known daemons again on next use: some report to other nodes. */
+  /** Reads the daemons again on next use: some report to other nodes. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

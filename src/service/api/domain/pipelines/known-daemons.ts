@@ -28,7 +28,7 @@ export class KnownDaemons {
     return this.#daemons.has(key)
   }
 
-  /** Records a report. Returns when the daemon first reported, in milliseconds since 1970. */
+  /** Returns when the daemon first reported, in milliseconds. */
   reported(key: string, nowMs: number): number {
     const known = this.#daemons.get(key)
     if (known) known.reportedMs = nowMs

@@ -7,7 +7,6 @@ import { compilingWithin } from '../../../../lib/pattern.js'
 import { Feed, ingestSource } from '../../../ingest/worker/feed.js'
 import { ApiError } from '../errors.js'
 
-/** Limit of reported faults. */
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64

@@ -53,12 +53,12 @@ const LATER_SECONDS = '10'
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Pipelines in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
-/** Pages of lists in each of the two generations. A page has at most 1 MiB. */
+/** Pages of lists in each generation. A page has at most 1 MiB. */
 const MOST_PAGES = 32
 
 /**
- * Pipelines. Each one has a draft and saved, immutable revisions, one of which may be published. Saving an unchanged
- * draft does not create a revision. Publishing an earlier revision is a rollback.
+ * Each pipeline has a draft and saved, immutable revisions, one of which may be published. Saving an unchanged draft
+ * does not create a revision. Publishing an earlier revision is a rollback.
  */
 export class Pipelines {
   readonly #context: Context
@@ -347,7 +347,7 @@ export class Pipelines {
     return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
-  /** The secrets that the draft or the published revision refers to, but that do not exist. */
+  /** The missing secrets that the draft or the published revision refers to. */
   async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {
     const { id, account_id, revision, published_revision } = row
     const revisions = [draft]
@@ -385,7 +385,7 @@ export class Pipelines {
 
 const target = (id: string) => ({ type: 'pipeline', id })
 
-/** Reads a pipeline within a change. Throws 404. */
+/** For use within a change. Throws 404. */
 async function readRow(sql: Sql, account: { readonly id: string }, id: string): Promise<PipelineRow> {
   requireId(id, 'pipeline')
   return requireOf(account, await sql.get<PipelineRow>(ROW, id))

@@ -11,7 +11,6 @@ import type { PipelineRow } from './pipelines.js'
 
 type Config = Readonly<Record<string, unknown>>
 
-/** The content of a revision. */
 export interface Revision {
   readonly config: Config
   /** `config` without literal keys: a plugin may declare an option as a key after the revision was saved. */
@@ -49,7 +48,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // A revision that a change has read may not be committed, so it is not cached.
+    // Within a change, the revision may not be committed, so it is not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
@@ -60,7 +59,7 @@ export class Revisions {
     return found
   }
 
-  /** Parses the text from the store, unless the revision is cached. */
+  /** The cached revision, or else the parsed text. */
   parsed(pipeline: string, revision: number, text: string): Revision {
     const name = nameOf(pipeline, revision)
     const found = this.#known.get(name)
@@ -147,7 +146,7 @@ export class Revisions {
     return bytesOf(sql, pipeline.account_id)
   }
 
-  /** Resolves with the bytes of the remaining revisions of the account. */
+  /** Resolves with the remaining bytes of the account. */
   async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
     await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
     return bytesOf(sql, account_id)

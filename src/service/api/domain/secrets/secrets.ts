@@ -65,7 +65,6 @@ export class Secrets {
     return this.#context.page(page, rows, show)
   }
 
-  /** Creates a secret or replaces its value. */
   async set(principal: Principal, name: string, { value }: SecretInput): Promise<SecretDocument> {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) {

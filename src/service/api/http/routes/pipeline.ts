@@ -32,7 +32,6 @@ function unlessKnown({ request }: Call, thing: Tagged<unknown>): Reply {
   return same ? { status: 304, headers: { etag: thing.etag } } : { status: 200, ...tagged(thing) }
 }
 
-/** Routes of pipelines: drafts, revisions, publishing. */
 export const pipelineRoutes: readonly Route[] = [
   route({
     method: 'GET',
