@@ -87,7 +87,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Runs replacements of the configuration one after the other, and also writes to the cache. */
+  /** Serializes replacements of the configuration, and separately writes to the cache. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -179,8 +179,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. Then it runs
-   * instead.
+   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. If so, the
+   * cached revision runs.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -197,7 +197,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Immediately looks for a revision to start with again, using a new local part. */
+  /** Looks again for a revision to start with, immediately and with a new local part. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
@@ -360,7 +360,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The blocking events will be delivered at some time, so the same revision is requested again.
+    // The revision can run after its remaining events are delivered, so it is requested again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

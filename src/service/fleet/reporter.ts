@@ -19,7 +19,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** The current problems. They are read for each report, and do not cause one. */
+  /** The current problems, read for each report. A change of them does not cause a report. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }

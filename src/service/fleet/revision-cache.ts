@@ -11,8 +11,8 @@ import type { PublishedRevision } from './service-link.js'
 
 /**
  * The last revision that ran well, cached on disk for starts while the service is unreachable. The file is replaced
- * atomically and is readable by the owner only. A damaged file is ignored; one that cannot be read now does not count
- * as damaged.
+ * atomically and is readable by the owner only. A damaged file is ignored. A file that cannot be read now does not
+ * count as damaged.
  */
 const FORMAT = 1
 
@@ -49,7 +49,7 @@ export class RevisionCache {
     }
   }
 
-  /** A failure to save is only logged, once until it changes: the current revision keeps running. */
+  /** A failure to save is logged once, until its text changes. The revision keeps running. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })

@@ -19,7 +19,7 @@ const LEAST_LONGEST_RETRY_MS = 10_000
 
 type Components = Pick<Config, 'processors' | 'destinations'>
 
-/** A difference to how a daemon runs the pipeline. */
+/** A difference from how a daemon runs the pipeline. */
 export interface Bound {
   /** Path of the option; empty for the whole pipeline. */
   readonly path: string

@@ -6,8 +6,8 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
  * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: events that the copy
- * counts as delivered were delivered, so a buffer's ledger is copied before its segments. A restore repeats events that
- * are delivered later.
+ * counts as delivered were delivered, so a buffer's ledger is copied before its segments. After a restore, events that
+ * were delivered after the copy are delivered again.
  */
 
 /** Name of the folder in the data_dir of the service, and in a backup. */

@@ -58,7 +58,7 @@ const CHECKS_A_TURN = 6
 /** How long a request waits for its pipeline to start. The start continues for the next attempt. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/** A pipeline that is idle for this long ends if the process of its account uses more than half of its memory. */
+/** An idle pipeline ends after this time if the process of its account uses more than half of its memory. */
 const IDLE_MS = 5 * 60_000
 /** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000

@@ -12,7 +12,7 @@ import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
-  /** Attempts with unknown keys from one address. Requests with a valid key are not limited by it. */
+  /** Attempts with unknown keys from one address. Requests with a valid key do not count. */
   readonly failedTries: Rate
   readonly accounts: number
   /** This limit and the next four are per account. */

@@ -36,7 +36,7 @@ export class Ids {
   }
 }
 
-/** Ids that were created before `ms` are less than this; milliseconds since the epoch. */
+/** Ids that were created before `ms` (milliseconds since the epoch) are less than this. */
 export function idAt(ms: number): string {
   return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
 }

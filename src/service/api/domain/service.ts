@@ -17,13 +17,11 @@ import { Pipelines } from './pipelines/pipelines.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
-/**
- * Interval of saving reports. USES_EVERY and SWEEP_EVERY count intervals between saving last uses, and between sweeps.
- */
+/** Interval of saving reports. Last uses are saved every USES_EVERY intervals; a sweep runs every SWEEP_EVERY. */
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** Less than the time between two sweeps of a node. */
+/** How long a node's turn lasts: less than the time between its sweeps. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {

@@ -66,7 +66,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // An unknown path does not require a key, but checks a key that is sent.
+    // Unknown paths do not require a key, but a key that is sent is checked.
     if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })

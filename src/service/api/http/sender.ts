@@ -211,7 +211,7 @@ export class RequestCounts {
 const SHORT = 16 * 1024
 /** Maximum bytes of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold at most this many times the memory that is left, which leaves some for others. */
+/** One account may hold at most this multiple of the remaining memory, which leaves some for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 /** Limits the memory of responses that clients do not read. */

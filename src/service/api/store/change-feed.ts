@@ -6,7 +6,7 @@ import type { StoreMonitor } from './monitor.js'
 
 /**
  * Reads the changes of other nodes from the table `change`, whose ids are in the order of commits. The table is read
- * each second, and earlier after a notification. While it cannot be read, all tables count as changed each second.
+ * each second, and after each notification. While it cannot be read, all tables count as changed each second.
  */
 
 const LOOK_MS = 1000

@@ -191,7 +191,10 @@ export class PostgresStore implements Store {
   readonly #ends: readonly (() => unknown)[]
   #pool: Pool
   #reads: Sql
-  /** The last change of each owner. The next one waits for it here: in the pool, it would occupy a connection. */
+  /**
+   * The last change of each owner. The owner's next change waits for it here, since in the pool it would hold a
+   * connection.
+   */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()

@@ -107,7 +107,10 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 }
 
 const INSPECT_MS = 2000
-/** Interval of memory measurements, which do not ask the process: it may be busy. In between, the kernel limits it. */
+/**
+ * Interval of memory measurements, which do not ask the process: it may be busy. The kernel limits its memory
+ * meanwhile.
+ */
 const MEASURE_MS = 200
 /** Checks per deadline. Each one counts only for its interval: a pause of the service is not blamed on the process. */
 const CHECKS = 10

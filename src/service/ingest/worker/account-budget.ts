@@ -16,8 +16,8 @@ interface RequestBounds {
 
 /**
  * Limits the requests of one account to its receivers: their number, and the memory of their bodies. An event is copied
- * for each destination that sends it. The first request of a destination is limited by memory only. Receivers that do
- * not answer then do not block the other destinations of the account.
+ * for each destination that sends it. The first request of a destination is limited by memory only, so receivers that
+ * do not answer do not block other destinations of the account.
  */
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds

@@ -37,13 +37,13 @@ export class Feed {
     this.#open = { context, out }
     await aborted(signal)
     this.#open = undefined
-    // Bodies that have begun are passed on.
+    // Completes the bodies that are being sent.
     while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
   }
 
   /**
-   * Passes on all events of a body, or throws Refusal and passes on none of them. Resolves with their number and
-   * status.
+   * Passes on all events of a body. Resolves with their number and status. After a Refusal, it has not passed on any
+   * event.
    */
   send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)

@@ -51,7 +51,7 @@ export class HostedPipeline {
   #before: Version
   /** Name of the newest version that could not run. */
   #refused = ''
-  /** Monotonic time of its next attempt. */
+  /** When that version is tried again, on the monotonic clock. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false

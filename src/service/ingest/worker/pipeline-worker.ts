@@ -186,7 +186,7 @@ export class PipelineWorker {
     return join(this.#options.folder, pipeline)
   }
 
-  /** Sends counters that have changed. The more series they have, the longer it waits before the next time. */
+  /** Sends the counters that have changed. The more series they have, the longer the pause before the next message. */
   #tellCounters(): void {
     let series = 0
     let changed: CounterSnapshot[] = []

@@ -4,8 +4,7 @@ import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
 /**
- * Access checks that precede every operation. Routes make the checks of a principal alone before they parse the
- * request.
+ * Access checks that precede every operation. Routes run the checks with one argument before they parse the request.
  */
 
 export function requireScope(principal: Principal, scope: Scope): void {
@@ -98,7 +97,7 @@ export function requireGrant(principal: Principal, scopes: Iterable<Scope>): voi
   throw forbidden('scope_exceeded', `this key cannot grant scopes that it does not have: ${beyond.join(', ')}`)
 }
 
-/** Throws 404 for an id of another form, which cannot exist. */
+/** Throws 404 for an id of the wrong form, which cannot exist. */
 export function requireId(id: string, what: string): void {
   if (!ID.test(id)) throw notFound(what)
 }

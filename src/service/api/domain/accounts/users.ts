@@ -58,7 +58,10 @@ export class Users {
     })
   }
 
-  /** Adds a user and a first key. With `expires_in` null, the key does not expire. `givesUntil` is the creator's. */
+  /**
+   * Adds a user and a first key. With `expires_in` null, it does not expire. `givesUntil` limits what the creator may
+   * give.
+   */
   async add(
     sql: Sql,
     account: { readonly id: string; readonly enterprise_id: string },

@@ -17,7 +17,7 @@ const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
 /** How long ended keys are kept, to explain why they do not work. */
 const REMEMBERED_MS = 30 * DAY_MS
-/** Warns at most this long before the end, and only when less than this share of the key's life is left. */
+/** Warns when the remaining time of a key is below both this time and this share of its life. */
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 
@@ -40,7 +40,9 @@ export interface NewKey {
   readonly scopes?: string | null
   /** The key of the same user that created this one. Revoking it also revokes this one. */
   readonly parent_id?: string
-  /** For the first key of a user: the latest end of keys created with it, or NEVER. Others pass on their own end. */
+  /**
+   * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys pass on their own end.
+   */
   readonly gives_until?: string
 }
 
@@ -195,8 +197,8 @@ export class Keys {
 }
 
 /**
- * The end of a new key: `wantedMs` from now, or `usualMs` by default, and never later than `givesUntil`, the latest end
- * that the creating key may give. Throws 403 if a later end was requested.
+ * The end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the creating
+ * key may give. A later default is shortened to it; a later `wantedMs` throws 403.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,

@@ -86,7 +86,7 @@ export class UserKeys {
       )
       for (const one of ended)
         await sql.run('UPDATE access_key SET revoked_at = $2 WHERE id = $1', one.id, this.#context.time())
-      // The key of the caller gets the parent of the revoked key. Keys created with it stay, too.
+      // The caller's key gets the parent of the revoked key, and keeps the keys that were created with it.
       const kept = ended.map(one => one.id)
       for (const parent of kept)
         await sql.run(

@@ -150,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Reads the daemons again on next use: some report to other nodes. */
+  /** Reads the daemons again on next use, since other nodes add some. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

@@ -140,13 +140,16 @@ export class Revisions {
     return used - removed + bytes
   }
 
-  /** Removes the previously published revision if it is beyond the limit. Resolves with the bytes of the account. */
+  /**
+   * Removes the previously published revision if it is beyond the limit. Resolves with the bytes of the account's
+   * revisions.
+   */
   async forgetOld(sql: Sql, pipeline: PipelineRow): Promise<number> {
     await this.#removeOld(sql, pipeline)
     return bytesOf(sql, pipeline.account_id)
   }
 
-  /** Resolves with the remaining bytes of the account. */
+  /** Resolves with the bytes of the account's other revisions. */
   async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
     await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
     return bytesOf(sql, account_id)

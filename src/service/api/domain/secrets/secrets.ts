@@ -166,7 +166,7 @@ export class Secrets {
 }
 
 const target = (name: string) => ({ type: 'secret', id: name })
-/** The place that a value is bound to. It cannot be decrypted elsewhere. */
+/** The place that a value is bound to: the value cannot be decrypted elsewhere. */
 const placeOf = (accountId: string, name: string) => `secret/${accountId}/${name}`
 
 async function readRow(sql: Sql, accountId: string, name: string): Promise<Row | undefined> {
