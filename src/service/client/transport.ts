@@ -36,7 +36,7 @@ export interface RequestOptions {
 export interface Answered {
   readonly status: number
   readonly headers: Headers
-  /** The complete body, parsed; undefined if there is none. */
+  /** The complete body, parsed; undefined if it is empty. */
   readonly body: unknown
   readonly requestId: string | undefined
 }

@@ -133,8 +133,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Resolves with the configuration to start with. While no revision can run, calls `waiting` once, reports the reason
-   * to the service, and retries. Resolves with undefined if the signal aborts.
+   * Resolves with the configuration to start with. While nothing can run, calls `waiting` once, reports the reason to
+   * the service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
     const { cache, log, random } = this.#options
@@ -220,7 +220,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Waits until no other replacement is in progress, and prevents others during `work`. */
+  /** Waits for replacements in progress, and prevents others during `work`. */
   inTurn(work: () => Promise<void>): Promise<void> {
     return this.#turns.take('replace', work)
   }
@@ -378,7 +378,7 @@ export class ManagedPipeline {
     return config
   }
 
-  /** The text of all problems; null if there are none. */
+  /** The text of all problems, if any. */
   async #error(): Promise<Report['error']> {
     const problems = await this.#problems()
     return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))

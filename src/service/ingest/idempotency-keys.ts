@@ -56,7 +56,7 @@ interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
   readonly body: string
   readonly answer: Promise<Received>
-  /** Events that could not be saved in the row yet. */
+  /** The number of events, if it could not be saved in the row. */
   received?: number
 }
 
@@ -120,7 +120,9 @@ export class IdempotencyKeys {
     return this.#options.nodes ? 0 : (this.#counts.get(account) ?? 0) * KEY_BYTES
   }
 
-  /** Calls `take` once per key and body. Resolves with its result, also for an earlier request. Throws Refusal. */
+  /**
+   * Calls `take` once per key and body. Resolves with its result, also if an earlier request called it. Throws Refusal.
+   */
   async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
     const { account, pipeline, key } = request
     const body = digestOf(request.body, account, pipeline, key)

@@ -18,7 +18,7 @@ const FIRST = 'ledger'
 /** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */
 const TRIES = 5
 
-/** Adds the folder of all pipelines in `dataDir` to a backup. Does nothing if there are no pipelines. */
+/** Adds the folder of all pipelines in `dataDir` to a backup. Does nothing without pipelines. */
 export async function backUpIngest(dataDir: string, backup: string): Promise<void> {
   const [from, to] = [join(dataDir, INGEST_FOLDER), join(backup, INGEST_FOLDER)]
   const pipelines = await namesIn(from)

@@ -85,7 +85,7 @@ export class IngestHost {
   readonly #asking = new Set<HostedRevision>()
   /** Events in the disk buffers of pipelines that have stopped since the service started. */
   readonly #left = new Map<string, number>()
-  /** Pipelines that are stopping; their next start waits for this. */
+  /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Recently removed pipelines. Requests that were accepted before may still try to start them. */
   readonly #removed = new Set<string>()
@@ -436,7 +436,7 @@ export class IngestHost {
     return ending
   }
 
-  /** A pipeline has released its files. The process of the account ends with its last pipeline. */
+  /** Called when a pipeline has released its files. The process of the account ends with its last pipeline. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)

@@ -1,7 +1,7 @@
 import type { Fault } from '../../../core/errors.js'
 import type { Principal } from './keys/principal.js'
 
-/** An error response of the service: `{"code","message","errors"}`. No message contains a key. */
+/** An error response of the service: `{"code","message","errors"}`. Messages do not contain keys. */
 export class ApiError extends Error {
   readonly status: number
   /** Stable and in snake case; programs may depend on it. */
@@ -32,7 +32,7 @@ export class ApiError extends Error {
   }
 }
 
-/** For entities that do not exist and for those of other accounts: callers cannot distinguish the two. */
+/** For entities that do not exist or belong to another account: callers cannot distinguish the two. */
 export function notFound(what: string): ApiError {
   return new ApiError(404, 'not_found', `the ${what} does not exist`)
 }

@@ -225,7 +225,7 @@ function serve(
   })
 }
 
-/** Responds with 405 to methods that no route of a path supports. */
+/** Responds with 405 to methods that a path does not support. */
 function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], authenticate: Authenticate): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)

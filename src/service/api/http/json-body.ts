@@ -12,12 +12,12 @@ import { accountOf } from '../domain/keys/principal.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Memory reserved for the body until the request is answered; undefined if no body is read. */
+    /** Memory reserved for the body until the request is answered; undefined if the body is not read. */
     lease: Lease | undefined
   }
 }
 
-/** No legitimate document is nested deeper. The limit makes recursion over documents safe. */
+/** Legitimate documents are not nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
 /** Maximum bytes of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */

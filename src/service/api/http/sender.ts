@@ -224,7 +224,7 @@ export class UnsentAnswers {
     this.#most = most
   }
 
-  /** Throws ApiError 503 if there is no room for a response with this text. */
+  /** Throws ApiError 503 if a response with this text does not have room. */
   check(account: string, text: string): void {
     const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return

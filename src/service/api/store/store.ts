@@ -7,7 +7,7 @@ export type Value = string | number | null
 
 export interface Sql {
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
-  /** The first row; undefined if there is none. */
+  /** The first row, if any. */
   get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
   /** Resolves with the number of changed rows. */
   run(text: string, ...values: readonly Value[]): Promise<number>

@@ -72,7 +72,7 @@ interface Options {
   readonly clock: Clock
 }
 
-/** The limits that the pipelines of one account share besides the disk: requests to receivers. */
+/** Limits the requests of all pipelines of one account to receivers. */
 export class AccountBudget {
   readonly requests: AccountRequests
   readonly #options: Options

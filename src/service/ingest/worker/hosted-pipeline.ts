@@ -171,7 +171,7 @@ function versionOf(published: PublishedData): Version {
   return { name: versionName(published), revision, secrets: secrets?.names ?? [] }
 }
 
-/** Counters of one pipeline among those of its account. Component ids begin with the pipeline id. */
+/** Counters of one pipeline in the set of its account. Component ids begin with the pipeline id. */
 class ScopedCounters implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #all: ComponentSet

@@ -90,7 +90,7 @@ export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }
 
-/** No one can grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */
+/** Callers cannot grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */
 export function requireGrant(principal: Principal, scopes: Iterable<Scope>): void {
   const beyond = [...scopes].filter(scope => scope !== 'user:key' && !principal.scopes.has(scope))
   if (beyond.length === 0) return

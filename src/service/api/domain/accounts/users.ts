@@ -58,10 +58,7 @@ export class Users {
     })
   }
 
-  /**
-   * Adds a user and a first key. With `expires_in` null, it does not expire. `givesUntil` limits what the creator may
-   * give.
-   */
+  /** Adds a user and a first key. With `expires_in` null, it does not expire. `givesUntil` is of the creator's key. */
   async add(
     sql: Sql,
     account: { readonly id: string; readonly enterprise_id: string },

@@ -25,7 +25,7 @@ export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** In place of a time: the key can create keys without expiry. */
+/** As `gives_until`: the key can create keys without expiry. */
 export const NEVER = 'never'
 
 export interface NewKey {

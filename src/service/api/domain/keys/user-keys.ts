@@ -105,7 +105,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** null for all scopes of the role. A narrowed key passes on its own scopes by default. */
+/** null for all scopes of the role. A key with fewer scopes passes on these by default. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)
