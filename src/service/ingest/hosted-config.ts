@@ -88,7 +88,7 @@ export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
 }
 
-/** Processors and destinations that events from `ingest` reach, without their other inputs. */
+/** Processors and destinations that events from `ingest` reach. Their other inputs are removed. */
 function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
   const reached = new Set([INGEST])
   const isReached = (input: string) => reached.has(input.split('.')[0]!)

@@ -259,7 +259,7 @@ export class Pipelines {
     return publishedOf(row, config)
   }
 
-  /** All published pipelines, if given of one account only, for the engine in the service. */
+  /** All published pipelines, optionally of one account, for the engine in the service. */
   async *allPublished(account?: string): AsyncGenerator<PublishedDocument, void, undefined> {
     const text = `SELECT ${COLUMNS}, r.config FROM pipeline p
                   JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.published_revision
