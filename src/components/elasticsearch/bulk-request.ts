@@ -15,7 +15,7 @@ import type { ElasticsearchOptions } from './destination.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
-/** Bytes of a usual line before a document, and of its time. */
+/** Typical bytes of the line before a document, and of its time. */
 const LINE_ROOM = 128
 
 /** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}`, and a line with the document. */

@@ -16,10 +16,10 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Another thread would take longer for that than for a write. */
+  /** The size of an open file. Another thread would need more time for this call than for a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
-  /** Resolves or returns: see `writeDirectly`. */
+  /** Returns a promise, or from `writeDirectly` the result. */
   writev: promisify(fs.writev) as (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => Written | Promise<Written>,
   ftruncate: promisify(fs.ftruncate),
   fdatasync: promisify(fs.fdatasync),
@@ -30,7 +30,7 @@ interface Written {
   readonly bytesWritten: number
 }
 
-/** The same calls. On a remote file system, they are made one at a time, only while it responds, and in a thread. */
+/** The same calls. On a remote file system, they run in a thread, one at a time, and only while it responds. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -44,7 +44,7 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
 /** A write that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 4
 
-/** The same calls. What the page cache takes is written directly, while `isLocal`. */
+/** The same calls. While `isLocal`, `writev` writes in this thread, unless writes wait for the disk. */
 export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
   const direct = new DirectCalls(clock, SLOW_MS)
   const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {
@@ -66,9 +66,9 @@ const NEWLINE = Buffer.from('\n')
 /** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
-/** An unfinished line that does not grow for so long is torn. */
+/** An unfinished line that has not grown for this time is torn. */
 const REST_MS = 20
-/** Another process may write unfinished lines without end. */
+/** Maximum waits for an unfinished line that keeps growing. */
 const MOST_LOOKS = 10
 
 export interface AppendOptions {
@@ -78,7 +78,7 @@ export interface AppendOptions {
   readonly mode: number
   /** Whether an unfinished last line may be continued by the rest of the same line. */
   readonly continues: boolean
-  /** If set, `path` has all links resolved, and any other file found there is refused. */
+  /** If set, all links in `path` are resolved. Opening fails if another file is found there. */
   readonly reach?: Reach | undefined
 }
 
@@ -159,7 +159,7 @@ export class AppendedFile {
       this.#unsynced = end.size
     }
     this.#continues = false
-    // Use a copy, so that a write that is removed again does not change the state.
+    // A copy: a write that is removed again must not change the state.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
     const encoded = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
@@ -184,7 +184,7 @@ export class AppendedFile {
       this.#unsynced = this.#end
     } catch (error) {
       const end = this.#end
-      // Whatever else fails: the descriptor may be unusable, and a later sync of it may succeed without its bytes.
+      // Forces a new descriptor: a later sync of this one may succeed although its bytes are lost.
       this.#end = -1
       const isEnd = (await this.#calls.fstat(this.#fd).catch(() => undefined))?.size === end
       if (isEnd && this.#unsynced < end) await this.#calls.ftruncate(this.#fd, this.#unsynced).catch(() => {})
@@ -264,7 +264,7 @@ export class AppendedFile {
     return true
   }
 
-  /** The end of the file, of which the size was `size`. A large write of another process is seen before it is complete. */
+  /** Waits while another process may be writing the last line. `size`: the size of the file now. */
   async #restingEnd(size: number): Promise<{ readonly size: number; readonly isTorn: boolean }> {
     for (let looks = 0, before = -1; ; looks++) {
       if (!(await this.#isTorn(size))) return { size, isTorn: false }

@@ -5,7 +5,7 @@ export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []
-  /** The errors of those in `again`. */
+  /** The errors of the events in `#again`. */
   readonly #errors: DeliveryError[] = []
 
   constructor(events: number) {
@@ -16,16 +16,13 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, the events are valid: they were beside refused events, or wait for others. */
+  /** Without an error, the events are valid: others in their batch were refused, or must be stored first. */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
-  /**
-   * Several events are sent again in smaller requests. Without a status, a row of large events is not a reason to
-   * pause.
-   */
+  /** Several events are sent again in smaller requests. The error for one event has no status, so it never pauses. */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
     if (indices.length > 1) this.again(indices, error)
@@ -45,7 +42,7 @@ export class Outcome {
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error
-    // All of them failed in the same way.
+    // All events are sent again, so the request failed as a whole.
     if (again.length === this.#events) return first
     const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
     return new DeliveryError(first.message, {
