@@ -12,13 +12,13 @@ export interface ComponentPage {
   readonly kind: string
   readonly type: string
   readonly summary: string
-  /** As in its file, with variables by their names; keys are hidden, and comments left out. */
+  /** As in its file, with the names of variables. Secrets are hidden, and comments are left out. */
   readonly config: string
   readonly file?: string
   readonly line?: number
   /** As on /metrics. */
   readonly series: readonly ComponentSeries[]
-  /** Where its options are explained, below the folder of the package. */
+  /** The page that describes its options, relative to the package folder. */
   readonly docs: string
 }
 

@@ -3,11 +3,11 @@ import { short } from '../../lib/units.js'
 import type { ComponentStatus, Status } from '../status/status.js'
 
 /**
- * The page as HTML, for browsers before the script has run, and without scripts. All values are escaped, since ids,
- * reasons and addresses may have any character.
+ * The page as HTML, which browsers show before the script has run, or if scripts are off. All values are escaped, since
+ * ids, reasons and addresses may contain any character.
  */
 
-/** The names of the files that it loads; undefined: there is none. */
+/** Relative URLs of the files that the page loads; undefined: the file is missing. */
 export interface Links {
   readonly script: string | undefined
   readonly style: string | undefined
@@ -41,7 +41,7 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 
 const API = ['status', 'live', 'history']
 
-/** Asks for the token. It works without a script. */
+/** Asks for the token. Works without a script. */
 export function loginHtml(links: Links, problem = ''): string {
   return pageHtml(
     'Sluice',
@@ -77,7 +77,7 @@ ${content}
 const timeHtml = (time: string): string =>
   `<time datetime="${escaped(time)}">${escaped(time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC'))}</time>`
 
-/** received + emitted = passed + discarded + consumed + in flight. Parts that are 0 and unusual are left out. */
+/** received + emitted = passed + discarded + consumed + in flight. `emitted` and `consumed` may be missing. */
 function booksHtml({ books }: Status): string {
   if (!books) return ''
   const sum = (of: object): number =>
