@@ -29,7 +29,7 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status without news is sent this often. */
 const STATUS_MS = 10_000
-/** Pause between two comparisons of the status: at least LOOK_MS, and TIMES_A_LOOK times the duration of the last. */
+/** The pause after a comparison of the status: at least LOOK_MS, and TIMES_A_LOOK times as long as the comparison. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 

@@ -20,7 +20,7 @@ const MOST = UNKNOWN - 1
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
-  /** A component of another type with the same id has a new object. */
+  /** A new object if a component of another type has taken the id. */
   counters: ComponentCounters
   /** The totals at the last tick. */
   base: readonly number[]

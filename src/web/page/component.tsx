@@ -158,7 +158,7 @@ function Reasons({ id }: { id: string }) {
   )
 }
 
-/** How many events of a bucket passed. */
+/** How many events of a bucket passed and were discarded. */
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []

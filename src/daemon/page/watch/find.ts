@@ -212,8 +212,8 @@ class Events {
   }
 
   /**
-   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. If lines are equal, only
-   * one step per component counts.
+   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. Of equal lines, each
+   * component adds only one.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))

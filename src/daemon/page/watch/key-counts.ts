@@ -30,7 +30,7 @@ const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
 
-/** Stand for a key: all keys without counts of their own (REST), and events without a key (DEFAULT). */
+/** Numbers in place of a key: REST for all keys without counts of their own, DEFAULT for events without a key. */
 export const REST = 0
 export const DEFAULT = 1
 const FIRST = 2
