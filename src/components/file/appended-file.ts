@@ -16,10 +16,10 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Another thread would need more time for this call than for a write. */
+  /** The size of an open file. Runs in this thread, because a change of threads would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
-  /** Returns a promise, or from `writeDirectly` the result. */
+  /** Returns a promise. After `writeDirectly`, it may also return the result. */
   writev: promisify(fs.writev) as (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => Written | Promise<Written>,
   ftruncate: promisify(fs.ftruncate),
   fdatasync: promisify(fs.fdatasync),
@@ -30,7 +30,7 @@ interface Written {
   readonly bytesWritten: number
 }
 
-/** The same calls. On a remote file system, they run in a thread, one at a time, and only while it responds. */
+/** Returns the same calls. On a remote file system, they run in a thread, one at a time, and only while it responds. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -44,7 +44,7 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
 /** A write that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 4
 
-/** The same calls. While `isLocal`, `writev` writes in this thread, unless writes wait for the disk. */
+/** Returns the same calls. While `isLocal`, `writev` writes in this thread, unless writes wait for the disk. */
 export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
   const direct = new DirectCalls(clock, SLOW_MS)
   const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {
@@ -66,7 +66,7 @@ const NEWLINE = Buffer.from('\n')
 /** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
-/** An unfinished line that has not grown for this time is torn. */
+/** An unfinished line that has not grown for this time counts as torn. */
 const REST_MS = 20
 /** Maximum waits for an unfinished line that keeps growing. */
 const MOST_LOOKS = 10
@@ -76,7 +76,7 @@ export interface AppendOptions {
   readonly encoding: Encoding
   /** Permissions of a new file. */
   readonly mode: number
-  /** Whether an unfinished last line may be continued by the rest of the same line. */
+  /** Whether the rest of a line may continue an unfinished last line. */
   readonly continues: boolean
   /** If set, all links in `path` are resolved. Opening fails if another file is found there. */
   readonly reach?: Reach | undefined
@@ -95,8 +95,8 @@ export class TornWrite extends Error {
  * An open regular file to which events are appended. In this process, only one `append` or `sync` may run at a time per
  * file (see `key`); other processes may append at any time. Invariants:
  * - Every write is in append mode and never overwrites data.
- * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next write
- *   first terminates the torn line.
+ * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next
+ *   write first terminates the torn line.
  * - Data of other writers, or data reported as written by `sync` or `append`, is never removed.
  */
 export class AppendedFile {
@@ -115,7 +115,7 @@ export class AppendedFile {
   #end = -1
   /** From here to `#end`, the file contains only unsynced bytes of this object. */
   #unsynced = -1
-  /** Whether an unfinished line at the end may be continued by the next event. */
+  /** Whether the next event may continue an unfinished line at the end. */
   #continues: boolean
 
   /** Opens or creates the file. Throws a DeliveryError without opening it if it is not a regular file. */
@@ -184,7 +184,7 @@ export class AppendedFile {
       this.#unsynced = this.#end
     } catch (error) {
       const end = this.#end
-      // Forces a new descriptor: a later sync of this one may succeed although its bytes are lost.
+      // Forces a new descriptor, because a later sync of the old one may succeed although bytes are lost.
       this.#end = -1
       const isEnd = (await this.#calls.fstat(this.#fd).catch(() => undefined))?.size === end
       if (isEnd && this.#unsynced < end) await this.#calls.ftruncate(this.#fd, this.#unsynced).catch(() => {})

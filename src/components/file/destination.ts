@@ -52,7 +52,7 @@ interface Job {
 }
 
 /**
- * Writes requests one after the other, in turn with all other destinations of the process that write to the same file.
+ * Writes requests one after the other. All destinations of the process that write to the same file take turns.
  * With `fsync`, requests that arrive during a sync are written together and share the next sync.
  */
 export class FileDestination implements Destination {

@@ -21,7 +21,7 @@ import { topicsOf } from './topics.js'
 const MOST_OPEN = 1000
 /** Maximum topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** During a pause for a quota, a broker does not read requests. With a longer pause, a request might time out there. */
+/** Longest quota pause of a broker in which requests are sent. The broker reads them afterwards. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -55,7 +55,7 @@ interface Memory {
 /** State by which brokers recognize batches. A reload passes it to the successor. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
-  /** The producer for partitions without one. */
+  /** The producer for partitions that do not have one yet. */
   producer: Promise<Producer> | undefined
   clusterId: string | null | undefined
 }
@@ -72,7 +72,7 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /** The events of a request that its attempts have delivered. After a timeout, the request is retried as a whole. */
+  /** The events of a request that earlier attempts have delivered: a timeout retries the whole request. */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
   /** By broker: when its pause for a quota ends. */
@@ -186,7 +186,7 @@ export class KafkaDestination implements Destination {
     return memory
   }
 
-  /** Divides a request among partitions. Events whose batch cannot be sent are only in the outcome. */
+  /** Divides a request among partitions. Adds events whose batch is too large to the outcome instead. */
   async #shares(
     records: Records,
     { leaders }: Topic,

@@ -1,6 +1,6 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** The outcome of the events of a request, collected by partition. Events that are not named are delivered. */
+/** Collects the outcome of a request from its partitions. Events that no method adds are delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
@@ -22,14 +22,14 @@ export class Outcome {
     if (error) this.#errors.push(error)
   }
 
-  /** Several events are sent again in smaller requests. The error for one event has no status, so it never pauses. */
+  /** Several events are sent again in smaller requests. The error for one event has no status, so it does not pause. */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
     if (indices.length > 1) this.again(indices, error)
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** Whether events must be sent again; without `error`, these are valid. */
+  /** Whether events must be sent again. Without `error`, they are sent at once. */
   get isPart(): boolean {
     return this.#again.length > 0
   }

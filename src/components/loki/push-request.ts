@@ -29,8 +29,8 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream, unless they were divided when there was no room for their streams, and now
- * there is room.
+ * protobuf. Usually, its events belong to one stream. If there was no room for their streams when they were divided,
+ * they can belong to several streams.
  */
 export class PushRequest {
   readonly #options: LokiOptions

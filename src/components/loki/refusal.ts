@@ -8,7 +8,7 @@ interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
-  /** For all events. `says` must match the beginning of the text, where the labels of a stream cannot appear. */
+  /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
   readonly failure?: Failure
   /** The error concerns only the stream, which is the partition. Other streams continue. */
   readonly ofPartition?: true
@@ -57,7 +57,7 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // Loki's error for a number that is too large for it, in JSON and in protobuf.
+    // Loki's errors for a number beyond its range, in JSON and in protobuf.
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
@@ -131,7 +131,7 @@ export function readRefusal(
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki accepts all or nothing: a request above one second of the limit may never fit.
+    // Loki accepts all or nothing: a request that exceeds the limit for one second may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }

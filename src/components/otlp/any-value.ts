@@ -15,8 +15,8 @@ const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * Called for each member: with its name as UTF-8 text, the hash of the name, its value, and whether that is a string
- * with escapes.
+ * Called for each member, with its name as UTF-8 text, the hash of the name, its value, and whether the value is a
+ * string with escapes.
  */
 type EachMember = (
   name: Buffer,
@@ -35,7 +35,7 @@ export const HASHES = 4096
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/** Calls `each` for every member of the object [start, end), once for each name: with its last value, as JSON.parse does. */
+/** Calls `each` for every member of the object [start, end). A repeated name has its last value, as in JSON.parse. */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
@@ -121,7 +121,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** Writes a number that does not fit into a double or a 64-bit integer as text, with all of its digits. */
+/** Writes a number. If it does not fit into a double or a 64-bit integer, it becomes text, with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

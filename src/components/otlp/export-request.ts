@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * The events from `first` up to `length`, whose JSON is in one buffer, in order; undefined if the first has no JSON
- * there. `json`: the JSON of all events, if the lines have another format.
+ * Returns the events from `first` on, as long as their JSON is in one buffer, in order. Undefined if event `first` does
+ * not have JSON. `json`: the JSON of all events, if their lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

@@ -35,8 +35,8 @@ interface Candidate {
 }
 
 /**
- * Writes events as log records: with fields of their own for body, time, severity and trace, and attributes for all
- * others. One walk over the JSON of an event writes the attributes, and finds the members that may be other parts.
+ * Writes events as log records, with fields for body, time, severity and trace, and attributes for all other members.
+ * One walk over the JSON of an event writes the attributes, and finds the members that may become other parts.
  */
 export class LogRecords {
   /** Names of the members that may become other parts than attributes. */
@@ -56,7 +56,7 @@ export class LogRecords {
   readonly #span: readonly Candidate[]
   readonly #timeText = new TimeText()
   readonly #hasUid: boolean
-  /** Whether a line without its own fields becomes the body, and its time the time of the record. */
+  /** Whether a line without its own fields becomes the body, and whether its time becomes the record's time. */
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))

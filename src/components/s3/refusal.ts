@@ -55,7 +55,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   NotImplemented: { failure: 'hold', advice: 'the receiver does not know an option: remove "sse" or "storage_class"' },
 }
 
-/** An error of S3, by its code. */
+/** An error of S3, with its code. */
 export class Refusal extends DeliveryError {
   readonly awsCode: string | undefined
 

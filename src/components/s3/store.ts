@@ -22,7 +22,6 @@ const SIGNATURE_LENGTH = 64
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
-/** A multipart upload. */
 interface Multipart {
   readonly id: string
   /** Tags of the parts that the receiver has, in order. */

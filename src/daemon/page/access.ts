@@ -47,7 +47,7 @@ export function foreign(
 
 function isOwnOrigin(origin: string | undefined, host: string, site: unknown, path: string): boolean {
   if (origin === undefined || site === 'same-origin') return true
-  // With `no-referrer`, the origin of a form is `null`, and older browsers do not name the site. The token is checked.
+  // A form with `no-referrer` has the origin `null`. Older browsers do not name the site. The token protects the path.
   if (origin === 'null') return path === '/api/v1/session' && site === undefined
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }
@@ -134,7 +134,7 @@ export class Access {
   }
 }
 
-/** Contains the port: browsers send cookies to all ports of a host, and several daemons may serve pages there. */
+/** The name contains the port: browsers send cookies to all ports of a host, where several daemons may serve pages. */
 const cookieName = (host = ''): string => `sluice_page${/:(\d+)$/.exec(host)?.[1]?.replace(/^/, '_') ?? ''}`
 
 const cookiesOf = (header = '', name: string): string[] =>

@@ -187,7 +187,7 @@ export class PageData {
   }
 }
 
-/** The parts of a status whose changes are news: without counts, and with all numbers in texts replaced. */
+/** The parts of a status whose changes are news. Changed numbers in texts are not. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]

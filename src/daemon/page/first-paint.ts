@@ -15,7 +15,6 @@ export interface Links {
 
 const count = (value: number): string => value.toLocaleString('en-US')
 
-/** The daemon's current state. */
 export function statusHtml(status: Status, links: Links): string {
   const { host, version_of_sluice, started_at, at, ready, stopping, problems, notices, components } = status
   const since = started_at === undefined ? '' : `, since ${timeHtml(started_at)}`
@@ -90,8 +89,7 @@ function booksHtml({ books }: Status): string {
   const { received, emitted, passed, discarded, consumed, in_flight } = books
   const left = `${part('received', received)}${rare('emitted', emitted)}`
   const rest = `${part('discarded', sum(discarded))}${rare('consumed', consumed)} + ${part('in flight', in_flight)}`
-  // Without `passed`, an event can take several paths, and the counts of the paths do not add up to the received
-  // events.
+  // Without `passed`, events can take several paths, whose counts do not add up to the received events.
   const right = passed === undefined ? `: ${rest}` : ` = ${part('passed', passed)} + ${rest}`
   return `<p class="books">${left}${right}</p>`
 }

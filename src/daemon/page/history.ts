@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time.js'
 
 /**
  * The counts of each component in each step of the last hour: a ring of numbers per component, indexed by the step of
- * the monotonic clock. Steps become longer if the components need more memory than there is.
+ * the monotonic clock. Steps become longer if the rings exceed their memory limit.
  */
 
 const SPAN_MS = 3_600_000
@@ -16,7 +16,7 @@ const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A process that did not run for longer was suspended: its next counts belong to the last step only. */
+/** A longer gap between ticks means that the process was suspended. Only the last step then has counts. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {

@@ -42,7 +42,7 @@ export class Live {
     this.#send(reader)
   }
 
-  /** Sends the numbers of a second to readers that are not slow, after the newest status if they do not have it. */
+  /** Sends the numbers of a second. Readers without the newest status get it first. Slow readers do not get either. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }

@@ -119,7 +119,7 @@ export class StatusPage implements Page {
     this.#data.close()
   }
 
-  /** Resolves with false if the page does not have the path, unless `foreign` refuses the request anyway. */
+  /** Resolves with false if the page does not have the path. Refuses foreign requests for any path. */
   async #answer(request: IncomingMessage, response: ServerResponse, door: Door): Promise<boolean> {
     const { pathname, searchParams } = addressOf(request)
     const refusal = foreign(request, pathname, door.hosts)

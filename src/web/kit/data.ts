@@ -10,7 +10,7 @@ export interface Data<T> {
   readonly retry: () => void
 }
 
-/** Whether nobody is looking at the page. Requests are then not repeated. */
+/** Whether the page is paused or hidden. Requests are then not repeated. */
 export const isIdle = signal(false)
 
 /**

@@ -12,7 +12,10 @@ interface Props {
   readonly label: string
   readonly nodes: readonly string[]
   readonly edges: readonly Flow[]
-  /** Draws a link. `data-output` marks where edges of an output begin, `data-leaves` events per second that leave. */
+  /**
+   * Draws a link to a node. `data-output` marks the element where edges of a side output begin. `data-leaves` gives the
+   * events per second that leave the pipeline there.
+   */
   readonly draw: (node: string) => ComponentChildren
   /** A node whose path stays highlighted. */
   readonly pinned?: string | undefined

@@ -18,7 +18,6 @@ const COUNTS_MS = 2000
 
 const filter = stored('series.filter', '')
 
-/** Everything about one component. */
 export function Component() {
   const id = route.value.id ?? ''
   const path = encodeURIComponent(id)

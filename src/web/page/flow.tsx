@@ -61,7 +61,7 @@ export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): 
   return histories.value?.components[id]?.[name] ?? []
 }
 
-/** The rates of a component in a line: input of a source, output of a destination, both of a processor. */
+/** The rates of a component as text: the input of a source, the output of a destination, or both of a processor. */
 function numbersOf({ id, kind }: Component): string {
   const of = rates.value.get(id)
   if (!of) return '–'

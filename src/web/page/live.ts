@@ -23,7 +23,7 @@ export const restartedAt = signal<string | undefined>(undefined)
 export const now = signal(Date.now())
 export const hidden = signal(document.hidden)
 
-/** Rates are averages over these seconds, because destinations send in batches. */
+/** Number of seconds over which rates are averaged, because destinations send in batches. */
 const RATE_SECONDS = 5
 /** After this time, a message is overdue: the daemon sends one per second. */
 const SILENCE_MS = 5000

@@ -11,7 +11,7 @@ import { hidden, paused, status } from './live.js'
 import type { Component as ComponentOf } from './types.js'
 
 const MOST_LINES = 1000
-/** Events per second to show, since nobody reads more. With a condition, the daemon inspects as many as it allows. */
+/** Events to show per second, since nobody reads more. With a condition, the daemon inspects more events than this. */
 const SHOWN = 50
 
 const isWrapped = stored('tail.wrapped', false)

@@ -15,7 +15,7 @@ const SETTLED_MS = 150
 /** Maximum buckets to request: those with the most pressure. */
 const MOST_BUCKETS = 500
 
-/** The events that summarize what a throttle has discarded. */
+/** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
 const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))

@@ -108,7 +108,7 @@ export interface Status {
 export type Counts = readonly [number, number, number, number, number?]
 
 export interface Delivery {
-  /** Requests. */
+  /** Number of requests. */
   readonly in_flight?: number
   readonly allowed?: number
   readonly retries?: number

@@ -7,7 +7,7 @@ const OTHERS = 3
 /** Maximum pause for one slice, in milliseconds. */
 const LONGEST_MS = 250
 
-/** Called between portions of an answer. Resolves when the next one may begin; undefined: at once. */
+/** Called between portions of an answer. Resolves when the next one may begin; returns undefined to begin at once. */
 export type Turn = () => Promise<void> | undefined
 
 /** Limits all answers together to a quarter of the time of the process. */

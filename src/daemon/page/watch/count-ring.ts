@@ -1,11 +1,10 @@
 import type { Turn } from './budget.js'
 
-/** Bytes of a row. */
 export const ROW_BYTES = 4 + 3 * 2
 /** The largest number that a row holds. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
-/** Rows that are read before other work may run, in less than a millisecond. */
+/** Rows that are read at once. This takes less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
 /** Receives a row. `at`: wall clock in milliseconds. */
@@ -27,7 +26,6 @@ export class CountRing {
   droppedUntil = Number.NEGATIVE_INFINITY
   /** Increases when rows change or move, except by `add` and by dropping the first rows. */
   version = 0
-  /** Number of rows that were dropped. */
   dropped = 0
 
   constructor(most: number) {

@@ -15,7 +15,6 @@ import {
 } from './kept-events.js'
 import { QuestionError } from './question-error.js'
 
-/** Maximum number of events found. */
 const MOST_FOUND = 100
 /** Maximum steps of one event. */
 const MOST_STEPS = 50
@@ -80,8 +79,8 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
 }
 
 /**
- * Finds events by a text, a condition, an id, or some of their fields as a JSON object, newest first, with the fate of
- * each. Throws QuestionError.
+ * Finds events, newest first, with the fate of each. `query`: a text, a condition, an id, or some fields of the event as
+ * a JSON object. Throws QuestionError.
  */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
@@ -169,7 +168,6 @@ class Distinct {
   }
 }
 
-/** An event that was found. */
 interface Found {
   readonly id: Buffer
   text: Buffer
@@ -198,7 +196,7 @@ class Events {
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
-  /** Adds a step to its event, if that was found. */
+  /** Adds a step, if its event was found. */
   addStep(cursor: Cursor): void {
     const place = placeOf(cursor.id)
     const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
@@ -212,8 +210,8 @@ class Events {
   }
 
   /**
-   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. Of equal lines, each
-   * component adds only one.
+   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. Equal lines count once
+   * per component.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))

@@ -1,15 +1,15 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** Fates of an event in a component, in the order in which they occur on its path. */
+/** In the order in which they occur on the path of an event. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
-/** Bytes of the parts of an id, from its beginning: as in core/event/event-id.ts. */
+/** The ends of the parts of an id (core/event/event-id.ts), in bytes. */
 export const READING_BYTES = READING
 export const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
 
-/** An event in a component, at a time. */
+/** An event, as a component saw it. */
 export interface KeptEvent {
   /** Wall clock, in milliseconds. */
   readonly at: number
@@ -22,7 +22,7 @@ export interface KeptEvent {
   readonly rule: string
   /** Undefined: without a bucket; null: the default bucket. */
   readonly bucket: string | null | undefined
-  /** Its JSON, cut to LONGEST_TEXT; empty: the same as in another step. */
+  /** Its JSON, cut to LONGEST_TEXT; empty if another step has the same text. */
   readonly text: Buffer
   readonly isCut: boolean
 }
@@ -59,10 +59,10 @@ const FIXED = STRINGS + 5 * 2 + TAIL
 const SEGMENT_BYTES = 16 * 1024
 /** Longest text of an event, in bytes. */
 export const LONGEST_TEXT = 4096
-/** Longest of the other strings, in bytes. */
+/** Longest other string, in bytes. */
 const LONGEST_WORDS = 1024
 
-/** The kept events of a component. */
+/** Facts about the kept events of a component. */
 export interface KeptOf {
   /** When the oldest event was seen, wall clock in milliseconds; undefined without events. */
   readonly from: number | undefined
@@ -72,8 +72,8 @@ export interface KeptOf {
 }
 
 /**
- * Keeps events in bounded memory. If it is full, drops the oldest events of the component that has the most, so the few
- * events of quiet components stay.
+ * Keeps events in bounded memory. If it is full, drops the oldest events of the component that has the most events.
+ * Quiet components keep theirs.
  */
 export class KeptEvents {
   #most: number
@@ -102,7 +102,7 @@ export class KeptEvents {
     return kept
   }
 
-  /** Counts candidates, some of which are then added. */
+  /** Counts candidates. Some of them are then added. */
   seen(component: string, events: number): void {
     this.#of(component).seen += events
   }
@@ -161,7 +161,7 @@ export class KeptEvents {
     }
   }
 
-  /** Describes the kept events of a component; without a component, of all. */
+  /** Describes the kept events of a component, or of all components. */
   about(component?: string): KeptOf {
     let [kept, seen, bytes] = [0, 0, 0]
     let from: number | undefined
@@ -175,7 +175,7 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
-  /** A cursor for each component, or for one, after its newest event. */
+  /** Returns a cursor for each component, or for one. Each begins after the newest event. */
   cursors(component?: string): Cursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
     return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))

@@ -13,7 +13,6 @@ import { resized } from '../../../lib/columns.js'
 import type { Clock } from '../../../lib/time.js'
 import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 
-/** For how long counts are kept. */
 export const KEPT_MS = 600_000
 /** Maximum number of keys with counts of their own. If there are more keys, these are the busiest. */
 const MOST_KEYS = 1000
@@ -23,7 +22,7 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** Events inspected per second while sampling, at least; otherwise a quarter of `looks`. */
+/** Minimum of events inspected per second while sampling; the usual number is a quarter of `looks`. */
 const LEAST_LOOKS = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
@@ -79,10 +78,10 @@ export class KeyCounts {
   /** By key: the number of events, in which older events count less, and the time of the last event. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
-  /** By place: the last bucket that used it, and the key of this bucket. Valid until `#owner` changes. */
+  /** A cache by place: the last bucket that used the place, and its key. Valid until `#owner` changes. */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
-  /** Bits of a hash that are not part of a place. */
+  /** Number of bits of a hash that are not part of a place. */
   #shift = 0
   #owner = 0
   /** By hash: keys without counts of their own, and their numbers of events. */
@@ -102,9 +101,9 @@ export class KeyCounts {
   #coarse = { until: Number.NEGATIVE_INFINITY, step: 1 }
   #sampled = { until: Number.NEGATIVE_INFINITY, oneIn: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** Rows that steps of 1 ms would have needed, by minute, the newest first. */
+  /** Number of rows that steps of 1 ms would have needed, by minute, newest first. */
   readonly #fineRows: number[] = [0]
-  /** Time and number of the current batch, and by key, the number of the last batch that contained it. */
+  /** The time and the number of the current batch. `#lastBatch`: by key, the number of the last batch that had it. */
   #now = 0
   #batch = 0
   #lastBatch = new Uint32Array(0)
@@ -364,7 +363,7 @@ export class KeyCounts {
     return this.#table.size + FIRST
   }
 
-  /** The key with a number; undefined for REST. `key`: null for events without a key. `isName`: a short name for it. */
+  /** The key with a number; undefined for REST. `key`: null for events without a key. `isName`: `key` is its name. */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined
     if (id === DEFAULT) return { key: null, isName: false }

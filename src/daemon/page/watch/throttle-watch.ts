@@ -21,7 +21,7 @@ const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
 /** All trials together use 1/TRIALS_PART of the memory of a throttle. */
 const TRIALS_PART = 8
-/** A bucket that has discarded nothing for this long is within its limit again, in milliseconds. */
+/** After this time without discarded events, a bucket is within its limit again, in milliseconds. */
 const CALM_MS = 60_000
 /** Length and number of the steps in the history of a bucket. */
 const HISTORY_MS = 10_000

@@ -20,7 +20,7 @@ const COUNTS_SHARE = 1 / 2
 const EVENTS_SHARE = 1 / 4
 /** Maximum events in an answer about a component. */
 const MOST_EVENTS = 200
-/** Maximum events inspected for these. */
+/** Maximum events inspected for an answer. */
 const MOST_LOOKS = 20_000
 
 /** The watched pipeline; a reload replaces its engine. */

@@ -8,7 +8,7 @@ import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** Number of keys shown that gain or lose the most events, and of others that have the most events. */
+/** Number of keys shown with the largest changes, and of other keys with the most events. */
 const SHOWN_KEYS = 10
 
 /** Numbers of events. `key`: null for events without a key. */
@@ -38,7 +38,7 @@ export interface Outcome {
   readonly keysCount: number
 }
 
-/** Replays counts with other limits, through the windows that throttles use and at the times of the events. */
+/** Replays counts with other limits. It uses the windows that throttles use, with the times of the events. */
 export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
@@ -50,7 +50,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 class Replay {
   readonly #counts: KeyCounts
   readonly #windows: Windows
-  /** With gcra, an event passes regardless of its cost, so a cost cannot stand for several events. */
+  /** With gcra, the cost of an event does not decide whether it passes, so each event is taken on its own. */
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number
