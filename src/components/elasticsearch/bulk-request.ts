@@ -15,14 +15,14 @@ import type { ElasticsearchOptions } from './destination.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
-/** Typical bytes that are added to a document: the line before it, and the time. */
+/** Typical bytes added to a document: a line and the time. */
 const LINE_ROOM = 128
 
 /** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
 export class BulkRequest {
   /** The beginning of the line before a document. */
   readonly #action: string
-  /** The index and the pipeline. An event with an empty pipeline uses the pipeline of its index. */
+  /** Index and pipeline. An event without a pipeline uses the pipeline of its index. */
   readonly #values: TemplateMembers
   readonly #time: EventTime
   readonly #ownTime: FieldReader

@@ -11,7 +11,7 @@ const PATH = '/_bulk'
 /** Omits the other members of an item, such as its index. They are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
-/** Whether the template gives valid names. The server computes the date in a name between < and >. */
+/** Whether it gives valid names. The server computes the date in a name between < and >. */
 function isName({ parts }: Template): boolean {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)

@@ -16,10 +16,10 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Runs in this thread, because a change of threads would take longer than a write. */
+  /** The size of an open file. A change of threads would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
-  /** Returns a promise. After `writeDirectly`, it may also return the result. */
+  /** Returns a promise or, with `writeDirectly`, the result. */
   writev: promisify(fs.writev) as (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => Written | Promise<Written>,
   ftruncate: promisify(fs.ftruncate),
   fdatasync: promisify(fs.fdatasync),
@@ -44,7 +44,7 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
 /** A write that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 4
 
-/** Returns the same calls. While `isLocal`, `writev` writes in this thread, unless writes wait for the disk. */
+/** Returns the same calls. While `isLocal`, `writev` runs in this thread, unless writes are slow. */
 export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
   const direct = new DirectCalls(clock, SLOW_MS)
   const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {

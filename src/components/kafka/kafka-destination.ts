@@ -218,7 +218,7 @@ export class KafkaDestination implements Destination {
       let [indices, batch] = [all, await encoded(all)]
       const repeated = lane.unconfirmed ? countOf(lane.unconfirmed) : all.length
       if (repeated < all.length) {
-        // After a reload, the request may have further events after the unconfirmed ones.
+        // After a reload, more events may follow the unconfirmed ones.
         const [first, rest] = [all.slice(0, repeated), all.slice(repeated)]
         const before = await encoded(first)
         if (haveSameRecords(lane.unconfirmed!, before)) {
@@ -339,7 +339,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: one that has a leader, the same for the whole request. */
+  /** The partition of events without a key: one with a leader, the same for the whole request. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

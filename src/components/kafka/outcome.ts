@@ -22,7 +22,10 @@ export class Outcome {
     if (error) this.#errors.push(error)
   }
 
-  /** Several events are sent again in smaller requests. The error for one event has no status, so it does not pause. */
+  /**
+   * Sends several events again, in smaller requests. Rejects a single event without a status: a row of rejections with
+   * a status would pause the destination.
+   */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
     if (indices.length > 1) this.again(indices, error)
@@ -42,7 +45,7 @@ export class Outcome {
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error
-    // All events are sent again, so the request failed as a whole.
+    // The request failed as a whole.
     if (again.length === this.#events) return first
     const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
     return new DeliveryError(first.message, {

@@ -29,8 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Usually, its events belong to one stream. If there was no room for their streams when they were divided,
- * they can belong to several streams.
+ * protobuf. Its events belong to one stream, or to several if there was no room for these when they were divided.
  */
 export class PushRequest {
   readonly #options: LokiOptions

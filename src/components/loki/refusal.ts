@@ -10,7 +10,7 @@ interface Known {
   readonly advice: string
   /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
   readonly failure?: Failure
-  /** The error concerns only the stream, which is the partition. Other streams continue. */
+  /** The error concerns only the stream, which is the partition. */
   readonly ofPartition?: true
   /** Finds the events that are certainly rejected, if the text contains the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined

@@ -57,7 +57,7 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
-/** The text of an error response. In protobuf, the response is a message with a code and a text. */
+/** The text of an error response. In protobuf, the response also has a code. */
 export function errorWords(content: Buffer, type: string): Buffer {
   // Loki sends protobuf as application/octet-stream.
   const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined

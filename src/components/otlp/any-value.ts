@@ -121,7 +121,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** Writes a number. If it does not fit into a double or a 64-bit integer, it becomes text, with all of its digits. */
+/** Writes a number. Beyond doubles and 64-bit integers, it becomes text, with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

@@ -30,7 +30,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** Writes most records; undefined if it cannot run or does not support the options. */
+  /** Writes most records; undefined if it cannot. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -90,7 +90,7 @@ export class ExportRequest {
   /** Adds events from `first` on, as many as the kernel writes at once. Returns the index after the last one. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
-    // Finds the fields of the batch before the kernel writes, since this may use the kernel, too.
+    // Finds the fields of the batch first, because this may use the kernel, too.
     this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * Returns the events from `first` on, as long as their JSON is in one buffer, in order. Undefined if event `first` does
- * not have JSON. `json`: the JSON of all events, if their lines have another format.
+ * The events from `first` on whose JSON is in one buffer, in order; undefined if the first does not have JSON. `json`:
+ * the JSON of all events, if their lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

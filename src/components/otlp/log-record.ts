@@ -139,7 +139,7 @@ export class LogRecords {
     this.#addUid(batch, i, to)
     to.close()
     if (!ofBody) {
-      // Without a body field, all fields are in the body instead of the attributes.
+      // Without a body field, the body has all fields.
       to.to.length = from
       to.openAttributes()
       this.#addUid(batch, i, to)

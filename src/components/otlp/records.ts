@@ -39,9 +39,8 @@ export interface Records {
   time(field: RecordField, seconds: number, nanos: number): void
   number(field: RecordField, value: number): void
   word(field: RecordField, text: string): void
-  /** `hex`: hexadecimal digits. */
   id(field: RecordField, hex: string): void
-  /** Writes the value of a body, an attribute, a member or an item, as do `bool`, `integer` and `double`. */
+  /** Writes the value of a body, an attribute, a member or an item. */
   text(b: Buffer, start: number, end: number): void
   bool(value: boolean): void
   /** `value` has at most 64 bits. */

@@ -1,4 +1,4 @@
-/** Severity numbers of the OpenTelemetry protocol by the words that loggers write, as its data model maps them. */
+/** Severity numbers of the OpenTelemetry data model, by the words that loggers write. */
 export const SEVERITIES: ReadonlyMap<string, number> = new Map(
   Object.entries({
     ...{ trace: 1, verbose: 1, debug: 5, info: 9, information: 9, informational: 9, notice: 10, warn: 13, warning: 13 },

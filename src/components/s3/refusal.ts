@@ -55,7 +55,6 @@ const KNOWN: Readonly<Record<string, Known>> = {
   NotImplemented: { failure: 'hold', advice: 'the receiver does not know an option: remove "sse" or "storage_class"' },
 }
 
-/** An error of S3, with its code. */
 export class Refusal extends DeliveryError {
   readonly awsCode: string | undefined
 
@@ -103,11 +102,11 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '#34': '"',
   '#39': "'",
 }
-/** Decodes the entities in a text of XML. */
+/** Decodes the entities in XML text. */
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
-/** A response without a code may come from another server than S3, such as a proxy. */
+/** A response without a code may come from another server, such as a proxy. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

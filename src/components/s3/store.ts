@@ -36,7 +36,6 @@ interface Asked {
   readonly body?: Buffer
 }
 
-/** Sends objects to a bucket. */
 export class S3Store implements ObjectStore {
   readonly #options: S3Options
   readonly #context: ComponentContext
@@ -115,7 +114,7 @@ export class S3Store implements ObjectStore {
     return true
   }
 
-  /** Aborts all uploads of the object. Their ids are unknown, because the response to the request was lost. */
+  /** Aborts all uploads of the object, since the response with the id was lost. */
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
@@ -227,7 +226,7 @@ const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${chara
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
-/** A managed configuration, which has a `reach`, must not read the environment of the host. */
+/** Managed configurations, which have a `reach`, must not read the environment. */
 export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
   const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
   // A variable may be empty.

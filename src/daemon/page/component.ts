@@ -5,8 +5,6 @@ import { SECTIONS } from '../../engine/config/schema.js'
 import { writtenValue, yamlOf } from '../../engine/config/yaml/plain-yaml.js'
 import type { ComponentSeries, Metrics } from '../../engine/run/measure/metrics.js'
 
-/** One component: its configuration, and its numbers. */
-
 export interface ComponentPage {
   readonly id: string
   readonly kind: string

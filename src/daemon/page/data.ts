@@ -29,7 +29,7 @@ export interface PageSources {
 const HISTORY_SHARE = 1 / 4
 /** A status without news is sent this often. */
 const STATUS_MS = 10_000
-/** The pause after a comparison of the status: at least LOOK_MS, and TIMES_A_LOOK times as long as the comparison. */
+/** The pause after a comparison of the status: at least LOOK_MS, and TIMES_A_LOOK times its duration. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
@@ -70,7 +70,6 @@ export class PageData {
     this.watch.stop()
   }
 
-  /** Changes the memory limit of the kept data. */
   limit(memory: number): void {
     this.#memory = memory
     this.history.limit(memory * HISTORY_SHARE)

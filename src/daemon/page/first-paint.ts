@@ -7,7 +7,7 @@ import type { ComponentStatus, Status } from '../status/status.js'
  * ids, reasons and addresses may contain any character.
  */
 
-/** Relative URLs of the files that the page loads; undefined: the file is missing. */
+/** URLs of the files that the page loads; undefined: the file is missing. */
 export interface Links {
   readonly script: string | undefined
   readonly style: string | undefined
@@ -40,7 +40,7 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 
 const API = ['status', 'live', 'history']
 
-/** Asks for the token. Works without a script. */
+/** Works without a script. */
 export function loginHtml(links: Links, problem = ''): string {
   return pageHtml(
     'Sluice',

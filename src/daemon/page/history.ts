@@ -52,7 +52,7 @@ export class History {
   #first: number
   #last: number
 
-  /** `components`: returns the counters of the running components. */
+  /** `components`: counters of the running components. */
   constructor(components: () => Iterable<ComponentCounters>, maxBytes: number, clock: Clock) {
     this.#components = components
     this.#clock = clock
@@ -183,7 +183,7 @@ export class History {
   all(points: number): AllHistory {
     const [oldest, to] = [this.#oldest(), this.#newest()]
     const width = Math.max(1, Math.ceil((to - oldest + 1) / points))
-    // Points begin at multiples of `width`, so they stay the same in later calls.
+    // Points begin at multiples of `width`, so later calls give the same points.
     const from = oldest - (oldest % width)
     const components = [...this.#rings].map(([id, ring]) => [
       id,

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** Maximum readers. Each has a connection, and gets a message per second. */
+/** Each reader has a connection, and gets a message per second. */
 const MOST_READERS = 32
 /** A reader with more unread bytes is slow. It misses messages until it catches up. */
 const BEHIND_BYTES = 256 * 1024
@@ -42,7 +42,7 @@ export class Live {
     this.#send(reader)
   }
 
-  /** Sends the numbers of a second. Readers without the newest status get it first. Slow readers do not get either. */
+  /** Sends the numbers of a second, after a new status. Slow readers do not get either. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }

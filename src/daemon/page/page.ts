@@ -27,7 +27,7 @@ const HEADERS = {
   'cache-control': 'no-store',
 }
 const SESSION = `${API}session`
-/** The host name that the documentation uses with curl, for requests over the socket. */
+/** The host name for requests over the socket in the documentation. */
 const SOCKET_HOST = 'sluice'
 
 /** Limits the data that requests may see. */
@@ -144,7 +144,7 @@ export class StatusPage implements Page {
     return true
   }
 
-  /** Answers with the page, or with the form for the token. */
+  /** The page, or the form for the token. */
   async #first(request: IncomingMessage, response: ServerResponse, door: Door, query: URLSearchParams): Promise<void> {
     const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
     const { access, open } = door
@@ -157,13 +157,13 @@ export class StatusPage implements Page {
   }
 }
 
-/** The URL of a request. `foreign` checks the host, which this ignores. */
+/** The URL of a request, with any host. */
 function addressOf({ url = '/' }: IncomingMessage): URL {
   const text = url.startsWith('/') ? `http://localhost${url}` : url
   return URL.canParse(text) ? new URL(text) : new URL('http://localhost/malformed')
 }
 
-/** Throws a Refusal if a request may not see what a route shows. */
+/** Throws a Refusal if a request may not see the response of the route. */
 async function check(
   { showsEvents: shows }: Route,
   request: IncomingMessage,

@@ -48,7 +48,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
   },
   'throttles/*': {
     async answer({ page, query, id }) {
-      // Keys are not empty, so an empty value means the default bucket.
+      // An empty value means the default bucket.
       const keys = query.has('key') ? query.getAll('key').map(key => key || null) : undefined
       const most = wholeIn(query, 'limit', 100, 1000)
       return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys })) ?? unknown(id)
@@ -74,7 +74,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
       return page.watch.evidence({
         component: query.get('component') ?? '',
         reason: query.get('reason') ?? undefined,
-        // Keys are not empty, so an empty value means the default bucket.
+        // An empty value means the default bucket.
         bucket: bucket === null ? undefined : bucket || null,
         limit: wholeIn(query, 'limit', 20, 200),
       })

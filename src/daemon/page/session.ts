@@ -6,7 +6,7 @@ import type { Access } from './access.js'
 const MOST_BYTES = 1024
 /** The page, relative to the path of a session. A proxy may serve both below another path. */
 const PAGE = '../../'
-/** Bodies of this size do not need a quota, because the number of connections is limited. */
+/** Bodies of this size do not need a quota, because connections are limited. */
 const LEASE = { hold() {}, received() {}, release() {} }
 
 /** Exchanges the token for a cookie. Redirects a form that was sent without a script to the page. Throws a Refusal. */

@@ -13,8 +13,8 @@ interface Props {
   readonly nodes: readonly string[]
   readonly edges: readonly Flow[]
   /**
-   * Draws a link to a node. `data-output` marks the element where edges of a side output begin. `data-leaves` gives the
-   * events per second that leave the pipeline there.
+   * Draws a link to a node. `data-output` marks where edges of a side output begin. `data-leaves`: events per second
+   * that leave the pipeline there.
    */
   readonly draw: (node: string) => ComponentChildren
   /** A node whose path stays highlighted. */

@@ -66,7 +66,7 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/** Orders each layer by the mean height of the slots before it, then of the slots after it, in turn. */
+/** Orders each layer by the mean height of its neighbours, alternately in the previous and in the next layer. */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {

@@ -64,7 +64,6 @@ export function Copy({ text, label = 'copy', what }: { text: string; label?: str
   )
 }
 
-/** A command, to be copied and run in a terminal. */
 export function Command({ text }: { text: string }) {
   return (
     <span class="command">
@@ -119,14 +118,13 @@ function Token({ words, done }: { words: string; done: () => void }) {
 interface FieldProps {
   readonly label: string
   readonly value: string
-  /** Called with the entered text. */
   readonly enter: (text: string) => void
   readonly placeholder?: string
   readonly size?: number
   /** Whether the key `/` moves the focus to it. */
   readonly isSearch?: boolean
   readonly isInvalid?: boolean
-  /** Whether the label is visible. Screen readers always read it. */
+  /** Whether the label is visible. */
   readonly isNamed?: boolean
 }
 

@@ -37,13 +37,13 @@ export function link(view: string, id?: string, params: Parameters = {}): string
   return `#/${view}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${query.size > 0 ? `?${query}` : ''}`
 }
 
-/** Changes parameters of the current address, without a new entry in the browser's history. */
+/** Changes parameters of the address, without a new entry in the history. */
 export function adjust(params: Parameters): void {
   const { view, id, params: old } = route.value
   replace(link(view, id, { ...old, ...params }))
 }
 
-/** Replaces the current address, without a new entry in the browser's history. */
+/** Replaces the address, without a new entry in the history. */
 export function replace(hash: string): void {
   history.replaceState(null, '', hash)
   route.value = parse(hash)

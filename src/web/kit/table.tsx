@@ -31,7 +31,6 @@ interface Props<Row> {
   readonly keyOf: (row: Row) => string
   /** The initial order. */
   readonly order: Order
-  /** The link of a row. */
   readonly href?: (row: Row) => string
   /** Content below a row on a phone. */
   readonly under?: (row: Row) => ComponentChildren
@@ -47,7 +46,7 @@ function orderOf(name: string, initial: Order): Signal<Order> {
   return order
 }
 
-/** Maximum rows that are drawn before the user asks for all. */
+/** Rows drawn before the user asks for all. */
 const MOST_ROWS = 200
 
 const collator = new Intl.Collator('en', { numeric: true })

@@ -157,7 +157,7 @@ function Reasons({ id }: { id: string }) {
   )
 }
 
-/** How many events of a bucket passed and were discarded. */
+/** Events of a bucket that passed and were discarded. */
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []

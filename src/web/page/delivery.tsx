@@ -26,7 +26,7 @@ interface Row extends Destination {
 const sampleOf = (series: Series | undefined, name: string, id: string) =>
   series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
 
-/** Removes the numbers that a destination does not have, which are null. */
+/** Removes null, which stands for numbers that a destination does not have. */
 const withoutNulls = (numbers: Numbers): Numbers =>
   Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null))
 

@@ -17,7 +17,7 @@ const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.str
 /** Matches names and values of JSON. */
 const TOKENS = /("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/g
 
-/** Creates only text nodes and `span`, so the content of an event is never markup. */
+/** Creates only text nodes and `span`: an event is never markup. */
 export function Coloured({ text: given }: { text: string }) {
   const text = visible(given)
   if (!/^\s*[[{]/.test(text)) return text

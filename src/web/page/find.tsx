@@ -63,7 +63,7 @@ function Kept({ of: { looked_at } }: { of: Found }) {
   )
 }
 
-/** Maximum events shown. More are too many to read; the user can narrow the search. */
+/** Maximum events shown. More are too many to read. */
 const MOST_FOUND = 20
 /** Number of events whose paths are shown without a click. */
 const MOST_OPEN = 10
@@ -74,7 +74,7 @@ function outcomeOf(steps: readonly Step[]): string {
   return `${fateOf(last)}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
 }
 
-/** Shows the path of an event step by step, and why it did not arrive. */
+/** Shows the path of an event, and why it did not arrive. */
 export function Find() {
   const { q = '' } = route.value.params
   const [text, setText] = useState(q)

@@ -13,7 +13,7 @@ import { countsOf, endedOf, histories, isFresh, rates, second, status } from './
 import { Problems } from './problems.js'
 import type { Component, Throttle, Values } from './types.js'
 
-/** Maximum nodes of a graph. With more, nobody could follow the lines, so a table shows them. */
+/** With more nodes, nobody could follow the lines, so a table shows them. */
 const MOST_NODES = 60
 /** A narrower screen shows a table. */
 const narrow = matchMedia('(max-width: 900px)')

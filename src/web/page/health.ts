@@ -13,7 +13,6 @@ export interface Health {
   readonly isProblem?: boolean
 }
 
-/** The component that a problem is about. */
 export function componentOf({ component, what }: Problem, ids: readonly string[]): string | undefined {
   if (component !== undefined) return component
   const named = ids.filter(id => what.startsWith(`${id}:`) || what.startsWith(`${id} `))

@@ -23,9 +23,9 @@ export const restartedAt = signal<string | undefined>(undefined)
 export const now = signal(Date.now())
 export const hidden = signal(document.hidden)
 
-/** Number of seconds over which rates are averaged, because destinations send in batches. */
+/** Seconds over which rates are averaged, because destinations send in batches. */
 const RATE_SECONDS = 5
-/** After this time, a message is overdue: the daemon sends one per second. */
+/** A message is overdue after this time: one comes per second. */
 const SILENCE_MS = 5000
 const LONGEST_BACKOFF_MS = 10_000
 
@@ -130,7 +130,7 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
     try {
       histories.value = await get<Histories>('history', { points: 60 }, stop)
     } catch {}
-    // After a start of the daemon, a point spans only a few seconds.
+    // At first, a point spans only a few seconds.
     const step = histories.value?.step_ms ?? 0
     await new Promise(resolve => setTimeout(resolve, Math.min(30_000, Math.max(3000, step))))
   }

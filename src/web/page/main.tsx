@@ -117,7 +117,7 @@ function App() {
   )
 }
 
-/** Takes the token from the fragment, which browsers do not send to servers, and removes it from the address. */
+/** Takes the token from the fragment, which servers do not see, and removes it from the address. */
 async function useToken(): Promise<void> {
   const [, token] = /^#token=(.+)$/.exec(location.hash) ?? []
   if (token === undefined) return

@@ -5,7 +5,7 @@ export interface Problem {
   readonly detail?: string
   readonly todo: string
   readonly commands?: readonly string[]
-  /** The component that the problem is about, if it is about one. */
+  /** The component that the problem is about. */
   readonly component?: string
 }
 

@@ -1,6 +1,6 @@
 import { type Clock, sleep } from '../../../lib/time.js'
 
-/** Time that an answer works before it pauses for other work, in milliseconds. */
+/** Time that an answer works before a pause, in milliseconds. */
 const SLICE_MS = 5
 /** Duration of a pause, as a multiple of the time worked. */
 const OTHERS = 3

@@ -72,7 +72,7 @@ export class CountRing {
     return row < this.#times.length ? row : row - this.#times.length
   }
 
-  /** Moves the base to the oldest row, because newer times would not fit into their column. */
+  /** Moves the base to the oldest row, so newer times fit into their column. */
   #rebase(): void {
     const by = this.#times[this.#first]!
     this.#base += by
@@ -154,7 +154,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // This does not overwrite unread rows: it writes at most as many rows as were read.
+      // This does not overwrite unread rows: it writes at most as many as were read.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!

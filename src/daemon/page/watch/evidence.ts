@@ -73,7 +73,6 @@ interface About {
   readonly bucketOf: (batch: EventBatch, i: number) => EventBucket | undefined
 }
 
-/** Keeps events of one component. */
 export class ComponentEvidence implements FateObserver {
   readonly #to: Evidence
   readonly #clock: Clock

@@ -49,7 +49,7 @@ export interface FoundEvent {
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
-  /** Number of events. An event that several components have seen counts once. */
+  /** Number of distinct events. */
   readonly kept: number
   readonly one_in: number
   readonly bytes: number
@@ -62,7 +62,6 @@ export interface Finding {
   readonly more: boolean
 }
 
-/** Whether the event matches the query. */
 type Test = (event: Cursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
@@ -79,8 +78,8 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
 }
 
 /**
- * Finds events, newest first, with the fate of each. `query`: a text, a condition, an id, or some fields of the event as
- * a JSON object. Throws QuestionError.
+ * Finds events, newest first, with the fate of each. `query`: a text, a condition, an id, or some fields of the event
+ * as a JSON object. Throws QuestionError.
  */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
@@ -146,7 +145,7 @@ async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, u
   }
 }
 
-/** Counts events by id. An event that several components have seen counts once. */
+/** Counts distinct events by their ids. */
 class Distinct {
   readonly #places = new Set<string>()
   /** Checksums of the events at these places. */

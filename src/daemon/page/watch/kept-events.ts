@@ -175,7 +175,7 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
-  /** Returns a cursor for each component, or for one. Each begins after the newest event. */
+  /** Cursors after the newest event of each component, or of one. */
   cursors(component?: string): Cursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
     return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))

@@ -22,14 +22,14 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** Minimum of events inspected per second while sampling; the usual number is a quarter of `looks`. */
+/** Minimum number of events inspected per second while sampling; usually, it is a quarter of `looks`. */
 const LEAST_LOOKS = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
 
-/** Numbers in place of a key: REST for all keys without counts of their own, DEFAULT for events without a key. */
+/** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
 export const REST = 0
 export const DEFAULT = 1
 const FIRST = 2
@@ -75,7 +75,7 @@ export class KeyCounts {
   #table = new KeyTable()
   /** Names of keys whose bytes are not their text. */
   readonly #names = new Map<number, string>()
-  /** By key: the number of events, in which older events count less, and the time of the last event. */
+  /** By key: the number of events, with less weight for older ones, and the time of the last event. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
   /** A cache by place: the last bucket that used the place, and its key. Valid until `#owner` changes. */
@@ -103,7 +103,7 @@ export class KeyCounts {
   #restUntil = Number.NEGATIVE_INFINITY
   /** Number of rows that steps of 1 ms would have needed, by minute, newest first. */
   readonly #fineRows: number[] = [0]
-  /** The time and the number of the current batch. `#lastBatch`: by key, the number of the last batch that had it. */
+  /** Time and number of the current batch. `#lastBatch`: by key, the number of the last batch with it. */
   #now = 0
   #batch = 0
   #lastBatch = new Uint32Array(0)
@@ -175,7 +175,7 @@ export class KeyCounts {
       this.#key = new BucketKey(fields, this.#seed)
     }
     const now = clock.now()
-    // The clock was set back, so the times of earlier counts would be in the future.
+    // The clock was set back. Earlier counts would be in the future.
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     this.#now = wall

@@ -17,7 +17,6 @@ export interface Asked {
   readonly exclude?: string | undefined
 }
 
-/** A question about a throttle with other options. */
 export interface Question {
   readonly limits: readonly Limit[]
   /** Other fields of the key; undefined: the throttle's fields. */

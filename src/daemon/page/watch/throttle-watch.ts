@@ -17,7 +17,6 @@ import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 const TRIAL_LOOKS = 2000
 /** Counting by another key ends after this time without a question, in milliseconds. */
 const TRIAL_MS = 60_000
-/** Maximum number of trials at the same time. */
 const MOST_TRIALS = 4
 /** All trials together use 1/TRIALS_PART of the memory of a throttle. */
 const TRIALS_PART = 8
@@ -34,7 +33,7 @@ export interface CountedBy {
   readonly exact: boolean
   readonly keys: number
   readonly most_keys: number
-  /** How the events are counted, as text. */
+  /** How events are counted, as text. */
   readonly of: string
 }
 
@@ -52,7 +51,6 @@ export interface WantedKeys {
   readonly keys?: readonly (string | null)[] | undefined
 }
 
-/** A bucket of a throttle, as the page shows it. */
 export interface ThrottleKey {
   readonly key: string | null
   /** Per second, over the last minute. */

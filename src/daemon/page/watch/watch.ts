@@ -145,7 +145,6 @@ export class PageWatch {
     }
   }
 
-  /** Ends all observation. */
   stop(): void {
     this.#unfollow()
     for (const end of this.#ends) end()

@@ -50,7 +50,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 class Replay {
   readonly #counts: KeyCounts
   readonly #windows: Windows
-  /** With gcra, the cost of an event does not decide whether it passes, so each event is taken on its own. */
+  /** With gcra, events pass regardless of their cost, so each is taken on its own. */
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number
