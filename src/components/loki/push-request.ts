@@ -29,7 +29,7 @@ interface Stream {
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream, or to several if there was no room for these when they were divided.
+ * protobuf. Its events belong to one stream. Events that were divided as `other` may have streams of their own now.
  */
 export class PushRequest {
   readonly #options: LokiOptions

@@ -46,6 +46,5 @@ export interface Records {
   /** `value` has at most 64 bits. */
   integer(value: number | bigint): void
   double(value: number): void
-  /** The body of a request. */
   request(groups: Iterable<Group>): Buffer[]
 }

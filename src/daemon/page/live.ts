@@ -42,7 +42,7 @@ export class Live {
     this.#send(reader)
   }
 
-  /** Sends the numbers of a second, after a new status. Slow readers do not get either. */
+  /** Sends a new status, if there is one, and the numbers of a second. Skips slow readers. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }

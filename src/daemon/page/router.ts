@@ -87,7 +87,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
 
 export const API = '/api/v1/'
 
-/** The route of a path, and the id in it; undefined if the path has no route. */
+/** The route of a path, and the id in it; undefined without a route. */
 export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
   if (!path.startsWith(API)) return undefined
   const [name = '', id, ...more] = path.slice(API.length).split('/')

@@ -8,7 +8,7 @@ export const second = signal<Second | undefined>(undefined)
 /** The last hour of each component. */
 export const histories = signal<Histories | undefined>(undefined)
 export const paused = signal(false)
-/** Why there is no connection. `token`: the daemon asks for a token. */
+/** Why the connection failed. `token`: the daemon asks for a token. */
 export const failure = signal<{ readonly words: string; readonly token: boolean } | undefined>(undefined)
 /** When the last message arrived, by the browser's clock. */
 export const heardAt = signal(0)

@@ -36,7 +36,7 @@ export class PlaceSample {
     this.#bytes += (batch.bytes / batch.length) * events
     if (this.#kept >= this.#most) return
     const { length } = batch
-    // Places that come from names have no order, and some batches do not have places.
+    // Places that come from names are not in order, and some batches do not have places.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
     if (isOrdered && this.#multiple(batch, 0) >= batch.place(length - 1) + batch.size(length - 1)) return
     const column = to?.subarray(0, length)
