@@ -12,8 +12,8 @@ const RECORD_ROOM = 2
 /** Maximum bytes before a text: its field number, which is below 16, and its length. */
 const MOST_HEAD = 11
 /**
- * Entries of `#open` that are not a start: attributes are not a message, a pair ends with its value, and `#record` has
- * the start of the record.
+ * Entries of `#open` that are not the start of a message. NOTHING: attributes are not a message. PAIR: a pair ends with
+ * its value. RECORD: its start is `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 

@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The value that `rank` observations are below, assuming that observations are spread evenly within a bucket. */
+/** The value that `rank` observations do not exceed, if observations are spread evenly within a bucket. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {
