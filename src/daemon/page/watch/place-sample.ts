@@ -28,7 +28,7 @@ export class PlaceSample {
     this.#secondAt = clock.now()
   }
 
-  /** Calls `keep` with the chosen events. `events`: number of candidates. With `to`, these are the events with `value`. */
+  /** Calls `keep` with the chosen events. `events`: number of candidates. With `to`, these have `value` there. */
   choose(batch: EventBatch, events: number, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     const now = this.#clock.now()
     if (now - this.#secondAt >= 1000) this.#begin(now)
