@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from '../../net/http/client/answers/divided.js'
 import type { Refused } from '../../net/http/client/request-format.js'
 
-/** The only member of an item, whose name is the action. */
+/** The value of an item's only member, whose name is the action. */
 const item = z.object({
   status: z.int().min(200).max(599),
   error: z
@@ -76,7 +76,7 @@ const FORBIDDEN = {
 
 const CREATED = 201
 
-/** Most items have this form. Parsing one would take longer than sending its event. */
+/** Recognizes the usual item without parsing it, which would take longer than sending its event. */
 function isCreated(item: unknown): boolean {
   const { status, error, failure_store: store } = (item ?? {}) as Readonly<Record<string, unknown>>
   return status === CREATED && error === undefined && store === undefined
@@ -88,7 +88,7 @@ interface ItemOptions {
   onFailureStore(): void
 }
 
-/** Reads the result of an event from an item of the answer to a bulk request; undefined if it has another form. */
+/** Reads an event's result from its item in a bulk response; undefined if the item has another form. */
 export function readItem(value: unknown, index: number, options: ItemOptions): Entry | undefined {
   const [given] = typeof value === 'object' && value !== null ? Object.values(value) : []
   if (isCreated(given)) return { index, status: CREATED }
@@ -96,7 +96,7 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
   if (!found) return undefined
   const { status, error, failure_store: store } = found
   if (store === 'used') options.onFailureStore()
-  // It was stored before: its id is the same whenever it is sent.
+  // The event was stored before: its id is the same whenever it is sent.
   if (status === 409 && error?.type === 'version_conflict_engine_exception') return { index, status: 200 }
   if (status < 300) return { index, status }
   const { type = 'error', reason = '', caused_by: cause } = error ?? {}
@@ -108,8 +108,8 @@ export function readItem(value: unknown, index: number, options: ItemOptions): E
 }
 
 /**
- * Elasticsearch 8.18 to 9.2 refuses the whole request for one document with a name that appears twice, if a pipeline
- * reads it. The documents beside it are sent again.
+ * Elasticsearch 8.18 to 9.2 rejects the whole request if a pipeline reads a document in which a name appears twice.
+ * Divides the request into two groups, which are sent on their own.
  */
 export function readRefusal(status: number, text: string, request: readonly EventBatch[]): Refused | undefined {
   const events = request.reduce((sum, { length }) => sum + length, 0)

@@ -15,19 +15,19 @@ import type { ElasticsearchOptions } from './destination.js'
 
 const AFTER_ID = Buffer.from('"}}\n')
 const TIME = Buffer.from('{"@timestamp":"')
-/** Bytes of a usual line before a document, and of its time. */
+/** Typical bytes added to a document: a line and the time. */
 const LINE_ROOM = 128
 
-/** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}`, and a line with the document. */
+/** The body of a bulk request: for each event a line `{"create":{"_index":…,"_id":…}}` and a line with the document. */
 export class BulkRequest {
   /** The beginning of the line before a document. */
   readonly #action: string
-  /** Without its own pipeline, an event uses the pipeline of its index. */
+  /** Index and pipeline. An event without a pipeline uses the pipeline of its index. */
   readonly #values: TemplateMembers
   readonly #time: EventTime
   readonly #ownTime: FieldReader
   readonly #spare = new SpareBytes()
-  /** The line before a document up to its id, and the values in it: consecutive events mostly share them. */
+  /** A cache: the line before a document up to its id, and the values in it. Consecutive events mostly share them. */
   #head = Buffer.alloc(0)
   #valuesOfHead: string | undefined
 

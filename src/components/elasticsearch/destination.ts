@@ -8,10 +8,10 @@ import { BulkRequest } from './bulk-request.js'
 import { inspect } from './inspect.js'
 
 const PATH = '/_bulk'
-/** Omits the rest of an item, for example the name of its index: it is as long as a short event. */
+/** Omits the other members of an item, such as its index. They are as long as a short event. */
 const QUERY = '?filter_path=errors,items.*.status,items.*.error,items.*.failure_store'
 
-/** Whether it can be a name. One in < > has a date, which the server computes. */
+/** Whether it gives valid names. The server computes the date in a name between < and >. */
 function isName({ parts }: Template): boolean {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   return text.startsWith('<') || !/^[-_+]|[\\/*?"<>|,#: ]/.test(text)

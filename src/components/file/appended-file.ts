@@ -16,10 +16,10 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
-  /** The size of an open file. Another thread would take longer for that than for a write. */
+  /** The size of an open file. A change of threads would take longer than a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
-  /** Resolves or returns: see `writeDirectly`. */
+  /** Returns a promise or, with `writeDirectly`, the result. */
   writev: promisify(fs.writev) as (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => Written | Promise<Written>,
   ftruncate: promisify(fs.ftruncate),
   fdatasync: promisify(fs.fdatasync),
@@ -30,7 +30,7 @@ interface Written {
   readonly bytesWritten: number
 }
 
-/** The same calls. On a remote file system, they are made one at a time, only while it responds, and in a thread. */
+/** Returns the same calls. On a remote file system, they run in a thread, one at a time, and only while it responds. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -44,7 +44,7 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
 /** A write that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 4
 
-/** The same calls. What the page cache takes is written directly, while `isLocal`. */
+/** Returns the same calls. While `isLocal`, `writev` runs in this thread, unless writes are slow. */
 export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
   const direct = new DirectCalls(clock, SLOW_MS)
   const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {
@@ -66,9 +66,9 @@ const NEWLINE = Buffer.from('\n')
 /** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
-/** An unfinished line that does not grow for so long is torn. */
+/** An unfinished line that has not grown for this time counts as torn. */
 const REST_MS = 20
-/** Another process may write unfinished lines without end. */
+/** Maximum waits for an unfinished line that keeps growing. */
 const MOST_LOOKS = 10
 
 export interface AppendOptions {
@@ -76,9 +76,9 @@ export interface AppendOptions {
   readonly encoding: Encoding
   /** Permissions of a new file. */
   readonly mode: number
-  /** Whether an unfinished last line may be continued by the rest of the same line. */
+  /** Whether the rest of a line may continue an unfinished last line. */
   readonly continues: boolean
-  /** If set, `path` has all links resolved, and any other file found there is refused. */
+  /** If set, all links in `path` are resolved. Opening fails if another file is found there. */
   readonly reach?: Reach | undefined
 }
 
@@ -95,8 +95,8 @@ export class TornWrite extends Error {
  * An open regular file to which events are appended. In this process, only one `append` or `sync` may run at a time per
  * file (see `key`); other processes may append at any time. Invariants:
  * - Every write is in append mode and never overwrites data.
- * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next write
- *   first terminates the torn line.
+ * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next
+ *   write first terminates the torn line.
  * - Data of other writers, or data reported as written by `sync` or `append`, is never removed.
  */
 export class AppendedFile {
@@ -115,7 +115,7 @@ export class AppendedFile {
   #end = -1
   /** From here to `#end`, the file contains only unsynced bytes of this object. */
   #unsynced = -1
-  /** Whether an unfinished line at the end may be continued by the next event. */
+  /** Whether the next event may continue an unfinished line at the end. */
   #continues: boolean
 
   /** Opens or creates the file. Throws a DeliveryError without opening it if it is not a regular file. */
@@ -159,7 +159,7 @@ export class AppendedFile {
       this.#unsynced = end.size
     }
     this.#continues = false
-    // Use a copy, so that a write that is removed again does not change the state.
+    // A copy: a write that is removed again must not change the state.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
     const encoded = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
@@ -184,7 +184,7 @@ export class AppendedFile {
       this.#unsynced = this.#end
     } catch (error) {
       const end = this.#end
-      // Whatever else fails: the descriptor may be unusable, and a later sync of it may succeed without its bytes.
+      // Forces a new descriptor, because a later sync of the old one may succeed although bytes are lost.
       this.#end = -1
       const isEnd = (await this.#calls.fstat(this.#fd).catch(() => undefined))?.size === end
       if (isEnd && this.#unsynced < end) await this.#calls.ftruncate(this.#fd, this.#unsynced).catch(() => {})
@@ -264,7 +264,7 @@ export class AppendedFile {
     return true
   }
 
-  /** The end of the file, of which the size was `size`. A large write of another process is seen before it is complete. */
+  /** Waits while another process may be writing the last line. `size`: the size of the file now. */
   async #restingEnd(size: number): Promise<{ readonly size: number; readonly isTorn: boolean }> {
     for (let looks = 0, before = -1; ; looks++) {
       if (!(await this.#isTorn(size))) return { size, isTorn: false }

@@ -52,8 +52,8 @@ interface Job {
 }
 
 /**
- * Writes requests one after the other, in turn with all other destinations of the process that write to the same file.
- * With `fsync`, requests that arrive during a sync are written together and share the next one.
+ * Writes requests one after the other. All destinations of the process that write to the same file take turns.
+ * With `fsync`, requests that arrive during a sync are written together and share the next sync.
  */
 export class FileDestination implements Destination {
   readonly keepsBatches = true
@@ -81,7 +81,7 @@ export class FileDestination implements Destination {
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
-  /** Registers an existing file before any source starts, so that sources do not read it even before it is opened. */
+  /** Registers an existing file before any source starts. So sources do not read it, even before it is opened. */
   async claim(): Promise<void> {
     const there = await this.#os.stat(this.#options.path).catch(() => undefined)
     if (there?.isFile()) this.#release = this.#context.writes?.(there)

@@ -17,10 +17,11 @@ import { countOf, haveSameRecords, NO_PRODUCER, type Producer, recordBatch, stam
 import { RecordEncoder, type Records } from './records.js'
 import { topicsOf } from './topics.js'
 
-/** Topics that may wait for more events, and whose numbers are remembered. */
+/** Maximum topics that wait for more events. */
 const MOST_OPEN = 1000
+/** Maximum topics whose sequence numbers are kept. */
 const MOST_TOPICS = 10_000
-/** During a pause for a quota, a broker does not read requests. A request that waits longer there might time out. */
+/** Longest quota pause of a broker in which requests are sent. The broker reads them afterwards. */
 const LONGEST_PAUSE_MS = 5000
 /** Approximate bytes of a record besides its key, value and headers. */
 const RECORD_BYTES = 8
@@ -54,7 +55,7 @@ interface Memory {
 /** State by which brokers recognize batches. A reload passes it to the successor. */
 interface Session {
   readonly topics: BoundedMap<string, Memory>
-  /** The producer for partitions without one. */
+  /** The producer for partitions that do not have one yet. */
   producer: Promise<Producer> | undefined
   clusterId: string | null | undefined
 }
@@ -71,7 +72,7 @@ export class KafkaDestination implements Destination {
   readonly #topics: RequestTexts
   readonly #encoder: RecordEncoder
   readonly #records = new WeakMap<readonly EventBatch[], Records>()
-  /** The events of a request that its attempts have delivered. After a timeout, the request is retried as a whole. */
+  /** The events of a request that earlier attempts have delivered: a timeout retries the whole request. */
   readonly #accepted = new WeakMap<readonly EventBatch[], (readonly number[])[]>()
   readonly #clock: Clock
   /** By broker: when its pause for a quota ends. */
@@ -160,13 +161,11 @@ export class KafkaDestination implements Destination {
     } while (outcome.isPart)
     memory.sticky = -1
     this.#records.delete(request)
-    // An earlier attempt might still read them.
+    // Otherwise, an earlier attempt might still read the records.
     if (isFirst) this.#encoder.release(records)
   }
 
-  /**
-   * Another cluster may have given the same id to another producer, and would confuse our messages with its messages.
-   */
+  /** Starts a new session if the cluster is another one: it may have given the same producer id to another client. */
   #noticeCluster(): void {
     const { id } = this.#cluster
     const session = this.#session
@@ -180,14 +179,14 @@ export class KafkaDestination implements Destination {
   #memoryOf(topic: string): Memory {
     const session = this.#session
     const memory = session.topics.get(topic) ?? { lanes: new Map(), partitions: 0, sticky: -1 }
-    // A forgotten topic restarts at 0, which needs another producer.
+    // The sequence of a forgotten topic restarts at 0, which needs a new producer.
     if (session.topics.size >= MOST_TOPICS) session.producer = undefined
     session.topics.delete(topic)
     session.topics.set(topic, memory)
     return memory
   }
 
-  /** Divides a request among partitions. Events whose batch cannot be sent are only in the outcome. */
+  /** Divides a request among partitions. Adds events whose batch is too large to the outcome instead. */
   async #shares(
     records: Records,
     { leaders }: Topic,
@@ -219,7 +218,7 @@ export class KafkaDestination implements Destination {
       let [indices, batch] = [all, await encoded(all)]
       const repeated = lane.unconfirmed ? countOf(lane.unconfirmed) : all.length
       if (repeated < all.length) {
-        // After a reload, others may follow those that may be stored.
+        // After a reload, more events may follow the unconfirmed ones.
         const [first, rest] = [all.slice(0, repeated), all.slice(repeated)]
         const before = await encoded(first)
         if (haveSameRecords(lane.unconfirmed!, before)) {
@@ -340,7 +339,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** The partition of events without a key: one with a leader for the whole request. */
+  /** The partition of events without a key: one with a leader, the same for the whole request. */
   #stickyOf(memory: Memory, leaders: readonly number[]): number {
     const isUsable = (partition: number) => leaders[partition]! >= 0 || memory.lanes.get(partition)?.unconfirmed
     if (memory.sticky >= 0 && memory.sticky < leaders.length && isUsable(memory.sticky)) return memory.sticky

@@ -1,11 +1,11 @@
 import { DeliveryError } from '../../core/errors.js'
 
-/** The outcome of the events of a request, collected by partition. Events that are not named are delivered. */
+/** Collects the outcome of a request from its partitions. Events that no method adds are delivered. */
 export class Outcome {
   readonly #events: number
   readonly #refused: { readonly index: number; readonly error: DeliveryError }[] = []
   readonly #again: number[] = []
-  /** The errors of those in `again`. */
+  /** The errors of the events in `#again`. */
   readonly #errors: DeliveryError[] = []
 
   constructor(events: number) {
@@ -16,15 +16,15 @@ export class Outcome {
     for (const index of indices) this.#refused.push({ index, error })
   }
 
-  /** Without an error, the events are valid: they were beside refused events, or wait for others. */
+  /** Without an error, the events are valid: others in their batch were refused, or must be stored first. */
   again(indices: readonly number[], error?: DeliveryError): void {
     this.#again.push(...indices)
     if (error) this.#errors.push(error)
   }
 
   /**
-   * Several events are sent again in smaller requests. Without a status, a row of large events is not a reason to
-   * pause.
+   * Sends several events again, in smaller requests. Rejects a single event without a status: a row of rejections with
+   * a status would pause the destination.
    */
   tooLarge(indices: readonly number[], error: DeliveryError): void {
     const { message, reason } = error
@@ -32,7 +32,7 @@ export class Outcome {
     else this.refused(indices, new DeliveryError(message, { failure: 'reject', reason, cause: error }))
   }
 
-  /** Whether events must be sent again; without `error`, these are valid. */
+  /** Whether events must be sent again. Without `error`, they are sent at once. */
   get isPart(): boolean {
     return this.#again.length > 0
   }
@@ -45,7 +45,7 @@ export class Outcome {
     const held = this.#errors.find(({ failure }) => failure === 'hold')
     const waiting = held ?? this.#errors.find(({ failure }) => failure === 'retry')
     const first = waiting ?? this.#errors[0] ?? refused[0]!.error
-    // All of them failed in the same way.
+    // The request failed as a whole.
     if (again.length === this.#events) return first
     const failure = waiting ? waiting.failure : this.#errors.length > 0 ? 'retry' : 'reject'
     return new DeliveryError(first.message, {

@@ -24,7 +24,7 @@ export interface Producer {
 /** For a batch without sequence numbers. */
 export const NO_PRODUCER: Producer = { id: -1n, epoch: -1 }
 
-/** The record batch of these events, in the format of Kafka 0.11 and later. `stamp` completes it. */
+/** Encodes these events as a record batch, in the format of Kafka 0.11 and later. `stamp` completes it. */
 export async function recordBatch(
   records: Records,
   indices: readonly number[],
@@ -103,7 +103,7 @@ async function compress(
   return await (promisify(zstdCompress) as Compressor)(bytes)
 }
 
-/** Numbers of Kafka: the sign is the lowest bit, and each byte has seven bits. */
+/** Bytes of a number in Kafka's format: the lowest bit is the sign, and each byte has seven bits. */
 export function varintSize(value: number): number {
   let size = 1
   for (let rest = zigzag(value); rest >= 128; rest = Math.floor(rest / 128)) size++

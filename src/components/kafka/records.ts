@@ -13,9 +13,10 @@ import { putVarint } from './record-batch.js'
 
 /** The events of a request. */
 export interface Records {
-  /** Keys, values and headers, as records have them; the start of each record, and the end. */
+  /** The encoded key, value and headers of each record. */
   readonly bytes: Buffer
   readonly memory: GrowingBytes
+  /** The start of each record in `bytes`, then the end of the last one. */
   readonly starts: readonly number[]
   /** Milliseconds since the epoch. */
   readonly times: readonly number[]
@@ -25,7 +26,7 @@ export interface Records {
 
 /** Bytes of a record besides its event, without headers. */
 const RECORD_ROOM = 16
-/** Maximum bytes of a number. */
+/** In bytes. */
 const LONGEST_VARINT = 10
 
 interface Header {
@@ -72,12 +73,12 @@ export class RecordEncoder {
     return { bytes: to.bytes.subarray(0, to.length), memory: to, starts, times, hashes }
   }
 
-  /** Nobody reads these records any more. */
+  /** Frees the memory of records that are no longer read. */
   release({ memory }: Records): void {
     this.#spare.give(memory)
   }
 
-  /** The key of an event as text; undefined: it has none. */
+  /** The key of an event as text; undefined without a key. */
   keyOf(batch: EventBatch, i: number): string | undefined {
     if (!this.#key) return undefined
     this.#text.clear()
@@ -116,7 +117,7 @@ export class RecordEncoder {
   }
 }
 
-/** A null field does not give a key, like a missing one. */
+/** A null field counts as missing: the event does not have a key. */
 const keyTemplate = (path: FieldPath): Template => ({
   text: '',
   parts: [{ path, fallback: '', hasFallback: true }],

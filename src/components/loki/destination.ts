@@ -10,7 +10,7 @@ import { readRefusal } from './refusal.js'
 
 const PATH = '/loki/api/v1/push'
 const TENANT = 'x-scope-orgid'
-/** Streams that may wait for more events: all are checked whenever a request begins or ends. */
+/** Maximum streams that wait for more events. All of them are checked whenever a request begins or ends. */
 const MOST_OPEN = 1000
 
 /** A name that a query can use. Loki counts its bytes. */
@@ -120,10 +120,10 @@ export const loki = defineHttpDestination({
       url: withoutSlash(options.url) + PATH,
       contentType: isProtobuf ? 'application/x-protobuf' : 'application/json',
       gzipLevel: 1,
-      // 204 of Loki 2, and "at least one valid stream is required" of Loki 3.
+      // Loki 2 responds with 204, Loki 3 with "at least one valid stream is required".
       emptyRequest: { body: isProtobuf ? '\0' : '{"streams":[]}', status: 422, says: /at least one valid stream/ },
       ...(tenant && { headers: { [TENANT]: tenant } }),
-      // Of several streams in a request, Loki only reports refused events of the last one.
+      // For a request with several streams, Loki reports only the rejected events of the last stream.
       partOf: (batch, i) => push.labelsOf(batch, i),
       mostPartitions: Math.min(options.max_streams + 1, MOST_OPEN),
       takenStatus: 204,

@@ -4,11 +4,11 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { highOf, lowOf, WireWriter } from '../../lib/formats/protobuf-output.js'
 import { BYTES, VARINT } from '../../lib/formats/protobuf-wire.js'
 
-/** Bytes of the length of a usual entry. */
+/** Typical bytes of an entry's length prefix. */
 const ENTRY_ROOM = 2
 /** Last second whose nanoseconds since the epoch fit into Loki's signed 64-bit numbers. */
 const LAST = 9_223_372_035
-/** An invalid time, for which Loki refuses the request. It would store a time outside its range as another one. */
+/** An invalid time: Loki rejects the request. It would store a time outside its range as a different time. */
 const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 
 /**
@@ -19,7 +19,7 @@ const NO_TIME = { seconds: 2 ** 40, nanos: 0 }
 export class ProtobufPush {
   readonly #wire = new WireWriter()
 
-  /** Adds an entry. `unix`: since the epoch. `metadata`: members of a JSON object. */
+  /** Adds an entry. `unix`: time since the epoch. `metadata`: members of a JSON object. */
   add(to: GrowingBytes, unix: EventTime['unix'], line: Bytes, metadata: string): void {
     const wire = this.#wire
     wire.to = to
@@ -57,7 +57,7 @@ export class ProtobufPush {
     this.#wire.to.addText(text)
   }
 
-  /** `streams`: the entries by the labels, as JSON. */
+  /** `streams`: labels as JSON, and encoded entries. */
   request(streams: Iterable<readonly [labels: string, entries: GrowingBytes]>): Encoded {
     const parts = [...streams].flatMap(([labels, { bytes, length }]) => {
       const [ofLabels, head] = [new GrowingBytes(), new GrowingBytes()]

@@ -13,7 +13,7 @@ import { ProtobufPush } from './protobuf-push.js'
 /** After this time without an event, a stream makes room for others. */
 const IDLE_MS = 3_600_000
 const FORGET_EVERY_MS = 10_000
-/** Maximum bytes of a stream's label values, which stay in memory while it is used. Loki accepts 2,048 of each. */
+/** Maximum bytes of a stream's label values, which stay in memory while it is used. Loki accepts 2,048 per value. */
 const LONGEST_LABELS = 16 * 1024
 const OTHER = 'other'
 /** Bytes of an entry besides its line, without metadata. */
@@ -21,16 +21,15 @@ const ENTRY_ROOM = 32
 /** The end of a stream, and of the body. */
 const END = Buffer.from(']}')
 
-/** A stream: its labels as JSON. */
 interface Stream {
+  /** As JSON. */
   readonly labels: string
   usedAt: number
 }
 
 /**
  * The body of a push request: `{"streams":[{"stream":LABELS,"values":[[TIME,LINE,METADATA], …]}]}`, or the same as
- * protobuf. Its events belong to one stream, except for events whose stream had no room when they were divided, and has
- * room now.
+ * protobuf. Its events belong to one stream. Events that were divided as `other` may have streams of their own now.
  */
 export class PushRequest {
   readonly #options: LokiOptions
@@ -41,7 +40,7 @@ export class PushRequest {
   readonly #protobuf: ProtobufPush | undefined
   /** By the values of their labels. */
   readonly #streams = new Map<string, Stream>()
-  /** The stream of events of streams for which there is no room. */
+  /** The stream for events beyond `max_streams`. */
   readonly #other: Stream
   readonly #spare = new SpareBytes()
   #forgotAt = Number.NEGATIVE_INFINITY
@@ -75,7 +74,7 @@ export class PushRequest {
         stream.usedAt = now
         if (stream === this.#other) this.#countOther()
         let values = streams.get(stream.labels)
-        // Mostly, all events are of one stream.
+        // Usually, all events belong to one stream.
         if (!values) streams.set(stream.labels, (values = this.#spare.take(roomFor(request, ENTRY_ROOM))))
         this.#add(batch, i, values)
       }

@@ -8,11 +8,11 @@ interface Known {
   readonly says: RegExp
   readonly reason?: string
   readonly advice: string
-  /** Applies to all events. `says` matches at the beginning of the text, where labels of a stream cannot be. */
+  /** The failure of all events. `says` must match the beginning of the text, where stream labels cannot appear. */
   readonly failure?: Failure
-  /** Applies to the stream, which is the partition: others may continue. */
+  /** The error concerns only the stream, which is the partition. */
   readonly ofPartition?: true
-  /** Determines which events are refused for certain, if the text has the limit. */
+  /** Finds the events that are certainly rejected, if the text contains the limit. */
   readonly refuses?: (text: string, push: PushRequest) => ((batch: EventBatch, i: number) => boolean) | undefined
 }
 
@@ -57,7 +57,7 @@ const KNOWN: readonly Known[] = [
     advice: 'check the clock of the host that wrote the event, or raise creation_grace_period of Loki',
   },
   {
-    // Loki's error for a number that is too large for it, in JSON and in protobuf.
+    // Loki's errors for a number beyond its range, in JSON and in protobuf.
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
@@ -98,7 +98,7 @@ const KNOWN: readonly Known[] = [
     advice: 'throttle the events, or raise ingestion_rate_mb of Loki',
   },
   {
-    // With the status 260, or another one of `block_ingestion_status_code`.
+    // The status is 260, or the one set by `block_ingestion_status_code`.
     says: /^ingestion blocked/,
     reason: 'ingestion_blocked',
     advice: 'Loki rejects all events until then (block_ingestion_until)',
@@ -115,7 +115,7 @@ export function readRefusal(
   push: PushRequest,
   request: readonly EventBatch[],
 ): Refused | undefined {
-  // Of several causes, prefers one that determines the refused events.
+  // If the text names several causes, prefers one that finds the rejected events.
   const all = KNOWN.filter(({ says }) => says.test(text))
   const known = all.find(({ refuses }) => refuses) ?? all[0]
   const { reason, advice, failure, ofPartition } = known ?? {}
@@ -126,12 +126,12 @@ export function readRefusal(
     ...(ofPartition && { ofPartition }),
   }
   const events = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => ({ batch, i })))
-  // Dividing does not help for one event, or where the cause is the stream, its tenant, or the client.
+  // Dividing does not help with one event, or if the stream, its tenant or the client is the cause.
   if (failure || events.length === 1 || reason === 'labels' || reason === 'tenant') return known && said
   const groups = events.map((_, n) => (n < events.length / 2 ? 0 : 1))
   const bytesOf = ({ batch, i }: (typeof events)[0]) => Buffer.byteLength(push.lineOf(batch, i))
   if (status === 429) {
-    // Loki accepts all or nothing: a request above one second of the limit may never fit.
+    // Loki accepts all or nothing: a request that exceeds the limit for one second may never fit.
     const isTooMuch = events.reduce((sum, event) => sum + bytesOf(event), 0) > perSecond(text)
     return isTooMuch ? { ...said, failure: 'reject', groups } : known && said
   }
@@ -139,12 +139,12 @@ export function readRefusal(
   const isRefused = known?.refuses?.(text, push)
   const rejected = events.flatMap(({ batch, i }, n) => (isRefused?.(batch, i) ? [n] : []))
   if (rejected.length === 0) return { ...said, groups }
-  // Loki does not store an event again.
+  // Loki stores only one copy of an event that is sent again.
   const isLeft = new Set(rejected)
   return { ...said, rejected, again: events.flatMap((_, n) => (isLeft.has(n) ? [] : [n])) }
 }
 
-/** The bytes a second of a rate limit: `3MB/sec`, or `4194304 bytes/sec`. */
+/** The rate limit in the text, such as `3MB/sec` or `4194304 bytes/sec`, in bytes per second. */
 function perSecond(text: string): number {
   const [, number, unit = ''] = /limit: ([\d.]+) ?([kmg]?)b(?:ytes)?\/sec/i.exec(text) ?? []
   return number === undefined

@@ -14,7 +14,7 @@ const inJson = z.object({
   partialSuccess: z.object({ rejectedLogRecords: count.nullish(), errorMessage: z.string().nullish() }).nullish(),
 })
 
-/** The fields of a message with numbers and texts; the last one of each number counts. Undefined: not a message. */
+/** Reads a protobuf message: the last integer or bytes of each field number. Undefined if the message is invalid. */
 function fieldsOf(bytes: Buffer): Map<number, number | Buffer> | undefined {
   const fields = new Map<number, number | Buffer>()
   const reader = WireReader.of(bytes)
@@ -57,9 +57,9 @@ export function readSuccess(content: Buffer, type: string): PartlyRefused | unde
   return found && { refused: Math.max(0, Number(refused)), message: String(message) }
 }
 
-/** The text of an error response, which is a message with a code and a text. */
+/** The text of an error response. In protobuf, the response also has a code. */
 export function errorWords(content: Buffer, type: string): Buffer {
-  // Loki calls it application/octet-stream.
+  // Loki sends protobuf as application/octet-stream.
   const message = isProtobuf(type) || /octet-stream/i.test(type) ? fieldsOf(content)?.get(2) : undefined
   return message instanceof Buffer ? message : content
 }
@@ -81,7 +81,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly
   { says: /too (old|far behind)/i, advice: 'the receiver does not accept events that old' },
 ]
 
-/** Statuses that the protocol allows to be sent again. All others are final, including server errors. */
+/** Statuses after which the protocol allows a retry. All others are final, including server errors. */
 const RETRIED = new Set([429, 502, 503, 504])
 
 export function readRefusal(status: number, text: string): Refused | undefined {

@@ -7,16 +7,16 @@ import { unescapeInto } from '../../lib/formats/json-string.js'
 import { integerOf, tokenText } from '../../lib/formats/json-token.js'
 import type { Records } from './records.js'
 
-/** Writes JSON that is known to be valid as values of the OpenTelemetry protocol. */
+/** Converts valid JSON to values of the OpenTelemetry protocol. */
 
-/** Protobuf readers accept messages nested 100 deep; a value in a member takes three levels. Deeper JSON is a text. */
+/** Deeper JSON is written as text: protobuf readers accept 100 nested messages, and a member of an object takes 3. */
 const MOST_LEVELS = 24
 const [T, F, N] = [0x74, 0x66, 0x6e]
 const [LEAST, MOST] = [-(2n ** 63n), 2n ** 63n - 1n]
 
 /**
- * Called for each member: with its name as UTF-8 text, the hash of the name, its value, and whether that is a string
- * with escapes.
+ * Called for each member, with its name as UTF-8 text, the hash of the name, its value, and whether the value is a
+ * string with escapes.
  */
 type EachMember = (
   name: Buffer,
@@ -29,13 +29,13 @@ type EachMember = (
   hasEscape: boolean,
 ) => void
 
-/** Number of hashes of names. */
+/** Number of possible hashes. */
 export const HASHES = 4096
 /** The object in which a name with this hash was seen last. */
 const seenIn = new Int32Array(HASHES)
 let object = 0
 
-/** Calls `each` for every member of the object [start, end), once for each name: with its last value, as JSON.parse does. */
+/** Calls `each` for every member of the object [start, end). A repeated name has its last value, as in JSON.parse. */
 export function eachMember(to: Records, b: Buffer, start: number, end: number, each: EachMember): void {
   const { length } = to.to
   if (walk(b, start, end, each, false)) return
@@ -47,7 +47,7 @@ export function eachMember(to: Records, b: Buffer, start: number, end: number, e
   walk(unique.bytes, 0, unique.length - 1, each, true)
 }
 
-/** Returns false if a name may have come before. */
+/** Returns false at the first name that may be a repetition. */
 function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique: boolean): boolean {
   object = (object + 1) | 0
   const inThis = object
@@ -72,7 +72,7 @@ function walk(b: Buffer, start: number, end: number, each: EachMember, isUnique:
   return true
 }
 
-/** A hash of a name, below HASHES: of its length, and of at most four of its bytes. */
+/** Hashes the length and at most four bytes of a name to a number below HASHES. */
 export function hashOf(b: Buffer, start: number, end: number): number {
   const length = end - start
   if (length === 0) return 0
@@ -93,7 +93,7 @@ export function addValue(to: Records, b: Buffer, start: number, end: number, lev
   } else if (first !== N) addNumber(to, b, start, end)
 }
 
-/** The text of a string with escapes. */
+/** The last result of `unescapedText`. */
 const unescaped = new GrowingBytes()
 
 function addString(to: Records, b: Buffer, start: number): void {
@@ -121,7 +121,7 @@ export function addText(to: Records, text: string): void {
   to.text(bytes, 0, bytes.length)
 }
 
-/** A number that does not fit into a double or a 64-bit integer is a text, with all of its digits. */
+/** Writes a number. Beyond doubles and 64-bit integers, it becomes text, with all of its digits. */
 function addNumber(to: Records, b: Buffer, start: number, end: number): void {
   const plain = plainInteger(b, start, end)
   if (!Number.isNaN(plain)) {

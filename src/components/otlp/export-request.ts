@@ -30,7 +30,7 @@ export class ExportRequest {
   #lastGroup: Group | undefined
   readonly #spare = new SpareBytes()
   readonly #json = new GrowingBytes()
-  /** Writes most records; undefined: it cannot. */
+  /** Writes most records; undefined if it cannot. */
   readonly #kernel: RecordLines | undefined
 
   constructor(options: OtlpOptions, context: ComponentContext) {
@@ -62,7 +62,7 @@ export class ExportRequest {
     return { parts, bytes, release: () => this.#release(groups) }
   }
 
-  /** The events of a batch whose lines are of another format, as lines of JSON. */
+  /** Converts the events of a batch in another format to lines of JSON. */
   #jsonOf(batch: EventBatch): Lines {
     const json = this.#json
     json.clear()
@@ -90,7 +90,7 @@ export class ExportRequest {
   /** Adds events from `first` on, as many as the kernel writes at once. Returns the index after the last one. */
   #addObjects(batch: EventBatch, first: number, objects: Lines, groups: Map<string, Group>): number {
     const { output, starts, ends, same } = this.#kernel!
-    // So are their fields, which this finds.
+    // Finds the fields of the batch first, because this may use the kernel, too.
     this.#groupOf(batch, first, groups)
     const until = this.#kernel!.write(objects, first, this.#record.fields!, batch.receivedAt)
     for (let i = first; i < until; ) {
@@ -116,7 +116,7 @@ export class ExportRequest {
       text.reserve(LENGTH_BYTES)
       text.length = text.bytes.writeUInt32LE(text.length - from, text.length)
     }
-    // Values with their lengths are only equal if each value is.
+    // The text includes the length of each value: equal texts have equal values.
     if (this.#lastGroup && isSame(text, this.#last)) return this.#lastGroup
     const key = text.bytes.toString('latin1', 0, text.length)
     let group = groups.get(key)
@@ -151,8 +151,8 @@ function isSame({ bytes, length }: GrowingBytes, other: Buffer): boolean {
 }
 
 /**
- * The events up to `length`, from `first` on, whose JSON is in one buffer, in order. Undefined: not even the first is.
- * `json`: of all events.
+ * The events from `first` on whose JSON is in one buffer, in order; undefined if the first does not have JSON. `json`:
+ * the JSON of all events, if their lines have another format.
  */
 function objectsFrom(batch: EventBatch, first: number, json: Lines | undefined): Lines | undefined {
   const { texts, flags } = batch

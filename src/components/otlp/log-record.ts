@@ -28,21 +28,22 @@ const NOWHERE = -1
 
 /** A field that can become a part of the record. */
 interface Candidate {
-  /** The slot of the member of the event that it is, or that contains it. */
+  /** Slot of the event's member that is the field, or contains it. */
   readonly slot: number
-  /** The path from there. */
+  /** The path inside this member. */
   readonly rest: readonly (MemberName | number)[]
 }
 
 /**
- * Writes events as log records: with fields of their own for body, time, severity and trace, and attributes for all
- * others. One walk over the JSON of an event writes the attributes, and finds the members that may be other parts.
+ * Writes events as log records, with fields for body, time, severity and trace, and attributes for all other members.
+ * One walk over the JSON of an event writes the attributes, and finds the members that may become other parts.
  */
 export class LogRecords {
-  /** Names of the members that may be other parts than attributes; and their positions in this event. */
+  /** Names of the members that may become other parts than attributes. */
   readonly #names = new WantedNames()
   /** 1 for hashes of their names. */
   readonly #mayBeOther = new Uint8Array(HASHES)
+  /** Positions of these members in the current event, by slot. */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
   /** 1 for strings with escapes. */
@@ -55,11 +56,11 @@ export class LogRecords {
   readonly #span: readonly Candidate[]
   readonly #timeText = new TimeText()
   readonly #hasUid: boolean
-  /** Whether a line without its own fields is a body, and whether its time is that of the record. */
+  /** Whether a line without its own fields becomes the body, and whether its time becomes the record's time. */
   readonly #takesLines: boolean
   readonly #takesTimes: boolean
   readonly #ofOrigin = ORIGIN_FIELDS.map(name => ({ name, bytes: Buffer.from(name) }))
-  /** The fields for the kernel; undefined: it cannot write these records. */
+  /** The fields for the kernel; undefined if the kernel cannot write these records. */
   readonly fields: LogFields | undefined
 
   constructor(options: OtlpOptions) {
@@ -138,7 +139,7 @@ export class LogRecords {
     this.#addUid(batch, i, to)
     to.close()
     if (!ofBody) {
-      // Without a body field, its fields are not attributes.
+      // Without a body field, the body has all fields.
       to.to.length = from
       to.openAttributes()
       this.#addUid(batch, i, to)

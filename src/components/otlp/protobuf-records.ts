@@ -7,13 +7,13 @@ import type { Group, RecordField, Records } from './records.js'
 /** Field numbers of AnyValue. */
 const [STRING, BOOL, INTEGER, DOUBLE, LIST, MAP] = [1, 2, 3, 4, 5, 6]
 const [KEY, VALUE] = [1, 2]
-/** Bytes of the length of a usual record. */
+/** Typical bytes of a record's length prefix. */
 const RECORD_ROOM = 2
-/** Maximum bytes of the head of a text: its number, which is below 16, and its length. */
+/** Maximum bytes before a text: its field number, which is below 16, and its length. */
 const MOST_HEAD = 11
 /**
- * In place of the start of a message: attributes do not have one, a pair ends with its value, and only one record is
- * open.
+ * Entries of `#open` that are not the start of a message. NOTHING: attributes are not a message. PAIR: a pair ends with
+ * its value. RECORD: its start is `#record`.
  */
 const [NOTHING, PAIR, RECORD] = [-1, -2, -3]
 
@@ -55,7 +55,7 @@ export class ProtobufRecords implements Records {
     this.#pair(6, b, start, end)
   }
 
-  /** Lengths are known, so bytes do not have to be moved. */
+  /** Knows all lengths in advance, so it does not move bytes. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void {
     const { to } = this
     const [ofName, ofText] = [nameEnd - nameStart, end - start]
@@ -107,7 +107,7 @@ export class ProtobufRecords implements Records {
   }
 
   time({ number }: RecordField, seconds: number, nanos: number): void {
-    // The product needs 61 bits: it multiplies halves of the seconds, each exactly as a double.
+    // The product needs 61 bits, but a double has 53. Multiplies two parts of the seconds, each exactly.
     const upper = Math.floor(seconds / 0x1_0000) * 1e9
     const lower = (upper % 0x1_0000) * 0x1_0000 + (seconds % 0x1_0000) * 1e9 + nanos
     this.#wire.tag(number, FIXED_64)
@@ -183,7 +183,7 @@ export class ProtobufRecords implements Records {
     })
   }
 
-  /** The head of a value of this size, for which there is room. */
+  /** Writes the head of a value of this size. Requires reserved room. */
   #head(number: number, size: number): void {
     const { to } = this
     to.bytes[to.length++] = (number << 3) | BYTES

@@ -26,9 +26,9 @@ export interface Records {
   openRecord(): void
   openBody(): void
   openAttributes(): void
-  /** With its name, which is the UTF-8 text [start, end). */
+  /** Opens the attribute whose name is the UTF-8 text [start, end). */
   openAttribute(b: Buffer, start: number, end: number): void
-  /** An attribute with a text: the same as opening it, adding a text and closing it. */
+  /** Does the same as opening an attribute, adding a text and closing it. */
   textAttribute(name: Buffer, nameStart: number, nameEnd: number, b: Buffer, start: number, end: number): void
   openMap(): void
   openMember(b: Buffer, start: number, end: number): void
@@ -39,14 +39,12 @@ export interface Records {
   time(field: RecordField, seconds: number, nanos: number): void
   number(field: RecordField, value: number): void
   word(field: RecordField, text: string): void
-  /** `hex`: hexadecimal digits. */
   id(field: RecordField, hex: string): void
-  /** Values: in a body, an attribute, a member or an item. */
+  /** Writes the value of a body, an attribute, a member or an item. */
   text(b: Buffer, start: number, end: number): void
   bool(value: boolean): void
-  /** Of 64 bits. */
+  /** `value` has at most 64 bits. */
   integer(value: number | bigint): void
   double(value: number): void
-  /** The body of a request. */
   request(groups: Iterable<Group>): Buffer[]
 }

@@ -1,4 +1,4 @@
-/** Severity numbers of the OpenTelemetry protocol by the words that loggers write, as its data model maps them. */
+/** Severity numbers of the OpenTelemetry data model, by the words that loggers write. */
 export const SEVERITIES: ReadonlyMap<string, number> = new Map(
   Object.entries({
     ...{ trace: 1, verbose: 1, debug: 5, info: 9, information: 9, informational: 9, notice: 10, warn: 13, warning: 13 },
@@ -6,9 +6,9 @@ export const SEVERITIES: ReadonlyMap<string, number> = new Map(
     ...{ fatal: 21, emergency: 21, emerg: 21, d: 5, i: 9, w: 13, e: 17, f: 21 },
   }),
 )
-/** For numbers of syslog, from 0 (emergency) to 7 (debug). */
+/** Severity numbers of the syslog levels 0 (emergency) to 7 (debug). */
 const SYSLOG = [21, 19, 18, 17, 13, 10, 9, 5]
-/** For numbers of Node.js loggers, which begin at 10 (trace). */
+/** Severity numbers of the levels of Node.js loggers: 10 (trace), 20, … 60 (fatal). */
 const TENS = [1, 5, 9, 13, 17, 21]
 
 export const severityOfWord = (word: string): number | undefined => SEVERITIES.get(word.toLowerCase())

@@ -15,16 +15,16 @@ const PARTS: Readonly<Record<string, readonly [from: number, to: number]>> = {
   H: [11, 13],
   M: [14, 16],
 }
-/** Values of fields are encoded: in them, `%` is followed by hexadecimal digits. */
+/** Does not match in encoded values of fields: hexadecimal digits in upper case follow a `%` there. */
 const TIME = /%([YmdHM])/g
-/** S3 accepts 1,024 bytes. The rest is for the end of the name. */
+/** Maximum bytes of a prefix. S3 accepts 1,024 bytes for the whole name. */
 const LONGEST = 900
-/** Servers that keep objects in files do not accept longer steps. One refused object would pause all. */
+/** Servers that keep objects in files reject longer steps. One rejected object would pause the destination. */
 const LONGEST_STEP = 255
-/** Maximum bytes after the last step. */
+/** Maximum bytes that Sluice appends to the last step. */
 const REST = 64
 
-/** The problem of the text of `key`; undefined: valid. */
+/** The problem with `key`; undefined if it is valid. */
 export function keyProblem({ parts }: Template): string | undefined {
   const text = parts.map(part => (typeof part === 'string' ? part : 'x')).join('')
   if (/%(?![YmdHM])/.test(text)) return 'has a % that does not begin %Y, %m, %d, %H or %M'
@@ -43,7 +43,7 @@ function prefixProblem(text: string): string | undefined {
   return steps.some(isLong) ? `has a step that is longer than ${LONGEST_STEP} bytes, as it is encoded` : undefined
 }
 
-/** The beginnings of the names of objects: a template, with the time of the event in UTC. */
+/** Builds prefixes of object names from a template and the event time in UTC. */
 export class KeyPrefixes implements ObjectNames {
   readonly #texts: RequestTexts
   readonly #time: EventTime
@@ -68,7 +68,7 @@ export class KeyPrefixes implements ObjectNames {
   }
 }
 
-/** The beginning of a name at a time, for an event without the fields. */
+/** The prefix at time `ms`, for an event without the fields. */
 export function samplePrefix({ parts }: Template, ms: number): string {
   const texts = parts.map(part => (typeof part === 'string' ? part : encodeURIComponent(part.fallback || 'none')))
   return withTime(texts.join(''), new Date(ms).toISOString())

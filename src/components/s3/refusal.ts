@@ -1,7 +1,7 @@
 import { DeliveryError, type Failure } from '../../core/errors.js'
 import { failureOf } from '../../net/http/client/answers/statuses.js'
 
-/** The meaning of a code of S3, and advice. The status supplies a missing `failure`. */
+/** The meaning of an S3 error code, and advice. Without `failure`, the status decides. */
 interface Known {
   readonly failure?: Failure
   readonly advice: string
@@ -11,7 +11,7 @@ interface Known {
 export const NO_UPLOAD = 'NoSuchUpload'
 const RIGHT = 'the key needs s3:PutObject for the objects, and s3:AbortMultipartUpload'
 const NO_SUCH_KEY: Known = { failure: 'hold', advice: 'the receiver does not know the access key ID' }
-/** Applies to all codes of KMS. */
+/** For all codes that begin with `KMS.`. */
 const KMS: Known = {
   failure: 'hold',
   advice:
@@ -55,7 +55,6 @@ const KNOWN: Readonly<Record<string, Known>> = {
   NotImplemented: { failure: 'hold', advice: 'the receiver does not know an option: remove "sse" or "storage_class"' },
 }
 
-/** An error of S3, by its code. */
 export class Refusal extends DeliveryError {
   readonly awsCode: string | undefined
 
@@ -65,7 +64,7 @@ export class Refusal extends DeliveryError {
   }
 }
 
-/** The error for an answer. `text`: its body as one line. */
+/** The error for a response. `text`: its body as one line. */
 export function refusalOf(
   status: number,
   text: string,
@@ -89,7 +88,7 @@ export function refusalOf(
   const message = [`${status} from ${place}`, said && `: ${said.slice(0, 300)}`, advice && `; ${advice}`, where].join(
     '',
   )
-  // A label of metrics must not have a text that the receiver chooses.
+  // The receiver must not choose the values of metric labels.
   const reason = isKnown ? code.replace(/[a-z](?=[A-Z])/g, '$&_').toLowerCase() : isOfKms ? 'kms' : `status_${status}`
   return new Refusal(message, code, { failure, reason, status, ...more })
 }
@@ -103,11 +102,11 @@ const ENTITIES: Readonly<Record<string, string>> = {
   '#34': '"',
   '#39': "'",
 }
-/** Decodes a text of XML. */
+/** Decodes the entities in XML text. */
 export const unescaped = (xml: string): string =>
   xml.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all)
 
-/** An answer without a code may come from something else. */
+/** A response without a code may come from another server, such as a proxy. */
 function byStatus(status: number): Partial<Known> {
   if (status === 301) return KNOWN.PermanentRedirect!
   if (status === 403) return KNOWN.AccessDenied!

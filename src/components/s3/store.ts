@@ -22,7 +22,6 @@ const SIGNATURE_LENGTH = 64
 const ASKED = '?'
 const LOST_UPLOAD: ReadonlySet<string | undefined> = new Set([NO_UPLOAD, 'InvalidPart', 'InvalidPartOrder'])
 
-/** A multipart upload. */
 interface Multipart {
   readonly id: string
   /** Tags of the parts that the receiver has, in order. */
@@ -37,7 +36,6 @@ interface Asked {
   readonly body?: Buffer
 }
 
-/** Sends objects to a bucket. */
 export class S3Store implements ObjectStore {
   readonly #options: S3Options
   readonly #context: ComponentContext
@@ -76,7 +74,7 @@ export class S3Store implements ObjectStore {
       if (!upload) await this.#begin(object, signal)
       else return await this.#continue(object, upload, signal)
     } catch (error) {
-      // It was aborted elsewhere, for example by a rule of the bucket, or the receiver no longer knows a part.
+      // The upload was aborted elsewhere, for example by a rule of the bucket, or the receiver no longer knows a part.
       if (error instanceof Refusal && LOST_UPLOAD.has(error.awsCode)) object.progress = undefined
       throw error
     }
@@ -116,7 +114,7 @@ export class S3Store implements ObjectStore {
     return true
   }
 
-  /** Aborts uploads with unknown ids: the answer to the request that began one was lost. */
+  /** Aborts all uploads of the object, since the response with the id was lost. */
   async #abortAll(key: string, signal: AbortSignal): Promise<void> {
     const query = { uploads: '', prefix: key }
     const { text } = await this.#ask({ method: 'GET', key: '', query }, signal).catch(error => {
@@ -228,7 +226,7 @@ const escaped = (text: string) => text.replace(/[<>&]/g, character => `&#${chara
 
 const one = (header: string | string[] | undefined) => (Array.isArray(header) ? header[0] : header)
 
-/** The environment of the host is not for the configurations of others. */
+/** Managed configurations, which have a `reach`, must not read the environment. */
 export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext, 'reach'>): string {
   const { AWS_REGION, AWS_DEFAULT_REGION } = reach ? {} : (process.env as Record<string, string | undefined>)
   // A variable may be empty.
@@ -239,7 +237,7 @@ export function regionOf({ region }: S3Options, { reach }: Pick<ComponentContext
 export function bucketUrl({ bucket, endpoint, path_style }: S3Options, region: string): string {
   const domain = region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com'
   const base = new URL(endpoint ?? `https://s3.${region}.${domain}`)
-  // The certificate of AWS is for names without further dots.
+  // The certificates of AWS do not cover bucket names with dots.
   const isPath = path_style ?? (endpoint !== undefined || bucket.includes('.'))
   if (isPath) return `${withoutSlash(base.href)}/${bucket}`
   base.hostname = `${bucket}.${base.hostname}`

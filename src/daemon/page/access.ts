@@ -6,13 +6,13 @@ import { type Clock, sleep, systemClock } from '../../lib/time.js'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { AccessKey } from '../../net/key.js'
 
-/** Who may ask for the page. */
+/** Decides who may request the page. */
 
 const LOCAL_HOSTS = ['localhost', '127.0.0.1', '[::1]']
 const SESSION_MS = 12 * 3_600_000
 /** A further session ends the oldest one. */
 const MOST_SESSIONS = 64
-/** How long the response to a wrong token is delayed, and how many are at the same time. */
+/** Delay of the response to a wrong token, and maximum number of delayed responses. */
 const DELAY_MS = 1000
 const MOST_DELAYED = 8
 
@@ -22,8 +22,8 @@ const hashOf = (text: string): Buffer => createHash('sha256').update(text).diges
 const hostOf = (header = ''): string => header.toLowerCase().replace(/:\d*$/, '')
 
 /**
- * Why a request is refused whatever it is for; undefined: it is not. A browser may send it for a page of another site,
- * also of one whose name was made to lead here. `hosts`: the names that the page has; undefined: any.
+ * Refuses requests that a browser sends for pages of other sites, also after DNS rebinding. Undefined: accepts the
+ * request. `hosts`: the host names of the page; undefined: any.
  */
 export function foreign(
   { headers, method }: IncomingMessage,
@@ -37,7 +37,7 @@ export function foreign(
       'foreign_host',
       `the page is not served under this name; open it as ${LOCAL_HOSTS[0]}, as ${LOCAL_HOSTS[1]}, or at the address of status_page.listen`,
     )
-  // A link of another site may lead here: that site cannot see what is shown.
+  // Another site may link to the page, since it cannot see the content.
   const isLink = path === '/' && method === 'GET' && mode === 'navigate' && dest === 'document'
   const isForeignSite = site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink
   if (isForeignSite || !isOwnOrigin(origin, host, site, path))
@@ -47,12 +47,12 @@ export function foreign(
 
 function isOwnOrigin(origin: string | undefined, host: string, site: unknown, path: string): boolean {
   if (origin === undefined || site === 'same-origin') return true
-  // Forms have no origin where no referrer is sent, and older browsers say nothing else. Without a token it is of no use.
+  // With `no-referrer`, forms have the origin `null`, and older browsers do not name the site. The token is required.
   if (origin === 'null') return path === '/api/v1/session' && site === undefined
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }
 
-/** The names of a page that only this machine reaches, by the address at which it listens. */
+/** The host names of a page that only this machine can reach. `more`: the addresses at which it listens. */
 export const localNames = (...more: readonly string[]): ReadonlySet<string> =>
   new Set([...LOCAL_HOSTS, ...more.map(host => (host.includes(':') ? `[${host}]` : host).toLowerCase())])
 
@@ -84,7 +84,7 @@ export class Access {
     if (problem) throw new Error(problem)
   }
 
-  /** The hash of the token; undefined if there is none that can be used. */
+  /** The hash of the token; undefined without a usable token. */
   async #token(): Promise<Buffer | undefined> {
     const token = await this.#key?.current().catch(() => undefined)
     const problem = token === undefined ? undefined : tokenProblem(token)
@@ -134,7 +134,7 @@ export class Access {
   }
 }
 
-/** Browsers send cookies to all ports of a host. Each has its own name, since several daemons may have pages there. */
+/** The name contains the port: browsers send cookies to all ports of a host, where several daemons may serve pages. */
 const cookieName = (host = ''): string => `sluice_page${/:(\d+)$/.exec(host)?.[1]?.replace(/^/, '_') ?? ''}`
 
 const cookiesOf = (header = '', name: string): string[] =>

@@ -5,20 +5,18 @@ import { SECTIONS } from '../../engine/config/schema.js'
 import { writtenValue, yamlOf } from '../../engine/config/yaml/plain-yaml.js'
 import type { ComponentSeries, Metrics } from '../../engine/run/measure/metrics.js'
 
-/** One component: its configuration, and its numbers. */
-
 export interface ComponentPage {
   readonly id: string
   readonly kind: string
   readonly type: string
   readonly summary: string
-  /** As in its file, with variables by their names; keys are hidden, and comments left out. */
+  /** As in its file, with the names of variables. Secrets are hidden, and comments are left out. */
   readonly config: string
   readonly file?: string
   readonly line?: number
   /** As on /metrics. */
   readonly series: readonly ComponentSeries[]
-  /** Where its options are explained, below the folder of the package. */
+  /** The page that describes its options, relative to the package folder. */
   readonly docs: string
 }
 

@@ -17,7 +17,7 @@ import { Seconds, sumOf } from './second.js'
 import type { WantedKeys } from './watch/throttle-watch.js'
 import { type Followed, PageWatch } from './watch/watch.js'
 
-/** The data of the page. */
+/** Where the page takes its data from. */
 export interface PageSources {
   readonly reports: Served & { readonly metrics: Metrics }
   readonly pipeline: Tappable & Followed
@@ -25,19 +25,19 @@ export interface PageSources {
   readonly clock: TimerClock
 }
 
-/** The numbers of the last hour have this share of the memory. */
+/** The history gets this share of the memory. */
 const HISTORY_SHARE = 1 / 4
 /** A status without news is sent this often. */
 const STATUS_MS = 10_000
-/** The time between two looks for news: at least this, and this many times what a look takes. */
+/** The pause after a comparison of the status: at least LOOK_MS, and TIMES_A_LOOK times its duration. */
 const LOOK_MS = 2000
 const TIMES_A_LOOK = 400
 
-/** Of all readers: each takes CPU time for the events that it inspects, and these are the most in a second. */
+/** Maximum live tails of all readers, and maximum events that each inspects per second. Both limit the CPU time. */
 const MOST_TAPS = 8
 const MOST_TAPPED_PER_SECOND = 2000
 
-/** The data that is kept while there is a page. */
+/** The data that the daemon keeps while it has a page. */
 export class PageData {
   readonly history: History
   readonly watch: PageWatch
@@ -48,10 +48,10 @@ export class PageData {
   #memory: number
   /** The last status without its changing numbers and times, to detect news. */
   #news = ''
-  /** A cheap signal of most news. */
+  /** Changes with most news, and is cheap to compute. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
-  /** When the status is to be compared again. */
+  /** When to compare the status again. */
   #lookAt = Number.NEGATIVE_INFINITY
   #isLooking = false
   #taps = 0
@@ -70,14 +70,13 @@ export class PageData {
     this.watch.stop()
   }
 
-  /** Changes the memory limit of the kept data. */
   limit(memory: number): void {
     this.#memory = memory
     this.history.limit(memory * HISTORY_SHARE)
     this.watch.limit(memory)
   }
 
-  /** Without what the server of the page knows. */
+  /** Without `token`, which StatusPage adds. */
   get state(): Omit<PageState, 'token'> {
     const { history, watch } = this
     return {
@@ -96,7 +95,7 @@ export class PageData {
   async follow(response: ServerResponse): Promise<undefined> {
     const before = this.#news
     const status = await this.#look()
-    // Others have not seen it yet.
+    // Other readers have not received this status yet.
     if (this.#news !== before) this.#live.status(status)
     if (!response.destroyed) this.#live.add(response, status)
   }
@@ -115,7 +114,7 @@ export class PageData {
     return componentPage(id, this.#from.config(), this.#from.reports.metrics)
   }
 
-  /** The buckets of a throttle; undefined: there is no such throttle. */
+  /** The buckets of a throttle; undefined if the throttle does not exist. */
   async throttle(id: string, wanted: WantedKeys) {
     const view = await this.watch.throttle(id, wanted)
     if (!view) return undefined
@@ -170,7 +169,7 @@ export class PageData {
     this.#live.status(text)
   }
 
-  /** The status without series, as it is sent. */
+  /** The current status as JSON, without series. Updates `#news`. */
   async #look(): Promise<string> {
     const { clock } = this.#from
     const began = clock.now()
@@ -187,7 +186,7 @@ export class PageData {
   }
 }
 
-/** The parts of a status that do not change all the time, without numbers and times. */
+/** The parts of a status whose changes are news. Changed numbers in texts are not. */
 function newsOf({ ready, stopping, config, problems, notices, managed, ...status }: Omit<Status, 'series'>): string {
   const { components, destinations, sources, processors, waiting, bottleneck, reloading_since, status_page } = status
   const texts = [problems, notices, managed, [...destinations, ...sources, ...processors].map(({ reason }) => reason)]
@@ -201,7 +200,7 @@ function newsOf({ ready, stopping, config, problems, notices, managed, ...status
   ])
 }
 
-/** Runs `fn` in the middle of each second of the clock: a little early or late, it is still in its own second. */
+/** Runs `fn` in the middle of each second of the clock. A call that is a little early or late stays in its second. */
 function eachSecond(clock: TimerClock, fn: () => void): () => void {
   const next = () => clock.after(1500 - (clock.now() % 1000), run)
   const run = () => {

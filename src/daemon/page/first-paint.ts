@@ -3,11 +3,11 @@ import { short } from '../../lib/units.js'
 import type { ComponentStatus, Status } from '../status/status.js'
 
 /**
- * The page as HTML, for browsers before the script has run, and without scripts. All values are escaped, since ids,
- * reasons and addresses may have any character.
+ * The page as HTML, which browsers show before the script has run, or if scripts are off. All values are escaped, since
+ * ids, reasons and addresses may contain any character.
  */
 
-/** The names of the files that it loads; undefined: there is none. */
+/** URLs of the files that the page loads; undefined: the file is missing. */
 export interface Links {
   readonly script: string | undefined
   readonly style: string | undefined
@@ -15,7 +15,6 @@ export interface Links {
 
 const count = (value: number): string => value.toLocaleString('en-US')
 
-/** The daemon's current state. */
 export function statusHtml(status: Status, links: Links): string {
   const { host, version_of_sluice, started_at, at, ready, stopping, problems, notices, components } = status
   const since = started_at === undefined ? '' : `, since ${timeHtml(started_at)}`
@@ -41,7 +40,7 @@ ${components.map(one => rowHtml(one, status)).join('\n')}
 
 const API = ['status', 'live', 'history']
 
-/** Asks for the token. It works without a script. */
+/** Works without a script. */
 export function loginHtml(links: Links, problem = ''): string {
   return pageHtml(
     'Sluice',
@@ -77,7 +76,7 @@ ${content}
 const timeHtml = (time: string): string =>
   `<time datetime="${escaped(time)}">${escaped(time.replace('T', ' ').replace(/\.\d+Z$/, ' UTC'))}</time>`
 
-/** received + emitted = passed + discarded + consumed + in flight. Parts that are 0 and unusual are left out. */
+/** received + emitted = passed + discarded + consumed + in flight. `emitted` and `consumed` may be missing. */
 function booksHtml({ books }: Status): string {
   if (!books) return ''
   const sum = (of: object): number =>
@@ -90,8 +89,7 @@ function booksHtml({ books }: Status): string {
   const { received, emitted, passed, discarded, consumed, in_flight } = books
   const left = `${part('received', received)}${rare('emitted', emitted)}`
   const rest = `${part('discarded', sum(discarded))}${rare('consumed', consumed)} + ${part('in flight', in_flight)}`
-  // Without `passed`, an event can take several paths, and the counts of the paths do not add up to the received
-  // events.
+  // Without `passed`, events can take several paths, whose counts do not add up to the received events.
   const right = passed === undefined ? `: ${rest}` : ` = ${part('passed', passed)} + ${rest}`
   return `<p class="books">${left}${right}</p>`
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time.js'
 
 /**
  * The counts of each component in each step of the last hour: a ring of numbers per component, indexed by the step of
- * the monotonic clock. Steps become longer if the components need more memory than there is.
+ * the monotonic clock. Steps become longer if the rings exceed their memory limit.
  */
 
 const SPAN_MS = 3_600_000
@@ -11,18 +11,18 @@ const LEAST_STEP_MS = 1000
 const LONGEST_STEP_MS = SPAN_MS / 16
 const NAMES = ['received', 'sent', 'discarded', 'in_flight'] as const
 type Name = (typeof NAMES)[number]
-/** The last of the names: a level, not a count. */
+/** The index of `in_flight`, which is a level, not a count. */
 const LEVEL = NAMES.length - 1
-/** Stands for: nobody counted then. */
+/** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A process that did nothing for longer was suspended: its next counts belong to the last step only. */
+/** A longer gap between ticks means that the process was suspended. Only the last step then has counts. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {
-  /** Another object if the component was replaced by one of another type. */
+  /** A new object if a component of another type has taken the id. */
   counters: ComponentCounters
-  /** The totals that the numbers count from. */
+  /** The totals at the last tick. */
   base: readonly number[]
   /** By step, then by name. */
   numbers: Uint32Array
@@ -32,7 +32,7 @@ export interface ComponentHistory {
   readonly from: string
   readonly step_ms: number
   readonly names: readonly Name[]
-  /** Events a second, but for `in_flight`; null where nothing is known. */
+  /** Events per second, or for `in_flight` a number of events; null for unknown steps. */
   readonly values: Readonly<Record<Name, readonly (number | null)[]>>
 }
 
@@ -52,7 +52,7 @@ export class History {
   #first: number
   #last: number
 
-  /** `components`: those that run. */
+  /** `components`: counters of the running components. */
   constructor(components: () => Iterable<ComponentCounters>, maxBytes: number, clock: Clock) {
     this.#components = components
     this.#clock = clock
@@ -80,7 +80,7 @@ export class History {
     this.#fit()
   }
 
-  /** Counts what happened since the last call. To be called once in each second. */
+  /** Counts the events since the last call. Must be called once per second. */
   tick(): void {
     this.#meet()
     const step = this.#stepAt(this.#clock.now())
@@ -97,7 +97,7 @@ export class History {
       const isLevel = name === LEVEL
       let left = isLevel ? now[name]! : Math.max(0, now[name]! - ring.base[name]!)
       if (steps <= 0) this.#add(ring, this.#last, name, left, isLevel)
-      // A late call stands for the steps before it, too: each of them gets its share.
+      // A late call also counts for the steps before it: each gets an equal share.
       for (let at = from; at <= step; at++) {
         const isKnown = !isGap || at === step
         const share = isLevel ? left : Math.floor(left / (step - at + 1))
@@ -114,7 +114,7 @@ export class History {
     numbers[place] = Math.min(MOST, isLevel || before === UNKNOWN ? more : before + more)
   }
 
-  /** Makes room for new components, and forgets removed ones. */
+  /** Adds rings for new components, and deletes the rings of removed ones. */
   #meet(): void {
     const running = new Map([...this.#components()].map(counters => [counters.id, counters]))
     for (const id of this.#rings.keys()) if (!running.has(id)) this.#rings.delete(id)
@@ -161,7 +161,7 @@ export class History {
     return Math.max(this.#first, this.#last - capacityOf(this.#stepMs) + 1)
   }
 
-  /** The newest step that is over. */
+  /** The newest complete step. */
   #newest(): number {
     return this.#stepMs === LEAST_STEP_MS ? this.#last : this.#last - 1
   }
@@ -170,7 +170,7 @@ export class History {
     return new Date(this.#clock.wall() - this.#clock.now() + step * this.#stepMs).toISOString()
   }
 
-  /** The last hour of a component, as far back as something is known; undefined if there is no such component. */
+  /** The history of a component, at most an hour; undefined if the component does not exist. */
   of(id: string): ComponentHistory | undefined {
     const ring = this.#rings.get(id)
     if (!ring) return undefined
@@ -183,7 +183,7 @@ export class History {
   all(points: number): AllHistory {
     const [oldest, to] = [this.#oldest(), this.#newest()]
     const width = Math.max(1, Math.ceil((to - oldest + 1) / points))
-    // Whole points, which keep their places over time.
+    // Points begin at multiples of `width`, so later calls give the same points.
     const from = oldest - (oldest % width)
     const components = [...this.#rings].map(([id, ring]) => [
       id,
@@ -219,7 +219,7 @@ export class History {
 const capacityOf = (stepMs: number): number => Math.ceil(SPAN_MS / stepMs)
 const bytesOf = (stepMs: number): number => capacityOf(stepMs) * NAMES.length * Uint32Array.BYTES_PER_ELEMENT
 
-/** In the order of the names. */
+/** In the order of NAMES. */
 export function totalsOf(counters: ComponentCounters): [number, number, number, number] {
   let sent = counters.passed.events
   for (const { events } of counters.aside.values()) sent += events

@@ -2,22 +2,22 @@ import type { ServerResponse } from 'node:http'
 import { Refusal } from '../../net/http/server/refusal.js'
 import { onReplyOver } from '../../net/http/server/respond.js'
 
-/** Each has a connection, and gets a message a second. */
+/** Each reader has a connection, and gets a message per second. */
 const MOST_READERS = 32
-/** A reader with more unread bytes is slow: it misses seconds. */
+/** A reader with more unread bytes is slow. It misses messages until it catches up. */
 const BEHIND_BYTES = 256 * 1024
-/** Bytes left unread that end the connection. */
+/** A reader with more unread bytes is disconnected. */
 const UNREAD_BYTES = 1024 * 1024
-/** How soon a browser connects again. */
+/** How long a browser waits before it reconnects. */
 const AGAIN_MS = 2000
 
 interface Reader {
   readonly response: ServerResponse
-  /** Whether it has yet to get the newest status. */
+  /** Whether it has not received the newest status yet. */
   wantsStatus: boolean
 }
 
-/** Server-sent events for all readers of the page. A message is made once, and never waits for a reader. */
+/** Sends server-sent events to all readers of the page. A slow reader does not delay the others. */
 export class Live {
   readonly #readers = new Set<Reader>()
   #status = ''
@@ -26,7 +26,7 @@ export class Live {
     return this.#readers.size > 0
   }
 
-  /** Sends what happens until the client disconnects, the status first. Throws a Refusal. */
+  /** Sends the status, then later messages until the client disconnects. Throws a Refusal. */
   add(response: ServerResponse, status: string): void {
     if (this.#readers.size >= MOST_READERS)
       throw new Refusal(503, 'too_many', `the page is open ${MOST_READERS} times; close one of them`, {
@@ -35,19 +35,19 @@ export class Live {
     const reader = { response, wantsStatus: true }
     this.#readers.add(reader)
     onReplyOver(response, () => this.#readers.delete(reader))
-    // Otherwise proxies collect what is sent.
+    // The last header keeps proxies from buffering the response.
     response.writeHead(200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
     response.write(`retry: ${AGAIN_MS}\n\n`)
     this.#status = status
     this.#send(reader)
   }
 
-  /** Sends numbers to all who read in time, and the status to those who do not have the newest one. */
+  /** Sends a new status, if there is one, and the numbers of a second. Skips slow readers. */
   second(text: string): void {
     for (const reader of this.#readers) this.#send(reader, text)
   }
 
-  /** The status to send with the next second. */
+  /** Sets the status to send with the next second. */
   status(text: string): void {
     this.#status = text
     for (const reader of this.#readers) reader.wantsStatus = true

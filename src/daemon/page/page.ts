@@ -15,7 +15,7 @@ import { API, type Route, reply, routeOf } from './router.js'
 import { beginSession } from './session.js'
 import { StaticFiles } from './static-files.js'
 
-/** Sent with everything. Nothing comes from outside, and no other page may show this one. */
+/** Sent with every response. The page loads only its own files, and other pages cannot embed it. */
 const HEADERS = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -27,19 +27,19 @@ const HEADERS = {
   'cache-control': 'no-store',
 }
 const SESSION = `${API}session`
-/** Of the socket, as the documentation has it for curl. */
+/** The host name for requests over the socket in the documentation. */
 const SOCKET_HOST = 'sluice'
 
-/** The data that a request may see. */
+/** Limits the data that requests may see. */
 interface Door {
   readonly access: Access | undefined
   /** Names under which the page is served; undefined: any. */
   readonly hosts: ReadonlySet<string> | undefined
-  /** Whether everything may be seen without a token, everything but texts of events, or only how to log in. */
+  /** Visible without a token: everything, everything except texts of events, or only the form for the token. */
   readonly open: 'all' | 'numbers' | 'nothing'
 }
 
-/** The page of the daemon: while there is one, over HTTP at its address, and for the owner over the socket. */
+/** Serves the page of the daemon: over HTTP at its address, and to the owner over the socket. */
 export class StatusPage implements Page {
   readonly #data: PageData
   readonly #log: Logger
@@ -65,8 +65,8 @@ export class StatusPage implements Page {
   }
 
   /**
-   * Reads the token, and listens also at a new address: `use` closes the old server, `drop` the new one. Rejects with
-   * a message for people if that is impossible.
+   * Reads the token, and if the address is new, listens there as well. `use` closes the old server, `drop` the new one.
+   * Rejects with a message for people if this fails.
    */
   async prepare(options: StatusPageOptions): Promise<{ use(): void; drop(): void }> {
     if (sameOptions(options, this.#options)) return { use() {}, drop() {} }
@@ -92,7 +92,7 @@ export class StatusPage implements Page {
     }
   }
 
-  /** `first`: shown until `use`. */
+  /** `first`: applies until `use`. */
   async #listen({ listen }: StatusPageOptions, first: Door): Promise<Server> {
     const server = boundedServer(
       async (request, response) => {
@@ -119,7 +119,7 @@ export class StatusPage implements Page {
     this.#data.close()
   }
 
-  /** Resolves with false if a request that may be answered is for no path of the page. */
+  /** Resolves with false if the page does not have the path. Refuses foreign requests for any path. */
   async #answer(request: IncomingMessage, response: ServerResponse, door: Door): Promise<boolean> {
     const { pathname, searchParams } = addressOf(request)
     const refusal = foreign(request, pathname, door.hosts)
@@ -144,7 +144,7 @@ export class StatusPage implements Page {
     return true
   }
 
-  /** The page itself. */
+  /** The page, or the form for the token. */
   async #first(request: IncomingMessage, response: ServerResponse, door: Door, query: URLSearchParams): Promise<void> {
     const links = { script: this.#files.link('page.js'), style: this.#files.link('page.css') }
     const { access, open } = door
@@ -157,13 +157,13 @@ export class StatusPage implements Page {
   }
 }
 
-/** Whatever host it names. */
+/** The URL of a request, with any host. */
 function addressOf({ url = '/' }: IncomingMessage): URL {
   const text = url.startsWith('/') ? `http://localhost${url}` : url
   return URL.canParse(text) ? new URL(text) : new URL('http://localhost/malformed')
 }
 
-/** Throws a Refusal if a request may not see what a route shows. */
+/** Throws a Refusal if a request may not see the response of the route. */
 async function check(
   { showsEvents: shows }: Route,
   request: IncomingMessage,

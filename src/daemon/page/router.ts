@@ -9,18 +9,18 @@ import type { PageData } from './data.js'
 export interface Call {
   readonly page: PageData
   readonly query: URLSearchParams
-  /** The rest of the path after its name, as in `components/ID`. */
+  /** The ID in a path such as `components/ID`; otherwise empty. */
   readonly id: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  /** Whether texts of events may be shown. */
+  /** Whether the client may see texts of events. */
   readonly maySeeEvents: () => Promise<boolean>
 }
 
 export interface Route {
-  /** Whether it shows texts of events, which needs the token. */
+  /** Whether the response contains texts of events, which requires the token. */
   readonly showsEvents?: true | ((query: URLSearchParams) => boolean)
-  /** Whether the answer lasts until the client disconnects. */
+  /** Whether the response lasts until the client disconnects. */
   readonly isStream?: true
   /** May throw a Refusal. The result is sent as JSON; undefined: the handler has answered. */
   answer(call: Call): unknown
@@ -48,14 +48,14 @@ const ROUTES: Readonly<Record<string, Route>> = {
   },
   'throttles/*': {
     async answer({ page, query, id }) {
-      // No key is empty: this is the default bucket.
+      // An empty value means the default bucket.
       const keys = query.has('key') ? query.getAll('key').map(key => key || null) : undefined
       const most = wholeIn(query, 'limit', 100, 1000)
       return (await page.throttle(id, { most, words: query.get('q') ?? undefined, keys })) ?? unknown(id)
     },
   },
   'what-if': {
-    // It reads other fields of events.
+    // These options count by other fields of the events.
     showsEvents: query => query.has('key_field') || query.has('exclude'),
     answer({ page, query, response }) {
       const { component = '', ...asked } = Object.fromEntries(query)
@@ -74,7 +74,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
       return page.watch.evidence({
         component: query.get('component') ?? '',
         reason: query.get('reason') ?? undefined,
-        // No key is empty: this is the default bucket.
+        // An empty value means the default bucket.
         bucket: bucket === null ? undefined : bucket || null,
         limit: wholeIn(query, 'limit', 20, 200),
       })
@@ -87,7 +87,7 @@ const ROUTES: Readonly<Record<string, Route>> = {
 
 export const API = '/api/v1/'
 
-/** The route of a path, and the id in it; undefined: it is not below `API`, or there is none. */
+/** The route of a path, and the id in it; undefined without a route. */
 export function routeOf(path: string): { readonly route: Route; readonly id: string } | undefined {
   if (!path.startsWith(API)) return undefined
   const [name = '', id, ...more] = path.slice(API.length).split('/')
@@ -113,7 +113,7 @@ export async function reply(response: ServerResponse, make: () => unknown): Prom
   }
 }
 
-/** A whole number of at least 1 in a query. Throws a Refusal for anything else. */
+/** Reads a whole number from 1 to `most` from a query; `usual` if it is missing. Throws a Refusal. */
 export function wholeIn(query: URLSearchParams, name: string, usual: number, most: number): number {
   const text = query.get(name)
   const value = text === null ? usual : Number(text)

@@ -4,17 +4,17 @@ import type { Clock } from '../../lib/time.js'
 import { booksOf } from '../status/status.js'
 import { totalsOf } from './history.js'
 
-/** How long attempts count, at least. */
+/** Minimum time for which attempts count. */
 const WINDOW_MS = 10_000
 
-/** Attempts by duration, as counted at two moments: the first one is 10 to 20 seconds ago. */
+/** The counts of a histogram at two times: `before` is up to 20 seconds old, `last` up to 10 seconds. */
 interface Marks {
   before: readonly number[]
   last: readonly number[]
   at: number
 }
 
-/** The messages of each second. One is the same for all readers, so it is made once. */
+/** Builds the message of each second, once for all readers. */
 export class Seconds {
   readonly #clock: Clock
   readonly #marks = new WeakMap<Histogram, Marks>()
@@ -23,7 +23,7 @@ export class Seconds {
     this.#clock = clock
   }
 
-  /** `counters`: of the components that run. `totals` is undefined while no pipeline runs. */
+  /** `counters`: of the running components. `totals`: undefined while no pipeline runs. */
   next(counters: readonly ComponentCounters[], totals: Totals | undefined): string {
     const components = counters.map(one => {
       const busy = sumOf(one, 'sluice_component_utilization')
@@ -52,7 +52,7 @@ export class Seconds {
     }
   }
 
-  /** Of the attempts of the last 10 to 20 seconds; empty without attempts. */
+  /** The latency of attempts in the last 10 to 20 seconds; undefined without attempts. */
   #latency(histogram: Histogram): { p50_ms: number; p99_ms: number } | undefined {
     const { buckets, counts } = histogram
     const now = this.#clock.now()
@@ -67,7 +67,7 @@ export class Seconds {
   }
 }
 
-/** The value that `rank` observations are below, assuming that observations are spread evenly within a bucket. */
+/** The value that `rank` observations do not exceed, if observations are spread evenly within a bucket. */
 function quantile(buckets: readonly number[], counts: readonly number[], rank: number): number {
   let below = 0
   for (const [i, bound] of buckets.entries()) {
@@ -78,7 +78,7 @@ function quantile(buckets: readonly number[], counts: readonly number[], rank: n
   return buckets.at(-1)!
 }
 
-/** The sum of the series of a metric; undefined if there are none that are numbers. */
+/** The sum of a metric's series; undefined without finite values. */
 export function sumOf(counters: ComponentCounters, name: string): number | undefined {
   let sum: number | undefined
   for (const series of counters.series.get(name) ?? [])

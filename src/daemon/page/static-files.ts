@@ -6,7 +6,7 @@ import { errorCode } from '../../core/errors.js'
 import { readdirSync, readFileSync } from '../../lib/files/disk/disk.js'
 import { takesGzip } from '../admin/bounded-server.js'
 
-/** The files that the page consists of in a browser, read once. */
+/** Serves the files that browsers load for the page. They are read once. */
 
 const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
@@ -36,13 +36,13 @@ export class StaticFiles {
     }
   }
 
-  /** The link to a file, with a part that changes when the file changes; undefined without the file. */
+  /** The link to a file, with a part that changes when the file changes; undefined if the file does not exist. */
   link(name: string): string | undefined {
     const file = this.#files.get(name)
     return file && `${name}?v=${file.etag.slice(1, 9)}`
   }
 
-  /** Returns false if there is no file of this name. */
+  /** Returns false if the file does not exist. */
   answer(name: string, { method, headers }: IncomingMessage, response: ServerResponse): boolean {
     const file = this.#files.get(name)
     if (!file) return false

@@ -8,30 +8,31 @@ import { type Clock, every } from '../../lib/time.js'
 import type { Sql, Store } from './store/store.js'
 
 /**
- * The nodes of a service: processes that share its database. Each one increments its `beat` every second. A node is gone
- * when others have read the same beat ten times: the clocks of machines differ, and the database may fail for all.
+ * The nodes of a service: processes that share its database. Each one increments its `beat` every second. A node is
+ * gone when others have read the same beat ten times. Times are not compared: clocks differ, and the database may fail
+ * for all.
  */
 
 export interface Nodes {
-  /** Nodes that run, with this one. */
+  /** Number of running nodes, including this one. */
   readonly live: number
   readonly gone: readonly Node[]
-  /** Whether this node does the job. No other one does it within `ms`. Rejects with StoreError. */
+  /** Whether this node does the job. Other nodes cannot take it for `ms`. Rejects with StoreError. */
   takes(job: string, ms: number): Promise<boolean>
-  /** Removes nodes that will not come back. Rejects with StoreError. */
+  /** Removes nodes that have been gone for a long time. Rejects with StoreError. */
   forgetOld(): Promise<void>
 }
 
 export interface Node {
   readonly id: string
-  /** Of its machine. */
+  /** Host name of its machine. */
   readonly name: string
   readonly seen_at: string
-  /** That waited in its disk buffers then. */
+  /** Events in its disk buffers at `seen_at`. */
   readonly events: number
 }
 
-/** A service that shares its store with no other one. */
+/** For a service that does not share its store. */
 export const ALONE: Nodes = { live: 1, gone: [], takes: async () => true, async forgetOld() {} }
 
 interface Row extends Node {
@@ -40,16 +41,16 @@ interface Row extends Node {
 
 interface Known {
   readonly beat: number
-  /** Readings since its beat changed. */
+  /** Number of reads since its beat changed. */
   readonly readings: number
 }
 
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** Without events, and with events. */
+/** Without events in its disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** Claims of idempotency keys end by the clocks of nodes. */
+/** Clocks must agree: claims of idempotency keys expire by the clocks of nodes. */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
@@ -59,19 +60,19 @@ interface Options {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly log: Logger
-  /** Usually left out. */
+  /** Default: BEAT_MS. */
   readonly beatMs?: number
 }
 
 export class SharedNodes implements Nodes {
   live = 1
   gone: readonly Node[] = []
-  /** Events in the disk buffers of this node; undefined: it is not known yet. */
+  /** Events in the disk buffers of this node; undefined while not known. */
   events: () => number | undefined = () => undefined
   readonly #options: Options
   readonly #id: string
   #known = new Map<string, Known>()
-  /** Nodes that were logged: those that are gone, those whose clock differs. */
+  /** Ids of nodes that were logged as gone, or because their clock differs. */
   readonly #logged = { gone: new Set<string>(), clocks: new Set<string>() }
   #beat: number | undefined
   #beating: Promise<void> | undefined
@@ -104,7 +105,7 @@ export class SharedNodes implements Nodes {
     )
   }
 
-  /** Others then know what is left in its disk buffers. */
+  /** Removes this node, or saves how many events stay in its disk buffers. */
   async close(): Promise<void> {
     this.#stop()
     await this.#beating
@@ -188,7 +189,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** Belongs to the data_dir, and so to the disk buffers in it. */
+/** The id is stored beside the disk buffers that it identifies. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

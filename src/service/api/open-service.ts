@@ -14,14 +14,14 @@ export interface OpenOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly components: readonly AnyDefinition[]
-  /** Whether to open it although a service runs on it, and without periodic work. */
+  /** Whether to open it while a service runs on it. Periodic tasks do not run then. */
   readonly beside?: boolean
 }
 
 export interface OpenService {
   readonly service: Service
   readonly state: ServiceState
-  /** Undefined: the store is embedded, and this is the only one. */
+  /** Undefined if the store is embedded, or opened `beside` a running service. */
   readonly nodes: SharedNodes | undefined
   /** Writes data that is only in memory, and closes the store. */
   close(): Promise<void>
@@ -29,7 +29,9 @@ export interface OpenService {
 
 const MINUTE_MS = 60_000
 
-/** Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it. */
+/**
+ * Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another service has it open.
+ */
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, store, limits, random, beside = false, ...rest } = options
   const state = await openState(dataDir, random, { log: options.log, beside, store })

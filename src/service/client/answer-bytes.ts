@@ -1,9 +1,9 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 
-/** No answer of a service is longer: it would need a `max_body` of the largest kind. */
+/** Answers are not longer, even with the largest `max_body` of a service. */
 const MOST_BYTES = 256 * 1024 * 1024
 
-/** Collects the body of an answer. The parts are copied, since a list of small ones would take far more memory. */
+/** Collects the body of an answer. Parts are copied, since a list of small parts would take far more memory. */
 export class AnswerBytes {
   readonly #content = new GrowingBytes()
 

@@ -73,7 +73,7 @@ const withEtag = <T>(answer: Answered): WithEtag<T> => ({
 })
 const part = (text: string): string => encodeURIComponent(text)
 
-/** Base class of the groups of methods: the requests they share. */
+/** Base class of the groups of methods, with the requests that they share. */
 class Calls {
   readonly transport: Transport
 
@@ -206,7 +206,7 @@ export class Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Calls any path, `/v3/…`; for API calls that have no method here. */
+  /** Calls any path, `/v3/…`; for API calls without a method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }

@@ -3,7 +3,7 @@ import { retryAfterMs } from '../../net/http/client/answers/statuses.js'
 import { AnswerBytes } from './answer-bytes.js'
 import { unreachableText } from './unreachable.js'
 
-/** Sends requests to the service and parses responses. It knows no routes. */
+/** Sends requests to the service and parses responses. It does not know the routes. */
 
 export interface ClientOptions {
   /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
@@ -36,7 +36,7 @@ export interface RequestOptions {
 export interface Answered {
   readonly status: number
   readonly headers: Headers
-  /** The complete body, parsed; undefined if there is none. */
+  /** The complete body, parsed; undefined if it is empty. */
   readonly body: unknown
   readonly requestId: string | undefined
 }
@@ -51,7 +51,6 @@ export class ServiceError extends Error {
   readonly errors: readonly { readonly path: string; readonly message: string }[]
   readonly requestId: string | undefined
   readonly retryAfterMs: number | undefined
-  /** The original response. */
   readonly answer: Answered
 
   constructor(answer: Answered) {
@@ -94,7 +93,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError if there is none. */
+  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError without a response. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

@@ -59,7 +59,7 @@ export class ManagedPipeline {
   #running: PublishedRevision | undefined
   /** The revision that each configuration was made from. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** Of the last response, whether its revision runs or not. */
+  /** ETag of the last response, even if its revision cannot run. */
   #etag: string | undefined
   /** The newest revision, if it cannot run. */
   #refused: Refused | undefined
@@ -69,13 +69,13 @@ export class ManagedPipeline {
   #unreachable = ''
   /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
-  /** Since when it has not responded; monotonic clock. */
+  /** When the service stopped responding, on the monotonic clock. */
   #awaySince: number | undefined
   /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
   /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
-  /** What runs; set by `follow`. */
+  /** The running pipeline; set by `follow`. */
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   #problems: () => Promise<readonly string[]> = async () => []
@@ -87,7 +87,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  /** Replacements of the running configuration happen one after the other, as does what is cached. */
+  /** Serializes replacements of the configuration, and separately writes to the cache. */
   readonly #turns = new Turns()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -107,7 +107,7 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
-  /** Why there is nothing to start with. */
+  /** Why a revision to start with is missing. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
@@ -133,8 +133,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Resolves with the configuration to start with. While none can run, calls `waiting` once, reports the reason to the
-   * service, and retries. Resolves with undefined if the signal aborts.
+   * Resolves with the configuration to start with. While nothing can run, calls `waiting` once, reports the reason to
+   * the service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
     const { cache, log, random } = this.#options
@@ -178,7 +178,10 @@ export class ManagedPipeline {
     return undefined
   }
 
-  /** Whether it would repeat events that the cached revision has read, or leave its events behind; then that runs. */
+  /**
+   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. If so, the
+   * cached revision runs.
+   */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {
@@ -194,13 +197,13 @@ export class ManagedPipeline {
     }
   }
 
-  /** Immediately retries to find a revision to start with, using another local part. */
+  /** Looks again for a revision to start with, immediately and with a new local part. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
   }
 
-  /** The cached revision. Retries while it cannot be read. */
+  /** The cached revision; undefined if it is missing or cannot be read. */
   async #readKept(): Promise<PublishedRevision | undefined> {
     const { cache, log } = this.#options
     try {
@@ -217,7 +220,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Waits until no other replacement is in progress, and prevents others during `work`. */
+  /** Waits for replacements in progress, and prevents others during `work`. */
   inTurn(work: () => Promise<void>): Promise<void> {
     return this.#turns.take('replace', work)
   }
@@ -239,8 +242,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports, also of the problems that the daemon finds.
-   * Returns `leave`.
+   * Applies each revision that is published from now on, and sends reports. They include the problems that the daemon
+   * finds. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -263,7 +266,7 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** `failed` replaced `back` but cannot start; `back` runs again. */
+  /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // If both have the same revision, it is the local part that cannot start.
@@ -357,7 +360,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // The events will be delivered in time, so the same revision is requested again.
+    // The revision can run after its remaining events are delivered, so it is requested again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return
@@ -375,7 +378,7 @@ export class ManagedPipeline {
     return config
   }
 
-  /** All that is wrong, as people read it. */
+  /** The text of all problems, if any. */
   async #error(): Promise<Report['error']> {
     const problems = await this.#problems()
     return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))

@@ -1,6 +1,6 @@
 /** The state of a managed daemon, and of its connection to the service. */
 export interface ManagedStatus {
-  /** Undefined if none runs. */
+  /** Undefined while nothing runs. */
   readonly revision: number | undefined
   /** The newest published revision that is known here. */
   readonly published: number | undefined

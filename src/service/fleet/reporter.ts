@@ -3,7 +3,6 @@ import { errorText } from '../../core/errors.js'
 import type { Clock, sleep } from '../../lib/time.js'
 import type { Link, Report } from './service-link.js'
 
-/** How often to check for changes. */
 const CHECK_MS = 1000
 
 type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
@@ -20,7 +19,7 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
-  /** What is wrong at the moment. It is read for each report, and a change of it alone sends none. */
+  /** The current problems, read for each report. A change of them does not cause a report. */
   readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }

@@ -11,8 +11,8 @@ import type { PublishedRevision } from './service-link.js'
 
 /**
  * The last revision that ran well, cached on disk for starts while the service is unreachable. The file is replaced
- * atomically and is readable by the owner only. A damaged file is ignored; one that cannot be read now does not count
- * as damaged.
+ * atomically and is readable by the owner only. A damaged file is ignored. A file that cannot be read now does not
+ * count as damaged.
  */
 const FORMAT = 1
 
@@ -32,7 +32,7 @@ export class RevisionCache {
     this.#log = log
   }
 
-  /** Resolves with undefined if there is none, or if it is damaged. Throws StateUnreadable if it cannot be read now. */
+  /** Resolves with undefined if the file is missing or damaged. Throws StateUnreadable if it cannot be read now. */
   async read(): Promise<PublishedRevision | undefined> {
     const text = await readState(this.#path, path => readFile(path, 'utf8'))
     if (text === undefined) return undefined
@@ -49,7 +49,7 @@ export class RevisionCache {
     }
   }
 
-  /** A failure to save is only logged, once until it changes: the current revision keeps running. */
+  /** A failure to save is logged once, until its text changes. The revision keeps running. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
@@ -81,7 +81,7 @@ export interface CachedRevision {
   readonly savedAt: number
 }
 
-/** The revision that the managed daemon of this data_dir ran last; undefined if none. Throws if it cannot be read. */
+/** The revision that the managed daemon of this data_dir ran last, if any. Throws if it cannot be read. */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

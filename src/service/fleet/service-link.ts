@@ -2,7 +2,6 @@ import type { AccessKey } from '../../net/key.js'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { Transport } from '../client/transport.js'
 
-/** Time limit of a response. */
 const TIMEOUT_MS = 10_000
 
 export interface PublishedRevision {
@@ -11,7 +10,6 @@ export interface PublishedRevision {
   readonly etag: string
 }
 
-/** What a daemon reports about itself. */
 export interface Report {
   readonly daemon_id: string
   readonly host: string
@@ -25,7 +23,7 @@ export interface Report {
 
 /** The service, from the side of a managed daemon. */
 export interface Link {
-  /** Resolves with undefined if the published revision is still the one of `etag`. */
+  /** Resolves with undefined if the published revision still has this `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>
   report(report: Report): Promise<void>
 }

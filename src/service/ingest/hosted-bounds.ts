@@ -3,32 +3,32 @@ import { mostInFlight } from '../../core/options/delivery-options.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 
-/** Requests on their way, of all destinations of a pipeline. */
+/** Requests in flight to all destinations of a pipeline. */
 const MOST_IN_FLIGHT = 64
 const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
-/** Keys of all its throttles. */
+/** Sum of `max_keys` of all processors of a pipeline. */
 const MOST_KEYS = 1_000_000
-/** Series of metrics of all its aggregates: the service shows them beside those of all others. */
+/** Metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
 const MOST_SERIES = 10_000
-/** Rows of an aggregate besides those of its keys: events without a key, and all others. */
+/** Rows of an aggregate besides its keys: events without a key, and events of further keys. */
 const FURTHER_ROWS = 2
-/** A receiver that refuses at once is not asked so often that nothing else gets done. */
+/** Minimum retry delays. They keep a receiver that fails immediately from using up the CPU. */
 const LEAST_RETRY_MS = 1000
 const LEAST_LONGEST_RETRY_MS = 10_000
 
 type Components = Pick<Config, 'processors' | 'destinations'>
 
-/** What the service runs otherwise than a daemon would. */
+/** A difference from how a daemon runs the pipeline. */
 export interface Bound {
-  /** Of the option; empty for the whole pipeline. */
+  /** Path of the option; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
-  /** Events that are sent to the pipeline in the service cannot be taken because of it. */
+  /** Set if it prevents the service from accepting events for the pipeline. */
   readonly obstacle?: true
 }
 
-/** What a pipeline takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */
+/** Limits the memory and the connections of a pipeline, since all pipelines in the service share them. */
 export function boundedComponents({ processors, destinations }: Components): Components {
   return {
     processors: withFewerSeries(withFewerKeys(processors)),
@@ -66,7 +66,7 @@ function boundedDestination(
   }
 }
 
-/** Throttles share the keys that one pipeline may keep. */
+/** Divides MOST_KEYS among the processors with keys. */
 function withFewerKeys(processors: Config['processors']): Config['processors'] {
   const keeping = processors.filter(one => keysOf(one) !== undefined).length
   const share = Math.floor(MOST_KEYS / Math.max(1, keeping))
@@ -77,7 +77,7 @@ function withFewerKeys(processors: Config['processors']): Config['processors'] {
   })
 }
 
-/** Aggregates share the series that one pipeline may have. */
+/** Divides MOST_SERIES among the aggregates. */
 function withFewerSeries(processors: Config['processors']): Config['processors'] {
   const share = shareOfSeries(processors)
   return processors.map(one => {
@@ -103,7 +103,7 @@ function shareOfSeries(processors: Config['processors']): number {
   return Math.floor(MOST_SERIES / Math.max(1, showing))
 }
 
-/** How many series each key of an aggregate has; 0 for other processors. */
+/** Metric series per key of an aggregate; 0 for other processors. */
 function seriesOfKey({ type, options }: ComponentConfig): number {
   if (type !== 'aggregate') return 0
   const { counters, histograms } = options as AggregateOptions
@@ -116,7 +116,7 @@ function keysOf({ options }: ComponentConfig): number | undefined {
   return typeof max_keys === 'number' ? max_keys : undefined
 }
 
-/** What differs between a configuration and what runs of it, for people; `maxDisk` is what the account may take on the disk. */
+/** Describes how `runs` differs from `asked`. `maxDisk` is the disk space of the account in bytes. */
 export function boundsOf(asked: Components, runs: Components, maxDisk: number): Bound[] {
   const bounds: Bound[] = []
   const add = (path: string, before = 0, after = 0, text = String as (value: number) => string) => {
@@ -129,7 +129,7 @@ export function boundsOf(asked: Components, runs: Components, maxDisk: number): 
     const before = asked.destinations[i]!.delivery
     if (!before || !after) continue
     const at = (option: string) => `destinations.${id}.${option}`
-    // `auto` says no number.
+    // `auto` does not request a number.
     if (typeof before.max_in_flight === 'number')
       add(at('max_in_flight'), before.max_in_flight, mostInFlight(after.max_in_flight))
     add(at('batch.max_events'), before.batch.max_events, after.batch.max_events)

@@ -9,13 +9,13 @@ import { compilingWithin } from '../../lib/pattern.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 import { INGEST, ingestSource } from './worker/feed.js'
 
-/** Of a pipeline. */
+/** Per pipeline. */
 const MOST_DESTINATIONS = 32
 
-/** A published configuration that the service cannot run; the message says why, for people. */
+/** The service cannot run a published configuration. The message is the reason. */
 export class NotHosted extends Error {}
 
-/** The pipeline takes no events that are sent to it: it is for daemons. */
+/** Events sent to the service do not reach a destination: the pipeline is for daemons. */
 export class NothingToHost extends NotHosted {}
 
 export interface HostedOptions {
@@ -24,9 +24,9 @@ export interface HostedOptions {
   readonly components: readonly AnyDefinition[]
   readonly ingest: AnyDefinition<'source'>
   readonly permitted: Permissions
-  /** Of the account, by name: those that the document refers to. */
+  /** Values by name of the secrets that the document refers to. */
   readonly secrets: Readonly<Record<string, string>>
-  /** Bytes that its account may take on the disk. */
+  /** Disk space of the account in bytes. */
   readonly maxDisk: number
 }
 
@@ -36,8 +36,8 @@ export interface Hosted {
 }
 
 /**
- * What of a published document runs in the service: all that the events sent to it reach. Its other sources are for
- * daemons. The environment of the service stays its own. Throws NotHosted.
+ * The part of a published document that runs in the service: the components that events from `ingest` reach. Other
+ * sources are for daemons. The environment of the service is not available to it. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
   const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
@@ -88,7 +88,7 @@ export function whyNot(error: unknown): string {
   return error instanceof NotHosted ? error.message : errorText(error)
 }
 
-/** Processors and destinations that events from `ingest` come to, with those of their inputs alone. */
+/** Processors and destinations that events from `ingest` reach. Their other inputs are removed. */
 function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
   const reached = new Set([INGEST])
   const isReached = (input: string) => reached.has(input.split('.')[0]!)

@@ -9,7 +9,7 @@ import { type Hosted, hostedConfig, NotHosted, NothingToHost } from './hosted-co
 import { Feed } from './worker/feed.js'
 
 export interface PreviewOptions {
-  /** With a folder for each pipeline. */
+  /** Contains a folder for each pipeline. */
   readonly folder: string
   readonly log: Logger
   readonly components: readonly AnyDefinition[]
@@ -17,7 +17,7 @@ export interface PreviewOptions {
   readonly maxDiskPerAccount: number
 }
 
-/** What of published documents would run in the service, for those who only look at it. */
+/** Shows how the service would run published documents. */
 export class HostedPreview {
   readonly #options: PreviewOptions
 
@@ -25,7 +25,7 @@ export class HostedPreview {
     this.#options = options
   }
 
-  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
+  /** How the service would run the pipeline differently than a daemon, or why it cannot run it yet or at all. */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.read(id, document)

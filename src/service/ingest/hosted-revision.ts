@@ -1,14 +1,14 @@
 import { errorText } from '../../core/errors.js'
 import type { PublishedData } from './process/messages.js'
 
-/** What is published of a pipeline. */
+/** The published revision of a pipeline. */
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
   /** The secrets of its account that it refers to. */
   readonly secrets?: {
-    /** Another one for other values. */
+    /** Changes with the values. */
     readonly version: string
     readonly names: readonly string[]
-    /** By name. Throws when one is missing. */
+    /** Values by name. Throws if a secret is missing. */
     values(): Readonly<Record<string, string>>
   }
 }
@@ -18,12 +18,12 @@ interface Version {
   readonly secrets?: { readonly version: string }
 }
 
-/** The same for the same revision with the same values of its secrets. */
+/** Identifies a revision together with the values of its secrets. */
 export function versionName({ revision, secrets }: Version): string {
   return `${revision} ${secrets?.version ?? ''}`
 }
 
-/** With the values of its secrets, or why there are none. */
+/** Adds the values of the secrets, or the reason why they are missing. */
 export function dataOf(published: HostedRevision): PublishedData {
   const { secrets, ...rest } = published
   if (!secrets) return rest

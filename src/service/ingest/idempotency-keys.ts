@@ -8,22 +8,22 @@ import type { Nodes } from '../api/nodes.js'
 import { type Store, StoreError, type Value } from '../api/store/store.js'
 
 /**
- * The idempotency keys of requests, a row each: a request that is sent again with its key counts once, at all nodes of
- * the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number of events
- * only when these are safe. A claim is renewed while its request is under way, so one that a killed node left ends after
- * a minute.
+ * The idempotency keys of requests, one row each. A request that is sent again with its key counts once, across all
+ * nodes of the service. Invariants: a key is claimed before the body of its request is passed on; its row has a number
+ * of events only when these are safe. A claim is renewed while its request is in progress, so the claim of a killed
+ * node ends after a minute.
  */
 
 const KEPT_MS = 12 * 3_600_000
 const CLAIMED_MS = 60_000
 const SWEEP_MS = 20_000
-/** One of the nodes removes the keys of all so often: counting them takes time. */
+/** Interval at which one node removes keys for all: counting keys takes time. */
 const SHARED_SWEEP_MS = 55_000
-/** Keys of one account. */
+/** Keys per account. */
 const MOST_KEYS = 262_144
-/** Rows that are removed at a time: the embedded store blocks the process meanwhile. */
+/** Rows per DELETE: the embedded store blocks the process meanwhile. */
 const BATCH = 500
-/** About what one key takes on the disk, with its indexes. */
+/** Approximate bytes of one key on disk, including indexes. */
 export const KEY_BYTES = 256
 
 const CLAIM = `
@@ -31,33 +31,32 @@ const CLAIM = `
   ON CONFLICT (pipeline_id, key) DO UPDATE SET body = excluded.body, received = NULL, until = excluded.until
   WHERE idempotency.until < $6`
 const KNOWN = 'SELECT body, received FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND until >= $3'
-/** Of a claim: renews it, or says how many events were received. */
+/** Renews a claim, or records how many events were received. */
 const KEEP = 'UPDATE idempotency SET received = $3, until = $4 WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE = 'DELETE FROM idempotency WHERE pipeline_id = $1 AND key = $2 AND received IS NULL'
 const RELEASE_ALL = 'DELETE FROM idempotency WHERE received IS NULL'
-/** What is removed: keys that are over, the oldest of an account, and all of a pipeline. */
+/** Conditions for removal: expired keys of an account, its oldest keys, and all keys of a pipeline. */
 const [OVER, OLDEST, REMOVED] = [
   'account_id = $2 AND until < $3',
   'account_id = $2 AND received IS NOT NULL ORDER BY until',
   'pipeline_id = $2',
 ] as const
 
-/** A request with a key. */
 export interface KeyedRequest {
   readonly account: string
   readonly pipeline: string
   readonly key: string
   readonly body: Omit<Body, 'release'>
-  /** Why no other key can be kept; undefined: it can. */
+  /** Why another key cannot be stored; undefined if it can. */
   readonly noRoom: Refusal | undefined
 }
 
-/** What a request came to: shared by all tries of it that are under way here. */
+/** A request in progress. Repeated requests with its key share the answer. */
 interface Attempt {
   readonly row: readonly [pipeline: string, key: string]
   readonly body: string
   readonly answer: Promise<Received>
-  /** What the row should say: it could not be saved. */
+  /** The number of events, if it could not be saved in the row. */
   received?: number
 }
 
@@ -69,11 +68,11 @@ export interface Received {
 interface Options {
   readonly clock: Clock
   readonly log: Logger
-  /** The nodes that share the store; undefined: it is the file of an embedded store. */
+  /** The nodes that share the store; undefined for an embedded store. */
   readonly nodes?: Nodes | undefined
-  /** No other service uses the store: no request of an earlier one is under way. */
+  /** Set if no other service uses the store: all claims are then from an earlier run. */
   readonly isAlone?: boolean
-  /** Usually left out. */
+  /** Default: MOST_KEYS. */
   readonly mostKeys?: number
 }
 
@@ -85,12 +84,12 @@ export class IdempotencyKeys {
   /** Keys by account. */
   readonly #counts = new Map<string, number>()
   readonly #stopSweeping: () => void
-  /** Keys that were removed early. */
+  /** Keys that were removed before they expired. */
   forgotten = 0
 
   /** Throws StoreError. */
   static async open(store: Store, options: Options): Promise<IdempotencyKeys> {
-    // On a full disk these claims end by themselves.
+    // If the disk is full, these claims expire by themselves.
     if (options.isAlone) await store.run(RELEASE_ALL).catch(() => {})
     const keys = new IdempotencyKeys(store, options)
     if (!options.nodes) await keys.#load()
@@ -111,7 +110,7 @@ export class IdempotencyKeys {
     for (const { account_id, size } of rows) this.#count(account_id, Number(size))
   }
 
-  /** As of the last sweep by this node, where nodes share the store. */
+  /** Number of keys. If nodes share the store, as of the last sweep by this node. */
   get size(): number {
     return [...this.#counts.values()].reduce((sum, size) => sum + size, 0)
   }
@@ -121,7 +120,9 @@ export class IdempotencyKeys {
     return this.#options.nodes ? 0 : (this.#counts.get(account) ?? 0) * KEY_BYTES
   }
 
-  /** What `take` resolves with, now or for an earlier request with this key and body. Throws a Refusal. */
+  /**
+   * Calls `take` once per key and body. Resolves with its result, also if an earlier request called it. Throws Refusal.
+   */
   async once(request: KeyedRequest, take: () => Promise<Received>): Promise<Received> {
     const { account, pipeline, key } = request
     const body = digestOf(request.body, account, pipeline, key)
@@ -142,7 +143,7 @@ export class IdempotencyKeys {
     }
   }
 
-  /** Resolves with what is known of the key; or claims it, and resolves with undefined. */
+  /** Resolves with the result of an earlier request, or claims the key and resolves with undefined. */
   async #known({ account, noRoom }: KeyedRequest, row: Attempt['row'], body: string): Promise<Received | undefined> {
     const now = this.#now()
     try {
@@ -164,7 +165,7 @@ export class IdempotencyKeys {
     const { row } = attempt
     try {
       const { received } = await take()
-      // The events are safe all the same. Until a sweep saves it, the attempt is what knows the key.
+      // If this fails, the events are safe nevertheless. The attempt stands for the key until a sweep saves it.
       await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
       return { received }
     } catch (error) {
@@ -176,12 +177,12 @@ export class IdempotencyKeys {
     }
   }
 
-  /** A change of one row. It does not wait for those of others. */
+  /** Changes one row, without waiting for changes of other rows. */
   #run(row: Attempt['row'], text: string, ...values: Value[]): Promise<number> {
     return this.#store.change(row.join(' '), sql => sql.run(text, ...row, ...values))
   }
 
-  /** Renews claims, every 20 seconds, and removes expired keys. Rejects with StoreError. */
+  /** Renews claims and removes expired keys. Runs every 20 seconds. Rejects with StoreError. */
   async sweep(): Promise<void> {
     const now = this.#now()
     const attempts = [...this.#attempts].map(([name, { row, received }]) => ({ name, row, received }))
@@ -203,18 +204,18 @@ export class IdempotencyKeys {
     }
   }
 
-  /** The pipeline is gone. Rejects with StoreError. */
+  /** For a removed pipeline. Rejects with StoreError. */
   async remove(pipeline: string): Promise<void> {
     await this.#drop(Number.POSITIVE_INFINITY, REMOVED, pipeline)
   }
 
-  /** Resolves when no request is under way. */
+  /** Resolves when all requests in progress have ended. */
   async stop(): Promise<void> {
     this.#stopSweeping()
     await Promise.allSettled([...this.#attempts.values()].map(({ answer }) => answer))
   }
 
-  /** Resolves with how many were removed. */
+  /** Removes at most `most` rows. Resolves with their number. */
   async #drop(most: number, which: string, ...values: Value[]): Promise<number> {
     const some = `SELECT pipeline_id, key FROM idempotency WHERE ${which} LIMIT $1`
     const text = `DELETE FROM idempotency WHERE (pipeline_id, key) IN (${some}) RETURNING account_id`
@@ -249,12 +250,14 @@ export class IdempotencyKeys {
   }
 }
 
-/** Keys may be long, and are whatever a client thinks of. */
+/** A short hash, since clients choose keys freely. */
 function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/** What no two bodies have in common: whoever knows a key of somebody else must not be able to make a body that passes for theirs. */
+/**
+ * Differs for any two bodies. Whoever knows the key of another client must not be able to forge a body with its digest.
+ */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')

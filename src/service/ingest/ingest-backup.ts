@@ -5,20 +5,20 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
 /**
- * A copy of what the published pipelines keep (buffers, dead letters), while they run. Invariant: what is known as
- * delivered was delivered, so a buffer's ledger is copied before its segments. What is delivered later is in the copy as
- * well, and comes twice when that is restored.
+ * Copies the files of published pipelines (buffers, dead-letter queues) while they run. Invariant: events that the copy
+ * counts as delivered were delivered, so a buffer's ledger is copied before its segments. After a restore, events that
+ * were delivered after the copy are delivered again.
  */
 
-/** What it is called in a data_dir of the service, and in a backup. */
+/** Name of the folder in the data_dir of the service, and in a backup. */
 export const INGEST_FOLDER = 'ingest'
-/** Files that only mean something to the process that made them. */
+/** Files that are of use only to the process that made them. */
 const OF_A_PROCESS = /^lock[.-]|\.sock$/
 const FIRST = 'ledger'
-/** So often a folder whose files are renamed or removed meanwhile is copied again. */
+/** Maximum attempts to copy a folder whose files are renamed or removed meanwhile. */
 const TRIES = 5
 
-/** Adds the folder of all pipelines in `dataDir` to a backup; does nothing where there is none. */
+/** Adds the folder of all pipelines in `dataDir` to a backup. Does nothing without pipelines. */
 export async function backUpIngest(dataDir: string, backup: string): Promise<void> {
   const [from, to] = [join(dataDir, INGEST_FOLDER), join(backup, INGEST_FOLDER)]
   const pipelines = await namesIn(from)
@@ -50,12 +50,12 @@ async function copy(from: string, to: string): Promise<void> {
     const file = await open(to, 'r')
     await file.sync().finally(() => file.close())
   } catch (error) {
-    // Its events were delivered meanwhile, or the next try finds it under another name.
+    // The file was removed after delivery, or the next attempt finds it under another name.
     if (errorCode(error) !== 'ENOENT') throw error
   }
 }
 
-/** Folders come last. */
+/** In the order of copying: the ledger first, folders last. */
 async function namesIn(folder: string): Promise<string[]> {
   try {
     const entries = await readdir(folder, { withFileTypes: true })

@@ -25,50 +25,50 @@ import { RecentFailures } from './recent-failures.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
 interface IngestHostOptions extends ProcessBounds, PreviewOptions {
-  /** Accounts whose pipelines run at the same time, each in a process. */
+  /** Maximum accounts whose pipelines run at the same time, each in a process. */
   readonly maxProcesses: number
   readonly clock: Clock
   readonly metrics: Metrics
   readonly keys: IdempotencyKeys
-  /** Lines of a scrape of one account, and of all. */
+  /** Maximum lines of a scrape, for one account and for all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly startProcess: StartLink
-  /** Where the service listens. */
+  /** Ports of the service. */
   readonly ownPorts: () => readonly number[]
   readonly maxBody: number
-  /** Memory that requests to one pipeline which are not answered may hold. */
+  /** Maximum bytes that unanswered requests to one pipeline may hold. */
   readonly maxUnsettled: number
-  /** Memory that all requests which are not answered may hold together. */
+  /** Maximum bytes that all unanswered requests may hold together. */
   readonly maxUnsettledOfAll: number
-  /** Bytes that the saved revisions of an account take, which are a part of that. */
+  /** Bytes of the saved revisions of an account. They count towards `maxDiskPerAccount`. */
   readonly revisionBytes: (account: string) => number
-  /** Requests that are not answered, of all pipelines. */
+  /** Maximum unanswered requests to all pipelines. */
   readonly maxRequests: number
-  /** Another revision of what is published; undefined: it is gone. */
+  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
-  /** Usually left out. */
+  /** Default: TURN_MS and WAIT_MS. */
   readonly turnMs?: number
   readonly waitMs?: number
 }
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
-/** How long an account with events in disk buffers has its process before another one that waits gets its turn. */
+/** How long an account that only delivers events from disk buffers keeps its process while others wait for one. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
-/** A request waits no longer for its pipeline to start, which goes on for the next try. */
+/** How long a request waits for its pipeline to start. The start continues for the next attempt. */
 const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-/** A pipeline may be unused for so long while its account takes more than half of its memory. */
+/** An idle pipeline ends after this time if the process of its account uses more than half of its memory. */
 const IDLE_MS = 5 * 60_000
-/** Time limit for the end of an idle pipeline, whose processors may still hold events. */
+/** Time limit to stop an idle pipeline, whose processors may still hold events. */
 const LAST_EVENTS_MS = 10_000
-/** The end of a service does not wait longer for a process that does not end. */
+/** After the shutdown deadline, processes are killed when they do not end within this time. */
 const KILL_MS = 1000
 
 /**
- * Runs published pipelines for the events that are sent to them, in a process for each account: from the first request
- * on, or from the start where one has events in a disk buffer. When there are too many accounts, one gives its process up
- * (process-slots.ts). Accounts with events in disk buffers have a process again as soon as there is room, in turn.
+ * Runs published pipelines for the events that are sent to them, in one process per account. A pipeline starts with its
+ * first request, or with the service if it has events in a disk buffer. With too many accounts, one of them loses its
+ * process (process-slots.ts). Accounts with events in disk buffers take turns to get one again.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
@@ -81,13 +81,13 @@ export class IngestHost {
   readonly #waitingForProcess = new Map<string, HostedRevision>()
   readonly #stopTicking: () => void
   #resuming: Promise<void> | undefined
-  /** Starts for a request or a publish that wait for a process. */
+  /** Revisions that wait for a process to serve a request or a publish. */
   readonly #asking = new Set<HostedRevision>()
-  /** Events in the disk buffers of pipelines that do not run, as far as they ran since the start. */
+  /** Events in the disk buffers of pipelines that have stopped since the service started. */
   readonly #left = new Map<string, number>()
-  /** Those that stop: the next of the same id waits for them. */
+  /** Pipelines that are stopping. The next start of a pipeline awaits the promise. */
   readonly #ending = new Map<string, Promise<void>>()
-  /** Lately removed: a request that was let in before may still want to start them. */
+  /** Recently removed pipelines. Requests that were accepted before may still try to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
   readonly #processes: AccountProcesses
@@ -150,7 +150,7 @@ export class IngestHost {
     })
   }
 
-  /** Takes the events of a request for what is published. Throws a Refusal, and what `confirm` throws. */
+  /** Accepts the events of a request for a published revision. Throws Refusal, or the error of `confirm`. */
   async take(published: HostedRevision, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
     try {
       const known = this.#failures.of(published)
@@ -169,7 +169,7 @@ export class IngestHost {
     }
   }
 
-  /** Runs what is published at once, where it runs already, or has events to deliver. */
+  /** Applies a published revision if the pipeline runs. Starts the pipeline if it has events to deliver. */
   async publish(published: HostedRevision): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return this.#update(running, published)
@@ -177,7 +177,7 @@ export class IngestHost {
     if (this.#hasBuffer(published.id)) await this.#runOrWait(published)
   }
 
-  /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
+  /** Ends the run of a removed pipeline, then removes its keys, files and counters. */
   async remove(id: string): Promise<void> {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
@@ -194,12 +194,12 @@ export class IngestHost {
       await rm(folder, { recursive: true, force: true })
       this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
     }
-    // Not before: the process could write into the room of files that are still there.
+    // Must follow the removal of the files: until then, the process must not reuse their disk space.
     await this.#processes.forget(id, account)
     this.#last.forget(id)
   }
 
-  /** The pipelines that run, or have files. */
+  /** Ids of pipelines that run or have files. */
   async pipelines(): Promise<string[]> {
     return [...new Set([...this.#running.keys(), ...(await foldersIn(this.#options.folder))])]
   }
@@ -208,40 +208,39 @@ export class IngestHost {
     return existsSync(join(this.#options.folder, id))
   }
 
-  /** Running pipelines with secrets, each as published last. */
+  /** The last published revision of each running pipeline with secrets. */
   get usersOfSecrets(): HostedRevision[] {
     return [...this.#running.values()].flatMap(({ published }) => (published.secrets?.names.length ? [published] : []))
   }
 
-  /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */
+  /** Logs the folders that do not belong to any of these pipelines. They may have events, so they are not removed. */
   tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
     return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
   }
 
-  /** A secret is gone: pipelines that use it end at once. What they have in disk buffers stays there. */
+  /** Ends the pipelines that use a removed secret immediately. Events in their disk buffers stay there. */
   async endUsersOf(ids: ReadonlySet<string>, secret: string): Promise<void> {
     await Promise.allSettled(this.#starting.values())
     const users = [...this.#running.values()].filter(({ id }) => ids.has(id)).filter(one => one.usesSecret(secret))
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
-  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
+  /** See HostedPreview.boundsOf. */
   boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     return this.#preview.boundsOf(id, document)
   }
 
-  /** Whether the account may save `bytes` more of revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     return this.#disks.hasRoomForRevisions(account, bytes)
   }
 
-  /** Events in disk buffers. */
+  /** Number of events in disk buffers. */
   get buffered(): number {
     const running = [...this.#running.values()].filter(({ hasDiskBuffers }) => hasDiskBuffers)
     return [...running.map(({ undelivered }) => undelivered), ...this.#left.values()].reduce((a, b) => a + b, 0)
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
     this.#stopTicking()
@@ -264,7 +263,7 @@ export class IngestHost {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
-      // That one could not start: another may.
+      // The other revision could not start, but this one may.
       await this.#end(running, AbortSignal.abort())
     } else if (running) return running
     let starting = this.#starting.get(id)
@@ -298,7 +297,7 @@ export class IngestHost {
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
-      // From when it counts as running, it could be ended as idle before the request comes to it.
+      // Must come last: when it counts as running, it may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#running.set(id, hosted)
@@ -316,14 +315,14 @@ export class IngestHost {
     }
   }
 
-  /** A new revision may rename what the one before left, or remove it. */
+  /** Records the revision, since it may rename or remove destinations that have events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
   }
 
-  /** Throws a Refusal when all processes belong to other accounts, and none of these gives its process up. */
+  /** Throws Refusal if all processes belong to other accounts and cannot be ended. */
   async #takeSlot(published: HostedRevision): Promise<void> {
     const { id, account_id: account } = published
     const { clock, waitMs = WAIT_MS } = this.#options
@@ -331,7 +330,7 @@ export class IngestHost {
     this.#asking.add(published)
     try {
       while (!this.#slots.hasRoomFor(account)) {
-        // Others may have taken the process that was ended for this one, each time.
+        // Other accounts may have taken each process that was ended for this one.
         if (clock.now() > giveUp) throw this.#slots.refusal()
         const isEnded = await this.#endAnAccount(({ demand }) => demand !== 'attended')
         if (!isEnded && !(await this.#someStarted())) throw this.#slots.refusal()
@@ -342,7 +341,7 @@ export class IngestHost {
     }
   }
 
-  /** Waits for the pipelines that start or end: one of them may make room then. False: there is none. */
+  /** Waits for starting and ending pipelines, which may then make room. Resolves with false if there are not any. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],
@@ -353,7 +352,7 @@ export class IngestHost {
 
   /**
    * Ends the process of an account whose pipelines may all end. Events in their disk buffers wait for its next turn.
-   * Resolves with false if there is no such account.
+   * Resolves with false if it does not find an account.
    */
   async #endAnAccount(mayEnd: (one: RunningPipeline) => boolean): Promise<boolean> {
     await this.#processes.inspectAll()
@@ -382,7 +381,7 @@ export class IngestHost {
     return [...new Set(waiting)].filter(account => !this.#slots.hasRoomFor(account))
   }
 
-  /** Runs pipelines again that ended with events in their disk buffers, as far as there are processes. */
+  /** Restarts pipelines that ended with events in their disk buffers, while processes are available. */
   #resume(): void {
     this.#resuming ??= this.#resumeAll().finally(() => {
       this.#resuming = undefined
@@ -394,7 +393,7 @@ export class IngestHost {
     const hadTurn = ({ demand, process }: RunningPipeline) =>
       demand === 'idle' || (demand === 'buffered' && process.startedAt <= clock.now() - turnMs)
     for (const account of new Set([...this.#waitingForProcess.values()].map(({ account_id }) => account_id))) {
-      // Requests go first: otherwise the process that was ended for one would be taken here.
+      // Requests have priority: this loop could otherwise take a process that was ended for a request.
       if (this.#stopping || this.#asking.size > 0) return
       if (this.#processes.isHeldBack(account)) continue
       if (!this.#slots.hasRoomFor(account) && !(await this.#endAnAccount(hadTurn))) continue
@@ -437,7 +436,7 @@ export class IngestHost {
     return ending
   }
 
-  /** Its files are released. The process of its account ends if this was the last pipeline. */
+  /** Called when a pipeline has released its files. The process of the account ends with its last pipeline. */
   async #ended(hosted: RunningPipeline): Promise<void> {
     const { id, accountId: account } = hosted
     this.#noteLeft(hosted)
@@ -462,11 +461,11 @@ export class IngestHost {
     }
   }
 
-  /** What has events in disk buffers runs again as soon as there is a process for it. */
+  /** Removes the pipelines of a dead process. Those with events in disk buffers wait for the next process. */
   #died(account: string): { pipelines: string[]; attended: string[] } {
     const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
     const attended = died.filter(({ demand }) => demand === 'attended').map(({ id }) => id)
-    // Somebody waits for those that start, too.
+    // Requests also wait for pipelines that are starting.
     const starting = [...this.#slots.pipelinesOf(account)].filter(id => this.#starting.has(id))
     for (const hosted of died) {
       const { id, published } = hosted
@@ -480,7 +479,6 @@ export class IngestHost {
   }
 }
 
-/** Names the folders in `folder` that belong to none of the pipelines: they may hold events, and are left alone. */
 async function tellOrphanedFolders(folder: string, pipelines: ReadonlySet<string>, log: Logger): Promise<void> {
   for (const name of await foldersIn(folder)) {
     if (pipelines.has(name)) continue

@@ -14,14 +14,12 @@ const ENDED = [
 interface Read {
   readonly pipelines: () => number
   readonly parked: () => number
-  /** Accounts that wait for a process. */
   readonly waiting: () => number
   readonly quotas: AccountQuotas
   readonly processes: AccountProcesses
   readonly keys: IdempotencyKeys
 }
 
-/** Metrics of the service about published pipelines. */
 export class IngestMetrics {
   readonly #metrics: Metrics
   readonly #counters = new Map<string, { value: number }>()

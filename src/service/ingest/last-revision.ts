@@ -10,31 +10,31 @@ import { inTurn } from '../../lib/turns.js'
 import type { HostedRevision } from './hosted-revision.js'
 import type { RunningPipeline } from './running-pipeline.js'
 
-/** In the folder of a pipeline. */
+/** File in the folder of a pipeline. */
 const NAME = 'revision.json'
 
 interface Options {
-  /** With a folder for each pipeline. */
+  /** Contains a folder for each pipeline. */
   readonly folder: string
   readonly log: Logger
-  /** What of a published document runs here. Throws when it cannot. */
+  /** The configuration to run for a published revision. Throws if it cannot run. */
   readonly read: (published: HostedRevision) => Config
-  /** Another revision of what is published; undefined: it is gone. */
+  /** Another revision of a published pipeline; undefined if it was removed. */
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
-/** Which revision of each pipeline ran last, also before a restart: events of its destinations may still be in disk buffers. */
+/** Records which revision of each pipeline ran last, also across restarts: it may have left events in disk buffers. */
 export class LastRevisions {
   readonly #options: Options
   readonly #noted = new WeakMap<RunningPipeline, number>()
-  /** Why the last attempt to note the revision of a pipeline failed, by its id. */
+  /** Why the revision of a pipeline could not be saved, by pipeline id. */
   readonly #failures = new Map<string, string>()
 
   constructor(options: Options) {
     this.#options = options
   }
 
-  /** What ran last, where it has events in disk buffers that `published` has no destination for. */
+  /** The revision that ran last, if `published` does not have a destination for all events in its disk buffers. */
   async neededBefore(published: HostedRevision): Promise<HostedRevision | undefined> {
     const { log, read, revision } = this.#options
     const last = await this.#read(published.id)
@@ -43,12 +43,12 @@ export class LastRevisions {
       const left = await leftBehind(read(published), log, ['buffer', 'spool'])
       return left.length > 0 ? await revision(published, last) : undefined
     } catch {
-      // What is published cannot run here, and its start says so.
+      // The published revision cannot run here. Its start reports the reason.
       return undefined
     }
   }
 
-  /** Notes what runs now. After an update, every request that waited for it calls this. */
+  /** Saves the running revision. After an update, every request that waited for it calls this. */
   async note(running: RunningPipeline): Promise<void> {
     const path = this.#pathOf(running.id)
     await inTurn(path, () => this.#note(running, path))
@@ -71,7 +71,6 @@ export class LastRevisions {
     }
   }
 
-  /** The pipeline is gone. */
   forget(id: string): void {
     this.#failures.delete(id)
   }
@@ -82,7 +81,7 @@ export class LastRevisions {
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // It had no disk buffers, or was not noted.
+      // It did not have disk buffers, or was not saved.
       return undefined
     }
   }

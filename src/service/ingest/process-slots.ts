@@ -1,11 +1,11 @@
 import { Refusal } from '../../net/http/server/refusal.js'
 
-/** Which accounts have a process for their pipelines, and which of them gives it up for another account. */
+/** Decides which accounts have a process for their pipelines, and which of them loses it to another account. */
 
 /**
- * What a pipeline has to do. `idle`: nothing is left to deliver. `buffered`: nobody waits, and all events are in disk
- * buffers. `unattended`: events were not acknowledged, and the clients that sent them have gone. `attended`: a client
- * waits for its answer.
+ * The work of a pipeline. `idle`: all events are delivered. `buffered`: clients do not wait, and the remaining events
+ * are in disk buffers. `unattended`: events are not acknowledged, but the clients that sent them have disconnected.
+ * `attended`: a client waits for its answer.
  */
 export type Demand = 'idle' | 'buffered' | 'unattended' | 'attended'
 
@@ -19,7 +19,7 @@ const ORDER: readonly Demand[] = ['idle', 'buffered', 'unattended', 'attended']
 
 export class ProcessSlots {
   readonly #most: number
-  /** The pipelines that start, run or end, of each account with a process. */
+  /** Starting, running and ending pipelines of each account with a process. */
   readonly #accounts = new Map<string, Set<string>>()
 
   constructor(most: number) {
@@ -34,7 +34,7 @@ export class ProcessSlots {
     this.#accounts.set(account, this.pipelinesOf(account).add(pipeline))
   }
 
-  /** Returns whether the account has no pipeline left, so that its process can end. */
+  /** Returns whether this was the last pipeline of the account, whose process can then end. */
   leave(account: string, pipeline: string): boolean {
     const pipelines = this.pipelinesOf(account)
     pipelines.delete(pipeline)
@@ -54,13 +54,15 @@ export class ProcessSlots {
     return new Refusal(503, NO_ROOM, message, { 'retry-after': '10' })
   }
 
-  /** The pipelines of the account that needs its process least, among those whose pipelines may all end; or none. */
+  /**
+   * Finds the account that needs its process least, among accounts whose pipelines may all end. Returns its pipelines.
+   */
   toEnd<C extends Candidate>(running: Iterable<C>, mayEnd: (one: C) => boolean): readonly C[] {
     const accounts = new Map<string, C[]>()
     for (const one of running) accounts.set(one.accountId, [...(accounts.get(one.accountId) ?? []), one])
     const need = (all: readonly C[]) => Math.max(...all.map(({ demand }) => ORDER.indexOf(demand)))
     const [least] = [...accounts]
-      // Not while another pipeline of the account starts.
+      // Excludes accounts with a pipeline that is starting or ending.
       .filter(([account, all]) => all.length === this.pipelinesOf(account).size && all.every(mayEnd))
       .map(([, all]) => all)
       .sort((one, other) => need(one) - need(other))

@@ -17,45 +17,45 @@ import type { AccountProcess } from './process/account-process.js'
 import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
-/** A client that sends the same key again need not be kept waiting for longer. */
+/** How long a request with an idempotency key waits. The client may then send the key again. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
-/** What an idempotency key may look like. */
+/** The form of an idempotency key. */
 const KEY = /^[\x21-\x7e]{1,255}$/
 
 export interface RunningOptions {
   readonly process: AccountProcess
   readonly maxBody: number
-  /** Memory that requests which are not answered may hold. */
+  /** Maximum bytes that unanswered requests may hold. */
   readonly maxUnsettled: number
-  /** The same of all pipelines, and of each account; as are the next two. */
+  /** Limits unanswered requests in total and per account. All pipelines share this and the next two fields. */
   readonly quotas: AccountQuotas
   readonly disks: AccountDisks
   readonly keys: IdempotencyKeys
-  /** By the monotonic clock. */
+  /** On the monotonic clock. */
   readonly usedAt: number
 }
 
-/** A published pipeline that runs in the process of its account: reads the bodies of its requests, and hands them over. */
+/** A published pipeline that runs in the process of its account. Reads the bodies of requests, and sends them there. */
 export class RunningPipeline {
   readonly id: string
   readonly accountId: string
-  /** The newest that is known. It may wait for the events of the revision that runs. */
+  /** The newest known revision. It may wait until the running one has delivered its events. */
   published: HostedRevision
-  /** When a request came last, by the monotonic clock. */
+  /** When the last request arrived, on the monotonic clock. */
   usedAt: number
-  /** Events that were taken and are not delivered, when the process was looked at last. */
+  /** Accepted events that are not delivered, as of the last snapshot of the process. */
   undelivered = 0
   readonly #options: RunningOptions
   readonly #quota: Quota
-  /** Bodies that come in, and how each is refused. */
+  /** Functions that refuse the bodies that are being read. */
   readonly #reading = new Set<(refusal: Refusal) => void>()
   #requests = 0
-  /** Clients that wait for an answer. */
+  /** Number of clients that wait for an answer. */
   #waiting = 0
   #isStopped = false
 
-  /** Throws NotHosted where it cannot run, and a Refusal when the process ends. */
+  /** Throws NotHosted if the revision cannot run, and Refusal if the process ends. */
   static async start(published: HostedRevision, options: RunningOptions): Promise<RunningPipeline> {
     const pipeline = new RunningPipeline(published, options)
     const snapshot = await options.process.call('start', dataOf(published))
@@ -76,12 +76,12 @@ export class RunningPipeline {
     options.process.states.set(this.id, state)
   }
 
-  /** Its process reports it before it answers the call that changed it. */
+  /** The process reports a new state before it answers the call that changed it. */
   get #state(): PipelineState {
     return this.#options.process.states.get(this.id)!
   }
 
-  /** It could not start, or was stopped. */
+  /** Whether it could not start, or was stopped. */
   get hasEnded(): boolean {
     return this.#state.hasEnded
   }
@@ -99,7 +99,7 @@ export class RunningPipeline {
     return this.#state.hasDiskBuffers
   }
 
-  /** Whether it is this that runs, with the same secrets. */
+  /** Whether this revision runs, with the same secrets. */
   runs(published: HostedRevision): boolean {
     return this.#state.version === versionName(published)
   }
@@ -110,17 +110,17 @@ export class RunningPipeline {
 
   get demand(): Demand {
     if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
-    // What was acknowledged and is not delivered is in disk buffers.
+    // Acknowledged events that are not delivered are in disk buffers.
     return this.undelivered > 0 ? 'buffered' : 'idle'
   }
 
-  /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
+  /** Applies a published revision. If it cannot run, this is logged, and the previous one keeps running. */
   async update(published: HostedRevision): Promise<void> {
     this.published = published
     await this.#options.process.call('update', dataOf(published))
   }
 
-  /** Takes the events of a request. Throws a Refusal, and what `confirm` throws. */
+  /** Accepts the events of a request. Throws Refusal, or the error of `confirm`. */
   async take(request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer> {
     const { maxBody, quotas } = this.#options
     if (this.hasEnded && !this.#isStopped) {
@@ -191,7 +191,7 @@ export class RunningPipeline {
     }
   }
 
-  /** A client waits until the returned function is called, or its connection closes. */
+  /** Counts a waiting client until the returned function is called or its connection closes. */
   #wait({ socket }: IncomingMessage): () => void {
     this.#waiting++
     let waits = true
@@ -205,7 +205,7 @@ export class RunningPipeline {
     return leave
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts or the process ends. */
+  /** Stops accepting events. Accepted events are delivered until `deadline` aborts or the process ends. */
   async stop(deadline: AbortSignal): Promise<void> {
     const { process } = this.#options
     const { id: pipeline } = this
@@ -222,7 +222,7 @@ export class RunningPipeline {
     }
   }
 
-  /** Takes nothing more. */
+  /** Stops accepting events. */
   close(refusal: Refusal): void {
     this.#isStopped = true
     for (const refuse of this.#reading) refuse(refusal)
@@ -241,7 +241,7 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
   throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
 }
 
-/** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
+/** Resolves with the answer. After PATIENCE_MS, asks the client to send again: the next attempt joins this one. */
 async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given

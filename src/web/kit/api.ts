@@ -1,4 +1,4 @@
-/** An answer of the daemon that is not a result. The message says what is wrong and what to do. */
+/** An error response of the daemon. The message says what is wrong and what to do. */
 export class ApiError extends Error {
   readonly status: number
 
@@ -10,7 +10,7 @@ export class ApiError extends Error {
 
 export type Params = Readonly<Record<string, string | number | undefined>>
 
-/** Relative to the page, which may be below another path. */
+/** A URL relative to the page, which a proxy may serve below another path. */
 function address(path: string, params: Params = {}): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(params))
@@ -38,10 +38,10 @@ export async function post(path: string, body: unknown): Promise<void> {
   await request(path, {}, { method: 'POST', body: JSON.stringify(body), headers })
 }
 
-/** A line that is longer than this ends the stream: the daemon sends none. */
+/** A longer line ends the stream. The daemon does not send lines of this length. */
 const LONGEST = 16 * 1024 * 1024
 
-/** The lines of an answer, as they come. */
+/** Yields the lines of a response as they arrive. */
 export async function* lines(path: string, params: Params, signal: AbortSignal): AsyncGenerator<string> {
   const { body } = await request(path, params, { signal })
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
@@ -56,7 +56,7 @@ export async function* lines(path: string, params: Params, signal: AbortSignal):
   }
 }
 
-/** Server-sent events, read with fetch: an EventSource neither says why it failed nor stops when it should. */
+/** Reads server-sent events with fetch: an EventSource does not report why it failed, nor stop when it should. */
 export async function* events(path: string, signal: AbortSignal): AsyncGenerator<{ event: string; data: string }> {
   let event = 'message'
   let data: string[] = []

@@ -6,14 +6,17 @@ export interface Data<T> {
   readonly data: T | undefined
   readonly error: unknown
   readonly isLoading: boolean
-  /** Asks again. */
+  /** Repeats the request. */
   readonly retry: () => void
 }
 
-/** While nobody looks, nothing is asked again. */
+/** Whether the page is paused or hidden. Requests are then not repeated. */
 export const isIdle = signal(false)
 
-/** What the daemon answers, asked again every `every` milliseconds. The former answer stays until the next one is there. */
+/**
+ * Requests data after `delay` and then every `every` milliseconds; 0: only once. The last response stays until the next
+ * one arrives.
+ */
 export function useData<T>(path: string | undefined, params: Params = {}, every = 0, delay = 0): Data<T> {
   const [answer, setAnswer] = useState<{ path?: string; data?: T; error?: unknown; isLoading: boolean }>({
     isLoading: true,

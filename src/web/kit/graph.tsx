@@ -12,7 +12,10 @@ interface Props {
   readonly label: string
   readonly nodes: readonly string[]
   readonly edges: readonly Flow[]
-  /** A node is a link; events that leave the pipeline at it are elements with `data-leaves` (per second) and `data-output`. */
+  /**
+   * Draws a link to a node. `data-output` marks where edges of a side output begin. `data-leaves`: events per second
+   * that leave the pipeline there.
+   */
   readonly draw: (node: string) => ComponentChildren
   /** A node whose path stays highlighted. */
   readonly pinned?: string | undefined
@@ -21,7 +24,7 @@ interface Props {
 
 const WIDEST = 16
 const NARROWEST = 1.5
-/** Where edges meet a node, below its top. */
+/** Pixels from the top of a node to its edges. */
 const PORT = 21
 
 interface Shape {
@@ -30,7 +33,7 @@ interface Shape {
   readonly classes: string
 }
 
-/** Components in layers from left to right. Edges are as wide as what flows through them. */
+/** Draws nodes in layers from left to right. The width of an edge shows its flow. */
 export function Graph({ label, nodes, edges, draw, pinned, isFound }: Props) {
   const topology = JSON.stringify([nodes, edges.map(({ from, to, output }) => [from, to, output])])
   const layers = useMemo(() => layersOf(nodes, edges), [topology])
@@ -100,7 +103,7 @@ function Edges({ shapes }: { shapes: { readonly value: readonly Shape[] } }) {
 
 type Box = { readonly left: number; readonly right: number; readonly top: number; readonly bottom: number }
 
-/** The lines between the slots as they lie on the page. */
+/** Computes the lines between slots from their positions on the page. */
 function shapesOf(
   box: HTMLElement,
   slots: readonly { key: string; edge?: number }[],
@@ -136,7 +139,7 @@ function shapesOf(
     })
   }
 
-  /** Where each edge leaves and enters: one above the other, in the order of the other ends. */
+  /** Heights at which edges leave and enter nodes, stacked in the order of their other ends. */
   const begins = stacked(
     edges,
     ({ from, output }) => (output ? undefined : from),

@@ -1,18 +1,18 @@
 export interface Edge {
   readonly from: string
   readonly to: string
-  /** The side output that it begins at. What leaves there goes down. */
+  /** The side output where the edge begins. The other end is placed lower. */
   readonly output?: string
 }
 
-/** A place in a layer: a node, or where an edge to a later layer passes through. */
+/** A place in a layer: a node, or an edge that passes through to a later layer. */
 export interface Slot {
   readonly key: string
   readonly node?: string
   readonly edge?: number
 }
 
-/** An odd number: the last one is forwards, in the order of the sources. */
+/** Odd, because the last sweep goes forwards and orders layers by their inputs. */
 const SWEEPS = 3
 /** How much lower a neighbour at a side output lies, as a share of the height. */
 const LOWER = 0.3
@@ -25,8 +25,8 @@ interface Link {
 }
 
 /**
- * Places nodes in layers from left to right: behind everything that they read from, those that nothing reads from in the
- * last layer. Within a layer, neighbours of connected nodes come at the same height where that is possible.
+ * Places nodes in layers from left to right: each node after its inputs, and nodes without readers in the last layer.
+ * Connected nodes have similar heights where possible.
  */
 export function layersOf(nodes: readonly string[], edges: readonly Edge[]): Slot[][] {
   const depth = depths(nodes, edges)
@@ -66,7 +66,7 @@ function depths(nodes: readonly string[], edges: readonly Edge[]): Map<string, n
   return depth
 }
 
-/** Orders each layer by the mean height of what its slots are connected with, forwards and backwards in turn. */
+/** Orders each layer by the mean height of its neighbours, alternately in the previous and in the next layer. */
 function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   const height = new Map<string, number>()
   const note = (layer: Slot[]) => {
@@ -93,7 +93,7 @@ function ordered(layers: Slot[][], links: readonly Link[]): Slot[][] {
   return layers
 }
 
-/** A node with everything that leads to it and everything that it leads to. */
+/** A node with all nodes upstream and downstream of it. */
 export function pathOf(node: string, edges: readonly Edge[]): Set<string> {
   const follow = (next: (edge: Edge) => readonly [string, string]) => {
     const found = new Set([node])

@@ -6,7 +6,7 @@ export type Level = 'error' | 'warning' | 'note' | 'fine'
 
 const SIGNS: Readonly<Record<Level, string>> = { error: '✕', warning: '!', note: '·', fine: '' }
 
-/** A state in words, with a sign: its colour is never all that says it. */
+/** Shows a state by words and a sign, not only by colour. */
 export function Mark({ level, children }: { level: Level; children: ComponentChildren }) {
   return (
     <span class={`mark ${level}`}>
@@ -16,7 +16,7 @@ export function Mark({ level, children }: { level: Level; children: ComponentChi
   )
 }
 
-/** A text of the daemon, with its names between backticks as code. */
+/** A text of the daemon. Shows names between backticks as code. */
 export function Prose({ of }: { of: string }) {
   return <>{of.split('`').map((part, i) => (i % 2 === 1 ? <code key={i}>{part}</code> : part))}</>
 }
@@ -31,7 +31,7 @@ export function Glow({ text }: { text: string }) {
   )
 }
 
-/** Copies a text. Without the clipboard of a secure page, by the old way. */
+/** Copies a text. Only secure pages have the clipboard API; other pages use `execCommand`. */
 async function copy(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text)
@@ -64,7 +64,6 @@ export function Copy({ text, label = 'copy', what }: { text: string; label?: str
   )
 }
 
-/** A command, to be copied and run in a terminal. */
 export function Command({ text }: { text: string }) {
   return (
     <span class="command">
@@ -73,7 +72,7 @@ export function Command({ text }: { text: string }) {
   )
 }
 
-/** An error of the daemon; where it asks for a token, the field for one. */
+/** Shows an error of the daemon, or a form if the daemon asks for a token. */
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   if (error instanceof ApiError && error.status === 401)
     return <Token words={error.message} done={retry ?? (() => {})} />
@@ -119,18 +118,17 @@ function Token({ words, done }: { words: string; done: () => void }) {
 interface FieldProps {
   readonly label: string
   readonly value: string
-  /** Called with what was entered. */
   readonly enter: (text: string) => void
   readonly placeholder?: string
   readonly size?: number
-  /** Whether it is what the key `/` goes to. */
+  /** Whether the key `/` moves the focus to it. */
   readonly isSearch?: boolean
   readonly isInvalid?: boolean
-  /** Whether only screen readers read the label. */
+  /** Whether the label is visible. */
   readonly isNamed?: boolean
 }
 
-/** A text that takes effect when it is entered. Until then, what is typed stays there, although the page is drawn again. */
+/** A text that takes effect when the user enters it. Until then, redrawing the page does not change the typed text. */
 export function Field(props: FieldProps) {
   const {
     label,
@@ -169,11 +167,11 @@ interface FilterProps {
   readonly label: string
   readonly value: string
   readonly change: (text: string) => void
-  /** What is shown, such as "12 of 250". */
+  /** The result, such as "12 of 250". */
   readonly shown?: string
 }
 
-/** A filter that is active says so, and can be cleared at once. */
+/** An active filter shows its result, and a button to clear it. */
 export function Filter({ label, value, change, shown }: FilterProps) {
   return (
     <span class={value ? 'filter active' : 'filter'}>

@@ -22,10 +22,10 @@ interface Props {
   readonly height?: number
 }
 
-/** Times along a longer plot have no seconds. */
+/** On the axis of a longer plot, times do not have seconds. */
 const LONG_MS = 1_800_000
 
-/** The colour that a name of the style sheet stands for in the present theme. */
+/** The value of a colour of the style sheet in the current theme. */
 function colourOf(element: HTMLElement, name: string): string {
   element.style.color = `var(--${name})`
   const { color } = getComputedStyle(element)
@@ -33,12 +33,12 @@ function colourOf(element: HTMLElement, name: string): string {
   return color
 }
 
-/** Values that are needed to tell that some of them are a short burst. */
+/** Minimum number of values to recognize a short burst. */
 const ENOUGH = 60
 
 /**
- * The largest value of the axis, and the largest of all if it lies beyond: a burst of a few steps is cut off, since all
- * others would lie flat at zero.
+ * The end of the axis, and the largest value if that is beyond it. The axis cuts off a short burst. Otherwise, all
+ * other values would look like zero.
  */
 function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyond?: number } {
   const all = curves.flatMap(({ values }) => values.filter(value => value !== null)).sort((a, b) => b - a)
@@ -47,7 +47,7 @@ function topOf(curves: readonly Curve[]): { readonly top: number; readonly beyon
   return all.length >= ENOUGH && usual > 0 && most > 5 * usual ? { top: usual * 1.5, beyond: most } : { top: most }
 }
 
-/** Curves over time. The colours are those of the theme; curves differ in dashes or areas, too. */
+/** Curves over time, in colours of the theme. Dashes or areas distinguish them, too. */
 export function Plot({ label, at, curves, height = 180 }: Props) {
   const box = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 
-/** What the address says: `#/throttle/limit_app?key=cart`. */
+/** The parts of an address such as `#/throttle/limit_app?key=cart`. */
 export interface Route {
   readonly view: string
   readonly id: string | undefined
@@ -37,13 +37,13 @@ export function link(view: string, id?: string, params: Parameters = {}): string
   return `#/${view}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${query.size > 0 ? `?${query}` : ''}`
 }
 
-/** Changes parameters of the present address, without a step in the history of the browser. */
+/** Changes parameters of the address, without a new entry in the history. */
 export function adjust(params: Parameters): void {
   const { view, id, params: old } = route.value
   replace(link(view, id, { ...old, ...params }))
 }
 
-/** Another address in the place of the present one. */
+/** Replaces the address, without a new entry in the history. */
 export function replace(hash: string): void {
   history.replaceState(null, '', hash)
   route.value = parse(hash)

@@ -15,7 +15,7 @@ interface Props {
   readonly views: readonly View[]
   readonly head: ComponentChildren
   readonly top: ComponentChildren
-  /** Keys beside those of the shell. */
+  /** Keys in addition to those of the shell. */
   readonly keys: readonly (readonly [key: string, what: string, run: () => void])[]
   readonly children: ComponentChildren
 }
@@ -100,7 +100,7 @@ export function Shell({ views, head, top, keys, children }: Props) {
       const target = event.target as HTMLElement
       const isTyping = target.matches('input:not([type=range], [type=checkbox]), textarea, select')
       if (event.ctrlKey || event.metaKey || event.altKey) return
-      // The browser closes it, and says so later.
+      // The browser handles the keys of an open dialog.
       if (document.querySelector('dialog[open]')) return
       if (event.key === 'Escape') return leave()
       if (isTyping || (!hasKeys.value && event.key.length === 1)) return
@@ -124,7 +124,7 @@ export function Shell({ views, head, top, keys, children }: Props) {
   useEffect(() => scrollTo(0, 0), [name, id])
   const drawn = useRef(name)
   useLayoutEffect(() => {
-    // Whoever does not see the page hears that there is another view.
+    // Screen readers announce the new view when it gets the focus.
     if (drawn.current !== name) document.querySelector('main')?.focus({ preventScroll: true })
     drawn.current = name
   }, [name])

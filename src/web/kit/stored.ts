@@ -2,7 +2,7 @@ import { effect, type Signal, signal } from '@preact/signals'
 
 const PREFIX = 'sluice.'
 
-/** A setting that is still there after a reload of the page. Browsers may refuse to keep it. */
+/** A setting that survives a reload of the page, unless the browser refuses to store it. */
 export function stored<T>(name: string, initial: T): Signal<T> {
   const value = signal(kept(name) ?? initial) as Signal<T>
   effect(() => {

@@ -7,13 +7,13 @@ import { grouped } from './words.js'
 
 export interface Column<Row> {
   readonly name: string
-  /** What the table is sorted by. Undefined comes last. */
+  /** The value to sort by. Undefined comes last. */
   readonly value: (row: Row) => number | string | undefined
   readonly cell: (row: Row) => ComponentChildren
   readonly isText?: boolean
-  /** Not on a phone. */
+  /** Hidden on a phone. */
   readonly isWide?: boolean
-  /** It takes the space that is left, and wraps. */
+  /** Takes the remaining width, and wraps. */
   readonly grows?: boolean
 }
 
@@ -23,19 +23,18 @@ interface Order {
 }
 
 interface Props<Row> {
-  /** The order is kept under this name. */
+  /** The order is stored under this name. */
   readonly name: string
   readonly label: string
   readonly columns: readonly Column<Row>[]
   readonly rows: readonly Row[]
   readonly keyOf: (row: Row) => string
-  /** The order at first. */
+  /** The initial order. */
   readonly order: Order
-  /** Where a row leads. */
   readonly href?: (row: Row) => string
-  /** On a phone, what stands below a row. */
+  /** Content below a row on a phone. */
   readonly under?: (row: Row) => ComponentChildren
-  /** What stands below a row that is open. */
+  /** Content below an open row. */
   readonly below?: (row: Row) => ComponentChildren
 }
 
@@ -47,7 +46,7 @@ function orderOf(name: string, initial: Order): Signal<Order> {
   return order
 }
 
-/** Rows that are drawn at once. */
+/** Rows drawn before the user asks for all. */
 const MOST_ROWS = 200
 
 const collator = new Intl.Collator('en', { numeric: true })

@@ -1,4 +1,4 @@
-/** How numbers and times are written. `sluice top` writes them in the same way. */
+/** Formats numbers and times, in the same way as `sluice top`. */
 
 const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P']
 
@@ -57,7 +57,7 @@ export function milliseconds(text: string): number | undefined {
   return Number(amount) * (/^(ms|milli)/i.test(unit) ? 1 : UNITS_MS[unit[0]!.toLowerCase()]!)
 }
 
-/** Signs without a shape and those that turn the order of others, as JSON escapes them: what is shown is what is there. */
+/** Replaces invisible characters, and those that change the direction of text, by JSON escapes. */
 export const visible = (text: string) =>
   text.replace(
     /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,

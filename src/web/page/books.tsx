@@ -21,7 +21,7 @@ interface Part {
   readonly value: number
 }
 
-/** The sum as it is written: what came in, and what became of it. */
+/** The parts of the sum: incoming events, and their outcomes. */
 function partsOf(books: BooksOf): Part[] {
   const emitted = sumOf(books.emitted)
   const consumed = sumOf(books.consumed)
@@ -32,12 +32,12 @@ function partsOf(books: BooksOf): Part[] {
     { sign: books.passed === undefined ? '' : '+', name: 'discarded', value: discardedIn(books) },
     ...(consumed > 0 ? [{ sign: '+', name: 'consumed', value: consumed }] : []),
     { sign: books.passed === undefined ? '' : '+', name: 'in flight', value: inFlight(books) },
-    // Events take several ways: what each destination has accepted is no part of one sum.
+    // If events take several paths, the deliveries are not part of a sum.
     ...(books.passed === undefined ? [{ sign: '', name: 'delivered', value: sumOf(books.delivered) }] : []),
   ]
 }
 
-/** What does not add up: 0, or there is no sum. */
+/** The difference between both sides of the sum; 0 without a sum. */
 function missingIn(books: BooksOf): number {
   if (books.passed === undefined) return 0
   const { received, passed, emitted, consumed } = books
@@ -100,7 +100,7 @@ interface Row {
   readonly href: string
 }
 
-/** What a number is made of. */
+/** The parts of a number, by component. */
 function rowsOf(name: string, books: BooksOf): Row[] {
   const components = status.value?.components ?? []
   const of = (kind: string, value: (id: string) => number) =>

@@ -18,7 +18,6 @@ const COUNTS_MS = 2000
 
 const filter = stored('series.filter', '')
 
-/** Everything about one component. */
 export function Component() {
   const id = route.value.id ?? ''
   const path = encodeURIComponent(id)
@@ -158,7 +157,7 @@ function Reasons({ id }: { id: string }) {
   )
 }
 
-/** How many events of a bucket passed. */
+/** Events of a bucket that passed and were discarded. */
 function Counts({ id, bucket }: { id: string; bucket: string }) {
   const { data } = useData<Throttle>(`throttles/${encodeURIComponent(id)}`, { key: bucket }, COUNTS_MS)
   const [one] = data?.keys ?? []

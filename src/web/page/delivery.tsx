@@ -16,7 +16,7 @@ const EVERY_MS = 5000
 
 type Series = NonNullable<Status['series']>
 
-/** A destination, with the numbers of its delivery: of the last second, else of the last status. */
+/** A destination, with its numbers from the last second, otherwise from the last status. */
 interface Row extends Destination {
   readonly type: string
   readonly numbers: Numbers
@@ -26,7 +26,7 @@ interface Row extends Destination {
 const sampleOf = (series: Series | undefined, name: string, id: string) =>
   series?.[name]?.find(({ labels }) => labels.component_id === id)?.value
 
-/** What a destination does not have is null. */
+/** Removes null, which stands for numbers that a destination does not have. */
 const withoutNulls = (numbers: Numbers): Numbers =>
   Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null))
 
@@ -133,7 +133,7 @@ function columnsOf(rows: readonly Row[]): Column<Row>[] {
   ]
 }
 
-/** What a destination did not deliver, with the receiver's own words. */
+/** Shows the rejected events of a destination, with the messages of the receiver. */
 function Refusals({ id }: { id: string }) {
   const letters = useData<DeadLetters>('dead-letters', { component: id }, EVERY_MS)
   const evidence = useData<Evidence>('evidence', { component: id, limit: 20 }, EVERY_MS)
@@ -194,11 +194,11 @@ interface Behind {
   readonly source: string
   readonly path: string
   readonly unread: number
-  /** Bytes per second by which it becomes less; undefined: not known yet. */
+  /** Bytes per second by which `unread` shrinks; undefined: not known yet. */
   readonly shrinks: number | undefined
 }
 
-/** Files whose rest is not read, with how fast it becomes less since the page looks. */
+/** Files with unread bytes, and how fast these have shrunk since the view was opened. */
 function useBehind(series: Series | undefined, at: string | undefined): Behind[] {
   const seen = useRef(new Map<string, { at: number; unread: number }>())
   const samples: readonly Sample[] = series?.sluice_file_unread_bytes ?? []

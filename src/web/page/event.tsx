@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { Copy } from '../kit/parts.js'
 import { visible } from '../kit/words.js'
 
-/** As in: (rule errors, bucket cart). */
+/** For example ` (rule errors, bucket cart)`. */
 export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: string | null | undefined }): string {
   const parts = [
     rule === undefined ? '' : `rule ${rule}`,
@@ -14,10 +14,10 @@ export function placeOf({ rule, bucket }: { rule?: string | undefined; bucket?: 
 
 const textOf = (event: unknown) => (typeof event === 'string' ? event : JSON.stringify(event))
 
-/** Names and values of JSON. What is between them stays as it is. */
+/** Matches names and values of JSON. */
 const TOKENS = /("(?:\\.|[^"\\])*")(\s*:)?|\b(true|false|null)\b|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)/g
 
-/** Text nodes only: what events contain is never markup. */
+/** Creates only text nodes and `span`: an event is never markup. */
 export function Coloured({ text: given }: { text: string }) {
   const text = visible(given)
   if (!/^\s*[[{]/.test(text)) return text
@@ -39,7 +39,7 @@ export function Coloured({ text: given }: { text: string }) {
   )
 }
 
-/** Longer ones are cut until they are asked for. */
+/** A longer event is cut until the user asks for all of it. */
 const LONGEST = 600
 
 export function Event({ of }: { of: unknown }) {

@@ -21,7 +21,7 @@ const KINDS: Readonly<Record<string, string>> = {
   passed: 'events that passed',
 }
 
-/** A destination has not passed an event that only reached it: it may wait there. */
+/** For a destination, `passed` means only that it received the event, which may still wait there. */
 const fateOf = ({ component, what }: Pick<Step, 'component' | 'what'>) =>
   what === 'passed' && status.value?.components.some(({ id, kind }) => id === component && kind === 'destination')
     ? 'received'
@@ -63,9 +63,9 @@ function Kept({ of: { looked_at } }: { of: Found }) {
   )
 }
 
-/** More are too many to read: the search can be narrower. */
+/** Maximum events shown. More are too many to read. */
 const MOST_FOUND = 20
-/** Events whose ways are shown; those of others by a click. */
+/** Number of events whose paths are shown without a click. */
 const MOST_OPEN = 10
 
 function outcomeOf(steps: readonly Step[]): string {
@@ -74,7 +74,7 @@ function outcomeOf(steps: readonly Step[]): string {
   return `${fateOf(last)}${last.reason === undefined ? '' : ` (${last.reason})`} by ${last.component}`
 }
 
-/** Why an event is not there: its way, step by step. */
+/** Shows the path of an event, and why it did not arrive. */
 export function Find() {
   const { q = '' } = route.value.params
   const [text, setText] = useState(q)

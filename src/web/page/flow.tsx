@@ -13,9 +13,9 @@ import { countsOf, endedOf, histories, isFresh, rates, second, status } from './
 import { Problems } from './problems.js'
 import type { Component, Throttle, Values } from './types.js'
 
-/** More are a table: lines between them could not be followed. */
+/** With more nodes, nobody could follow the lines, so a table shows them. */
 const MOST_NODES = 60
-/** A graph needs this width. */
+/** A narrower screen shows a table. */
 const narrow = matchMedia('(max-width: 900px)')
 const isNarrow = signal(narrow.matches)
 narrow.addEventListener('change', () => (isNarrow.value = narrow.matches))
@@ -30,7 +30,7 @@ export function inputOf(input: string, ids: ReadonlySet<string>): readonly [stri
   return [input.slice(0, at), input.slice(at + 1)]
 }
 
-/** What flows between components, in events per second. */
+/** The flow between components, in events per second. */
 const edges = computed(() => {
   const components = status.value?.components ?? []
   const byId = new Map(components.map(one => [one.id, one]))
@@ -41,7 +41,7 @@ const edges = computed(() => {
       const sender = byId.get(from)
       if (!sender) return []
       const sent = rates.value.get(from)?.sent ?? 0
-      // Side outputs are counted more rarely: their share of what was sent is that of the totals.
+      // Side outputs are counted less often, so their shares come from the totals.
       const aside = sender.side_outputs ?? {}
       const share =
         sender.sent > 0
@@ -61,7 +61,7 @@ export function historyOf(id: string, name: 'received' | 'sent' | 'discarded'): 
   return histories.value?.components[id]?.[name] ?? []
 }
 
-/** What a component does in a line: what a source reads, a destination delivers, and both of a processor. */
+/** The rates of a component as text: the input of a source, the output of a destination, or both of a processor. */
 function numbersOf({ id, kind }: Component): string {
   const of = rates.value.get(id)
   if (!of) return '–'
@@ -69,7 +69,7 @@ function numbersOf({ id, kind }: Component): string {
   return kind === 'destination' ? `→ ${rate(of.sent)}` : `${rate(of.received)} → ${rate(of.sent)}`
 }
 
-/** Buckets that are looked at for how many are at the limit. */
+/** Maximum buckets requested, to count those at the limit. */
 const MOST_BUCKETS = 100
 const BUCKETS_MS = 5000
 

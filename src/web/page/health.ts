@@ -7,20 +7,19 @@ import type { Destination, Problem, Status } from './types.js'
 export interface Health {
   readonly level: Level
   readonly words: string
-  /** Without what changes every second. */
+  /** `words` without the parts that change every second. */
   readonly brief?: string
-  /** It stands among the problems of the daemon, too. */
+  /** Whether it is also one of the daemon's problems. */
   readonly isProblem?: boolean
 }
 
-/** The component that a problem is about. */
 export function componentOf({ component, what }: Problem, ids: readonly string[]): string | undefined {
   if (component !== undefined) return component
   const named = ids.filter(id => what.startsWith(`${id}:`) || what.startsWith(`${id} `))
   return named.sort((a, b) => b.length - a.length)[0]
 }
 
-/** As in: retrying since 14:01:07 (2m 5s), next in 8s. */
+/** For example `retrying since 14:01:07 (2m 5s), next attempt in 8s`. */
 export function stateOf({ state, since, next_attempt }: Destination, at: number): string {
   if (since === undefined) return state
   const next = next_attempt === undefined ? '' : `, next attempt ${nextIn(Date.parse(next_attempt) - at)}`
@@ -29,10 +28,10 @@ export function stateOf({ state, since, next_attempt }: Destination, at: number)
 
 const nextIn = (ms: number) => (ms < 1000 ? 'now' : `in ${duration(ms)}`)
 
-/** States of destinations in which nothing is wrong. */
+/** States of destinations without problems. */
 const GOOD = new Set(['ready', 'stopped'])
 
-/** What is wrong with each component, worst first where several things are; components without an entry are fine. */
+/** The problems of each component, worst first. Components without an entry are fine. */
 export const health = computed(() => {
   const found = new Map<string, Health[]>()
   if (status.value)

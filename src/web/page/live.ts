@@ -8,24 +8,24 @@ export const second = signal<Second | undefined>(undefined)
 /** The last hour of each component. */
 export const histories = signal<Histories | undefined>(undefined)
 export const paused = signal(false)
-/** What prevents a connection; `token`: the daemon asks for one. */
+/** Why the connection failed. `token`: the daemon asks for a token. */
 export const failure = signal<{ readonly words: string; readonly token: boolean } | undefined>(undefined)
-/** When the last message came, by the clock of this machine. */
+/** When the last message arrived, by the browser's clock. */
 export const heardAt = signal(0)
-/** When the connection was lost, and until when after it came back. */
+/** When the connection was lost, and when it came back. */
 export const away = signal<{ readonly since: number; readonly until?: number } | undefined>(undefined)
 export const isAway = computed(() => away.value !== undefined && away.value.until === undefined)
-/** Whether a message came since the last connection began. */
+/** Whether a message has arrived over the current connection. */
 export const isConnected = signal(false)
-/** When another process of the daemon began, which counts from 0. */
+/** When the daemon was restarted. Its counts begin at 0 again. */
 export const restartedAt = signal<string | undefined>(undefined)
 /** Ticks once a second: texts such as "for 12 s" depend on it. */
 export const now = signal(Date.now())
 export const hidden = signal(document.hidden)
 
-/** Seconds in which rates are measured: destinations send in batches. */
+/** Seconds over which rates are averaged, because destinations send in batches. */
 const RATE_SECONDS = 5
-/** The daemon sends a message a second. */
+/** A message is overdue after this time: one comes per second. */
 const SILENCE_MS = 5000
 const LONGEST_BACKOFF_MS = 10_000
 
@@ -55,7 +55,7 @@ export const rates = computed(() => {
   return found
 })
 
-/** Events per second that the daemon reads, and those that pass all of it. */
+/** Events per second that the daemon reads, and that pass the whole pipeline. */
 export const flow = computed(() => {
   if (!between.value) return {}
   const [first, last] = between.value
@@ -66,7 +66,7 @@ export const flow = computed(() => {
   return { received: of('received'), passed: of('passed') }
 })
 
-/** Counts of a component, of the last second or else of the last status. */
+/** Counts of a component, from the last second, otherwise from the last status. */
 export function countsOf(id: string): { received: number; sent: number; discarded: number; in_flight: number } {
   const counts = second.value?.components[id]
   if (counts) return { received: counts[0], sent: counts[1], discarded: counts[2], in_flight: counts[3] }
@@ -75,7 +75,7 @@ export function countsOf(id: string): { received: number; sent: number; discarde
 
 function takeSecond(next: Second): void {
   const last = seconds.at(-1)
-  // A restart begins counting at 0.
+  // After a restart, counts begin at 0.
   if (last && next.books.received < last.books.received) seconds = []
   seconds = [...seconds, next].slice(-RATE_SECONDS - 1)
   second.value = next
@@ -101,7 +101,7 @@ async function listen(signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Listens until it is asked to stop; when the connection is lost, tries again by itself. */
+/** Listens until `stop`, and reconnects when the connection is lost. */
 async function stayConnected(stop: AbortSignal): Promise<void> {
   for (let backoff = 500; !stop.aborted; backoff = Math.min(backoff * 2, LONGEST_BACKOFF_MS)) {
     const attempt = new AbortController()
@@ -130,19 +130,19 @@ async function keepHistories(stop: AbortSignal): Promise<void> {
     try {
       histories.value = await get<Histories>('history', { points: 60 }, stop)
     } catch {}
-    // At first, a point is of a few seconds.
+    // At first, a point spans only a few seconds.
     const step = histories.value?.step_ms ?? 0
     await new Promise(resolve => setTimeout(resolve, Math.min(30_000, Math.max(3000, step))))
   }
 }
 
-/** How many of the steps that begin at these times have ended: a part of one would look like a fall. */
+/** How many of the steps that begin at these times have ended. An unfinished step would look like a fall. */
 export function endedOf(at: readonly number[], step_ms: number): number {
   const last = second.value ? timeOf(second.value) : Number.POSITIVE_INFINITY
   return at.findLastIndex(begin => begin + step_ms <= last) + 1
 }
 
-/** A tab that nobody sees, and one that is paused, ask for nothing. */
+/** Connects to the daemon. A hidden or paused tab does not send requests. */
 export function connect(): void {
   document.addEventListener('visibilitychange', () => (hidden.value = document.hidden))
   setInterval(() => (now.value = Date.now()), 1000)
@@ -159,15 +159,15 @@ export function connect(): void {
     return () => stop.abort()
   })
   effect(() => {
-    // After the connection came back, this is said for a while.
+    // The page shows for a while that the connection came back.
     if (away.value?.until && now.value - away.value.until > 15_000) away.value = undefined
   })
 }
 
-/** No message came for longer than it should take. */
+/** Whether a message is overdue. */
 export const isSilent = computed(() => !paused.value && heardAt.value > 0 && now.value - heardAt.value > SILENCE_MS)
 
-/** The numbers that are shown are those of now. */
+/** Whether the numbers on the page are current. */
 export const isFresh = computed(
   () => second.value !== undefined && isConnected.value && !paused.value && !isSilent.value && !isAway.value,
 )

@@ -37,7 +37,7 @@ const VIEWS = [
   { name: 'tail', title: 'Tail', draw: () => <Tail /> },
 ] as const
 
-/** Whether the numbers are those of now, and if not, since when. */
+/** Shows whether the numbers are current, and if not, since when. */
 function Connection() {
   if (paused.value) return <Mark level="note">paused: the numbers are from {clock(heardAt.value, now.value)}</Mark>
   if (away.value && isAway.value) {
@@ -52,7 +52,7 @@ function Connection() {
   return <span class="live">live</span>
 }
 
-/** How long a restart is mentioned. */
+/** How long the page mentions a restart. */
 const RECENT_MS = 600_000
 
 function Head() {
@@ -117,7 +117,7 @@ function App() {
   )
 }
 
-/** The token comes in the fragment, which no server sees, and leaves the address at once. */
+/** Takes the token from the fragment, which servers do not see, and removes it from the address. */
 async function useToken(): Promise<void> {
   const [, token] = /^#token=(.+)$/.exec(location.hash) ?? []
   if (token === undefined) return
@@ -131,7 +131,7 @@ await useToken()
 if (route.value.view === '') replace(link('flow'))
 connect()
 const root = document.querySelector('#page') ?? document.body
-// Until the first numbers are there, what the daemon has drawn stays.
+// The HTML from the daemon stays until the first numbers arrive.
 const drawn = effect(() => {
   if (!status.value && !failure.value) return
   queueMicrotask(() => {

@@ -8,7 +8,7 @@ import type { Problem } from './types.js'
 
 const MOST = 3
 
-/** What is wrong, worst first, and what to do about it. */
+/** Shows problems, then notices, each with advice. */
 export function Problems({ of }: { of?: string }) {
   const [isWhole, setWhole] = useState(false)
   const ids = status.value?.components.map(({ id }) => id) ?? []

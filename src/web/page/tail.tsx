@@ -11,7 +11,7 @@ import { hidden, paused, status } from './live.js'
 import type { Component as ComponentOf } from './types.js'
 
 const MOST_LINES = 1000
-/** Events per second that are asked for: nobody reads more. A condition looks at as many as the daemon allows. */
+/** Events to show per second, since nobody reads more. With a condition, the daemon inspects more events than this. */
 const SHOWN = 50
 
 const isWrapped = stored('tail.wrapped', false)
@@ -23,7 +23,7 @@ interface Line {
   readonly text: string
 }
 
-/** A line that is drawn once: there are many, and they do not change. */
+/** A line. It is drawn only once, because lines are many and do not change. */
 class One extends Component<{ text: string }> {
   override shouldComponentUpdate(): boolean {
     return false
@@ -38,7 +38,7 @@ class One extends Component<{ text: string }> {
   }
 }
 
-/** The events of a component as they come. */
+/** Shows the events of a component as they arrive. */
 export function Tail() {
   const components = status.value?.components ?? []
   const id = route.value.id ?? components[0]?.id
@@ -80,7 +80,7 @@ export function Tail() {
       clearInterval(timer)
     }
   }, [id, where, isStopped, attempt])
-  // Of what is shown, the newest is below.
+  // Scrolls to the newest event.
   useLayoutEffect(() => {
     if (!isHeld) box.current?.scrollTo(0, box.current.scrollHeight)
   })

@@ -10,17 +10,17 @@ import type { Bucket, Throttle as ThrottleOf } from './types.js'
 import { WhatIf } from './what-if.js'
 
 const EVERY_MS = 2000
-/** While somebody types, the daemon is asked this long after the last key. */
+/** Delay between the last typed key and the request. */
 const SETTLED_MS = 150
-/** Buckets that the daemon is asked for, those with most pressure. */
+/** Maximum buckets to request: those with the most pressure. */
 const MOST_BUCKETS = 500
 
-/** The events that summarize what a throttle has discarded. */
+/** The condition for events that summarize discarded events. */
 const SUMMARIES = '.throttle.discarded_events exists'
 
 const nameOf = ({ key }: Bucket) => (key === null ? '(default bucket)' : visible(key))
 
-/** How much comes, or is used in the present window, of the limit, and which share of the last minute was discarded. */
+/** Shows the pressure on the limit, and the share of events that was discarded in the last minute. */
 function Pressure({ of }: { of: Bucket }) {
   const { limit, window_ms, pressure, passed, discarded } = of
   const share = discarded > 0 ? discarded / (passed + discarded) : 0
@@ -39,7 +39,7 @@ function Pressure({ of }: { of: Bucket }) {
   )
 }
 
-/** Events that passed and that were discarded in a time, in numbers; of ten minutes drawn, too. */
+/** Columns with the numbers of passed and discarded events; for ten minutes, also with curves. */
 const counts = (time: string, name: 'last_minute' | 'ten_minutes'): Column<Bucket>[] =>
   (['passed', 'discarded'] as const).map(what => ({
     name: `${what}, ${time}`,
@@ -77,7 +77,7 @@ const columns: readonly Column<Bucket>[] = [
 export const throttles = () =>
   (status.value?.components ?? []).filter(({ type }) => type === 'throttle').map(({ id }) => id)
 
-/** Limits in words, such as 20 events in 1s, aligned windows. */
+/** Limits in words, such as `20 events in 1s (aligned)`. */
 const limitsOf = ({ limits }: ThrottleOf) =>
   limits
     .map(
@@ -85,7 +85,7 @@ const limitsOf = ({ limits }: ThrottleOf) =>
     )
     .join(', ')
 
-/** The filter of each throttle, while the page is open; the address may have another. */
+/** The filter of each throttle, while the page is open. A filter in the address takes precedence. */
 const filters = signal<Readonly<Record<string, string>>>({})
 
 export function Throttle() {

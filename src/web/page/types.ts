@@ -1,11 +1,11 @@
-/** What the daemon answers: docs/status-api.md describes the members of Status. Members may be added at any time. */
+/** Responses of the daemon. docs/status-api.md describes the members of Status. Members may be added at any time. */
 
 export interface Problem {
   readonly what: string
   readonly detail?: string
   readonly todo: string
   readonly commands?: readonly string[]
-  /** Of one component. */
+  /** The component that the problem is about. */
   readonly component?: string
 }
 
@@ -62,7 +62,7 @@ export interface Books {
   readonly given_back?: number
   readonly emitted?: Readonly<Record<string, number>>
   readonly consumed?: Readonly<Record<string, number>>
-  /** Missing where events have several ways, so that no sum says it. */
+  /** Missing if events take several paths: the counts then do not add up. */
   readonly passed?: number
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   readonly delivered: Readonly<Record<string, number>>
@@ -104,11 +104,11 @@ export interface Status {
   }
 }
 
-/** Totals since the start of the daemon: received, sent, discarded; then in flight, and its utilization in permille. */
+/** Events received, sent and discarded since the daemon started; events in flight; utilization in permille. */
 export type Counts = readonly [number, number, number, number, number?]
 
 export interface Delivery {
-  /** Requests. */
+  /** Number of requests. */
   readonly in_flight?: number
   readonly allowed?: number
   readonly retries?: number
@@ -127,7 +127,7 @@ export interface Second {
   readonly destinations: Readonly<Record<string, Delivery>>
 }
 
-/** Events per second, but `in_flight`; null while the daemon did not look. */
+/** Events per second, or for `in_flight` a number of events; null for unknown steps. */
 export type Values = readonly (number | null)[]
 
 export interface History {
@@ -155,7 +155,7 @@ export interface Detail {
   readonly series: readonly (Sample & { readonly name: string; readonly help?: string })[]
 }
 
-/** Events. */
+/** Numbers of events. */
 export interface KeyEvents {
   readonly passed: number
   readonly discarded: number
@@ -163,7 +163,7 @@ export interface KeyEvents {
 
 export interface Bucket {
   readonly key: string | null
-  /** Events a second over the last minute. */
+  /** Events per second over the last minute. */
   readonly passed: number
   readonly discarded: number
   readonly last_minute: KeyEvents
@@ -171,7 +171,7 @@ export interface Bucket {
   readonly used: number
   readonly limit: number
   readonly window_ms: number
-  /** Used of the limit. */
+  /** 1: the events reach the limit. */
   readonly pressure: number
   readonly since?: string | null
   readonly history?: { readonly passed: Values; readonly discarded: Values }
@@ -232,7 +232,7 @@ export interface WhatIf {
 export interface Found {
   readonly looked_at: readonly {
     readonly kind: string
-    /** Null: none is kept. */
+    /** Null without kept events. */
     readonly from: string | null
     readonly kept: number
     readonly one_in?: number
@@ -266,9 +266,9 @@ export interface Evidence {
 
 export interface DeadLetters {
   readonly total: number
-  /** The newest ones, of which `reasons` are counted. */
+  /** Number of the newest events, which `reasons` counts. */
   readonly looked_at: number
-  /** Whether these are all that the queue has. */
+  /** Whether these are all events of the queue. */
   readonly all: boolean
   readonly reasons: readonly {
     readonly reason: string

@@ -7,7 +7,7 @@ import { adjust, route } from '../kit/route.js'
 import { clock, counted, duration, grouped, milliseconds, percent, visible } from '../kit/words.js'
 import type { WhatIf as Answer, Throttle, Values } from './types.js'
 
-/** A slider moves a tenth of a decade, so that each step changes as much in small limits as in large ones. */
+/** Steps of the slider per factor of ten. So each step changes the limit by the same factor. */
 const STEPS = 10
 const MOST_STEPS = 70
 const limitAt = (step: number) => Number((10 ** (step / STEPS)).toPrecision(2))
@@ -16,17 +16,17 @@ const stepOf = (limit: number) => Math.round(Math.log10(Math.max(1, limit)) * ST
 const WINDOWS_MS = [100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000]
 const windowStep = (ms: number) => WINDOWS_MS.findLastIndex(one => one <= ms)
 
-/** A limit; undefined: it is not one. */
+/** Reads a limit; undefined if the text is not a number. */
 function wholeOf(text: string | undefined): number | undefined {
   const value = Math.max(1, Math.round(Number(text)))
   return Number.isFinite(value) ? value : undefined
 }
 
-/** As durations are written in a configuration. */
+/** Formats a duration as in a configuration. */
 const written = (ms: number) => (ms % 60_000 === 0 ? `${ms / 60_000}m` : ms % 1000 === 0 ? `${ms / 1000}s` : `${ms}ms`)
 
 const MODES = ['fixed', 'aligned', 'sliding', 'gcra', 'quota']
-/** While a slider moves, the daemon is asked this long after its last step. */
+/** Delay between the last step of a slider and the request. */
 const SETTLED_MS = 150
 const EVERY_MS = 10_000
 
@@ -36,7 +36,7 @@ function timesOf({ at, step_ms, offered }: Answer['curve']): number[] {
   return offered.map((_, i) => from + i * step_ms)
 }
 
-/** The curve without a step that has not ended yet: it would look like a fall. */
+/** The curve without an unfinished step, which would look like a fall. */
 function whole({ curve, to }: Answer): Answer['curve'] {
   const at = timesOf(curve)
   const isOpen = (at.at(-1) ?? 0) + curve.step_ms > Date.parse(to)
@@ -46,19 +46,19 @@ function whole({ curve, to }: Answer): Answer['curve'] {
   return { at: cut(at), step_ms, offered: cut(offered), was: cut(was), would: cut(would) }
 }
 
-/** Curves are per step; people think in seconds. */
+/** Converts values per step to values per second. */
 const perSecond = (values: Values, step_ms: number): Values =>
   values.map(value => (value === null ? null : (value * 1000) / step_ms))
 
 const NAMES = ['limit', 'window', 'mode', 'key_field', 'exclude'] as const
 
-/** Options that differ from those of the throttle, as they are in the address. */
+/** Options that differ from those of the throttle, as texts in the address. */
 type Tried = Partial<Record<(typeof NAMES)[number], string | undefined>>
 
-/** What was tried of each throttle, while the tab lives. */
+/** The options tried for each throttle, while the tab is open. */
 const tried = signal<Readonly<Record<string, Tried>>>({})
 
-/** The address has what is tried, and a link to it has it, too. */
+/** Keeps the tried options in the address, so a link contains them. */
 function useTried(id: string): readonly [Tried, (change: Tried) => void] {
   const given: Tried = Object.fromEntries(NAMES.map(name => [name, route.value.params[name]]))
   const address = JSON.stringify(given)
@@ -68,7 +68,7 @@ function useTried(id: string): readonly [Tried, (change: Tried) => void] {
     if (address !== '{}') tried.value = { ...tried.value, [id]: given }
   }, [id, address])
   useEffect(() => {
-    // A slider has many steps, and browsers allow few changes of the address in a second.
+    // A slider has many steps, and browsers allow only a few changes of the address per second.
     const timer = setTimeout(() => {
       if (text !== address) adjust(Object.fromEntries(NAMES.map(name => [name, now[name]])))
     }, SETTLED_MS)
@@ -77,7 +77,7 @@ function useTried(id: string): readonly [Tried, (change: Tried) => void] {
   return [now, change => (tried.value = { ...tried.value, [id]: { ...now, ...change } })]
 }
 
-/** Another limit on the events of the last minutes: what would have passed. Nothing is changed by it. */
+/** Shows how many events of the last minutes would have passed with another limit. Does not change anything. */
 export function WhatIf({ throttle }: { throttle: Throttle }) {
   const [first] = throttle.limits
   const [now, change] = useTried(throttle.id)
@@ -253,7 +253,7 @@ function Result({ id, data }: { id: string; data: Answer }) {
   )
 }
 
-/** Options at their place in the configuration. */
+/** The options at their place in the configuration. */
 const inConfiguration = (id: string, yaml: string) =>
   `processors:\n  ${id}:\n${yaml.trimEnd().replace(/^/gm, '    ')}\n`
 

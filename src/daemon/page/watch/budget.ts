@@ -1,26 +1,26 @@
 import { type Clock, sleep } from '../../../lib/time.js'
 
-/** Work before other work gets its turn, in milliseconds. */
+/** Time that an answer works before a pause, in milliseconds. */
 const SLICE_MS = 5
-/** How much more time other work has. */
+/** Duration of a pause, as a multiple of the time worked. */
 const OTHERS = 3
-/** Longest pause for one slice, in milliseconds. */
+/** Maximum pause for one slice, in milliseconds. */
 const LONGEST_MS = 250
 
-/** Called between portions of an answer: it waits for the turn of the next one, or returns undefined to continue at once. */
+/** Called between portions of an answer. Resolves when the next one may begin; returns undefined to begin at once. */
 export type Turn = () => Promise<void> | undefined
 
-/** All answers together use at most a quarter of the time of the process. */
+/** Limits all answers together to a quarter of the time of the process. */
 export class Budget {
   readonly #clock: Clock
-  /** When all that was used is paid for. */
+  /** When the pauses for all work so far end. */
   #paidAt = Number.NEGATIVE_INFINITY
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** For one answer. */
+  /** Returns the `Turn` of one answer. */
   answer(): Turn {
     let since = this.#clock.now()
     return () => {

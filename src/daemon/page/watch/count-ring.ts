@@ -1,17 +1,16 @@
 import type { Turn } from './budget.js'
 
-/** Bytes of a row. */
 export const ROW_BYTES = 4 + 3 * 2
 /** The largest number that a row holds. */
 export const MOST_AT_ONCE = 0xffff
 const FIRST_ROWS = 256
-/** Rows that are read before other work may have its turn: less than a millisecond. */
+/** Rows that are read at once. This takes less than a millisecond. */
 const ROWS_AT_ONCE = 10_000
 
-/** Sees a row. `at`: wall clock in milliseconds. */
+/** Receives a row. `at`: wall clock in milliseconds. */
 export type SeeRow = (at: number, key: number, offered: number, passed: number) => void
 
-/** Counts by time and key, oldest first, in columns that grow up to a number of rows. */
+/** Counts by time and key, oldest first, in columns that grow to a maximum number of rows. */
 export class CountRing {
   /** Maximum number of rows. */
   #most: number
@@ -23,11 +22,10 @@ export class CountRing {
   #length = 0
   /** Times of rows are relative to this. */
   #base = 0
-  /** The time of the newest row that had to make room; wall clock in milliseconds. */
+  /** Rows before this time were dropped to make room; wall clock in milliseconds. */
   droppedUntil = Number.NEGATIVE_INFINITY
-  /** Another number whenever rows have changed or moved otherwise than by `add` and by dropping the first ones. */
+  /** Increases when rows change or move, except by `add` and by dropping the first rows. */
   version = 0
-  /** Number of rows that were dropped. */
   dropped = 0
 
   constructor(most: number) {
@@ -74,7 +72,7 @@ export class CountRing {
     return row < this.#times.length ? row : row - this.#times.length
   }
 
-  /** Times would not fit into their column any more. */
+  /** Moves the base to the oldest row, so newer times fit into their column. */
   #rebase(): void {
     const by = this.#times[this.#first]!
     this.#base += by
@@ -104,7 +102,7 @@ export class CountRing {
     this.#drop(count)
   }
 
-  /** Drops rows from before a time. */
+  /** Drops rows older than `at`. */
   dropBefore(at: number): void {
     let count = 0
     while (count < this.#length && this.#base + this.#times[this.#row(count)]! < at) count++
@@ -123,7 +121,7 @@ export class CountRing {
     this.version++
   }
 
-  /** Replaces the keys. */
+  /** Replaces each key with its entry in `to`. */
   rename(to: Uint16Array): void {
     for (let n = 0; n < this.#length; n++) {
       const row = this.#row(n)
@@ -156,7 +154,7 @@ export class CountRing {
       const row = this.#row(n)
       const time = this.#times[row]! + shift
       const start = time - (time % stepMs)
-      // Rows that are written are fewer than those that were read.
+      // This does not overwrite unread rows: it writes at most as many as were read.
       if (start !== at) write()
       at = start
       const key = this.#keys[row]!
@@ -176,12 +174,12 @@ export class CountRing {
     this.#passed[row] = passed
   }
 
-  /** Calls `see` with all rows, and `turn` between portions. False: they have changed meanwhile. */
+  /** Calls `see` with all rows, and `turn` between portions. Resolves with false if rows have changed meanwhile. */
   async readInTurns(see: SeeRow, turn: Turn): Promise<boolean> {
     const { version, dropped } = this
     const last = dropped + this.#length
     for (let next = dropped; next < last; ) {
-      // The first rows may have been dropped in a later turn.
+      // Rows may have been dropped during a turn.
       const from = Math.max(next, this.dropped)
       next = Math.min(last, from + ROWS_AT_ONCE)
       this.read(see, from - this.dropped, next - this.dropped)

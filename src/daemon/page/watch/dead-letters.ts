@@ -3,7 +3,7 @@ import { errorCode } from '../../../core/errors.js'
 import type { LetterRecord } from '../../../engine/run/dead-letter/record.js'
 import { parsed } from './find.js'
 
-/** Bytes that are read of the end of a file. */
+/** Maximum bytes read from the end of a file. */
 const MOST_BYTES = 1024 * 1024
 const LONGEST_SAMPLE = 4096
 const MOST_REASONS = 100
@@ -22,13 +22,13 @@ export interface LetterReason {
 
 /** The newest events of a dead-letter queue. */
 export interface Letters {
-  /** Events that were looked at. Older ones are not in `reasons`, if there are any. */
+  /** Number of events inspected. `reasons` does not count older events. */
   readonly looked_at: number
   readonly all: boolean
   readonly reasons: readonly LetterReason[]
 }
 
-/** Reads the end of a dead-letter file. `hasTexts`: with samples of the events. */
+/** Reads the end of a dead-letter file. `hasTexts`: whether to return samples of the events. */
 export async function newestLetters(path: string, hasTexts: boolean): Promise<Letters> {
   const { bytes, all } = await endOf(path)
   const reasons = new Map<string, LetterReason>()

@@ -11,9 +11,9 @@ import type { Clock } from '../../../lib/time.js'
 import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
-/** Maximum number of events kept per second of each fate in a component. */
+/** Maximum events kept per second, for each component and fate. */
 const KEPT_PER_SECOND = 100
-/** Of the memory. */
+/** Shares of the memory. */
 const DISCARDED_SHARE = 1 / 2
 const REJECTED_SHARE = 1 / 8
 const PASSED_SHARE = 3 / 8
@@ -24,14 +24,14 @@ const WORDS: Readonly<Record<string, string>> = {
   [PROCESSING_FAILED]: 'The event could not be processed.',
 }
 
-/** The events that the page keeps. Events that did not arrive take precedence over a sample of the others. */
+/** The events that the page keeps: discarded and rejected events, and a sample of the others. */
 export class Evidence {
   readonly discarded: KeptEvents
   readonly rejected: KeptEvents
   readonly passed: KeptEvents
   readonly #clock: Clock
 
-  /** `bytes`: maximum memory of all. */
+  /** `bytes`: maximum memory of all three. */
   constructor(bytes: number, clock: Clock) {
     this.#clock = clock
     this.discarded = new KeptEvents(bytes * DISCARDED_SHARE)
@@ -39,7 +39,7 @@ export class Evidence {
     this.passed = new KeptEvents(bytes * PASSED_SHARE)
   }
 
-  /** Maximum memory of all from now on. */
+  /** Changes the maximum memory of all three. */
   limit(bytes: number): void {
     this.discarded.limit(bytes * DISCARDED_SHARE)
     this.rejected.limit(bytes * REJECTED_SHARE)
@@ -56,7 +56,7 @@ export class Evidence {
   }
 
   /**
-   * Observes a component. `reasons`: their meaning. `bucketOf`: where an event counts that it has discarded.
+   * Observes a component. `reasons`: the meaning of each discard reason. `bucketOf`: the bucket of a discarded event.
    */
   of(
     component: string,
@@ -73,7 +73,6 @@ interface About {
   readonly bucketOf: (batch: EventBatch, i: number) => EventBucket | undefined
 }
 
-/** Keeps events of one component. */
 export class ComponentEvidence implements FateObserver {
   readonly #to: Evidence
   readonly #clock: Clock
@@ -168,9 +167,9 @@ export class ComponentEvidence implements FateObserver {
     this.#arrivals.choose(batch, batch.length, i => this.#keep(this.#to.passed, what, batch, i))
   }
 
-  /** For the output of a source. */
+  /** Observes the output of a source. */
   readonly read = (batch: EventBatch): void => this.#arrived('read', batch)
-  /** For the input of a destination. */
+  /** Observes the input of a destination. */
   readonly reached = (batch: EventBatch): void => this.#arrived('passed', batch)
 }
 

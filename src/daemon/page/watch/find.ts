@@ -15,15 +15,14 @@ import {
 } from './kept-events.js'
 import { QuestionError } from './question-error.js'
 
-/** Maximum number of events found. */
 const MOST_FOUND = 100
-/** Steps of one event, at most. */
+/** Maximum steps of one event. */
 const MOST_STEPS = 50
-/** How many events are looked at between two looks at the clock. */
+/** Events inspected between two checks of the clock. */
 const BETWEEN = 64
 const LF = Buffer.from('\n')
 const NO_PLACE = Buffer.alloc(PLACE_BYTES)
-/** An id, as people copy it. */
+/** An event id as text. */
 const ID = /^[\w-]{24}$/
 
 /** The fate of an event in a component. `at`: ISO 8601. */
@@ -38,7 +37,7 @@ export interface Step {
 }
 
 export interface FoundEvent {
-  /** The id; missing if it is not known where it was read. */
+  /** Missing if the place where the event was read is unknown. */
   readonly id?: string
   /** Undefined if its text was cut. */
   readonly event?: unknown
@@ -50,7 +49,7 @@ export interface FoundEvent {
 export interface LookedAt {
   readonly kind: 'discarded' | 'rejected' | 'passed'
   readonly from: string | null
-  /** Events; one that several components have seen is one. */
+  /** Number of distinct events. */
   readonly kept: number
   readonly one_in: number
   readonly bytes: number
@@ -63,14 +62,13 @@ export interface Finding {
   readonly more: boolean
 }
 
-/** Whether the event matches the query. */
 type Test = (event: Cursor) => boolean
 
 const KINDS = ['discarded', 'rejected', 'passed'] as const
 
 const kindOf = (what: Fate) => (what === 'discarded' || what === 'rejected' ? what : 'passed')
 
-/** How far back each kind is kept, and how many events of it. */
+/** How far back events of each kind are kept, and how many. */
 function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number): LookedAt[] {
   return KINDS.map(kind => {
     const { from, oneIn, bytes } = evidence[kind].about()
@@ -80,8 +78,8 @@ function lookedAt(evidence: Evidence, kept: (kind: LookedAt['kind']) => number):
 }
 
 /**
- * Finds events by a text, a condition, an id, or some of their fields as a JSON object, newest first, with the fate of
- * each. Throws QuestionError.
+ * Finds events, newest first, with the fate of each. `query`: a text, a condition, an id, or some fields of the event
+ * as a JSON object. Throws QuestionError.
  */
 export async function find(evidence: Evidence, query: string, budget: Budget, most = MOST_FOUND): Promise<Finding> {
   const [as, test] = testOf(query)
@@ -128,7 +126,7 @@ function hasFields({ text, isCut }: Cursor, given: object): boolean {
   return Object.entries(given).every(([name, value]) => isDeepStrictEqual(fields?.[name], value))
 }
 
-/** The text itself, or as it is within the quotes of JSON. */
+/** Finds the text itself, or its form inside a JSON string. */
 function textTest(text: string): Test {
   const needles = new Set([text, JSON.stringify(text).slice(1, -1)])
   const all = [...needles].map(needle => Buffer.from(needle))
@@ -147,10 +145,10 @@ async function* newest(evidence: Evidence, turn: Turn): AsyncGenerator<Cursor, u
   }
 }
 
-/** Counts events that components have seen: each once. */
+/** Counts distinct events by their ids. */
 class Distinct {
   readonly #places = new Set<string>()
-  /** Of the events at these places. */
+  /** Checksums of the events at these places. */
   readonly #sums = new Set<string>()
   /** Checksums of events whose places are not known. */
   readonly #placeless = new Set<string>()
@@ -169,7 +167,6 @@ class Distinct {
   }
 }
 
-/** An event that was found. */
 interface Found {
   readonly id: Buffer
   text: Buffer
@@ -181,7 +178,7 @@ interface Found {
 class Events {
   readonly #all: Found[] = []
   readonly #byPlace = new Map<string, Found>()
-  /** The first one with each checksum. */
+  /** The first event with each checksum. */
   readonly #bySum = new Map<string, Found>()
 
   get size(): number {
@@ -198,7 +195,7 @@ class Events {
     if (!this.#bySum.has(sum)) this.#bySum.set(sum, found)
   }
 
-  /** Adds what happened to one of the events. */
+  /** Adds a step, if its event was found. */
   addStep(cursor: Cursor): void {
     const place = placeOf(cursor.id)
     const found = (place === undefined ? undefined : this.#byPlace.get(place)) ?? this.#sameText(cursor)
@@ -212,8 +209,8 @@ class Events {
   }
 
   /**
-   * Behind a disk buffer, events can have other places, or no place. A line that comes often counts once in a
-   * component.
+   * Finds an event by its checksum: after a disk buffer, it can have another place or no place. Equal lines count once
+   * per component.
    */
   #sameText({ id, component }: Cursor): Found | undefined {
     const found = this.#bySum.get(sumOf(id))
@@ -238,7 +235,7 @@ class Events {
 
 const NOTHING = Buffer.alloc(0)
 
-/** By time, and in the same millisecond in the order of the way. */
+/** By time, and within a millisecond in the order of FATES. */
 const inOrder = (a: KeptEvent, b: KeptEvent) => a.at - b.at || FATES.indexOf(a.what) - FATES.indexOf(b.what)
 
 function placeOf(id: Buffer): string | undefined {
@@ -258,7 +255,7 @@ export function stepOf({ at, component, what, reason, words, rule, bucket }: Kep
   }
 }
 
-/** The event of a text; undefined: it is not all of it. */
+/** Parses the JSON of an event; undefined if it was cut. */
 export function parsed(text: string): unknown {
   try {
     return JSON.parse(text)

@@ -1,28 +1,28 @@
 import { PLACE, READING, SUM } from '../../../core/event/event-id.js'
 
-/** The fate of an event in each component, in the order of its path. */
+/** In the order in which they occur on the path of an event. */
 export const FATES = ['read', 'passed', 'discarded', 'rejected', 'delivered'] as const
 export type Fate = (typeof FATES)[number]
 
-/** Bytes of the parts of an id, from its beginning: as in core/event/event-id.ts. */
+/** The ends of the parts of an id (core/event/event-id.ts), in bytes. */
 export const READING_BYTES = READING
 export const PLACE_BYTES = READING + PLACE
 export const ID_BYTES = READING + PLACE + SUM
 
-/** An event in a component, at a time. */
+/** An event, as a component saw it. */
 export interface KeptEvent {
   /** Wall clock, in milliseconds. */
   readonly at: number
   readonly component: string
   readonly what: Fate
-  /** Its id, as in core/event/event-id.ts; all zeros before the checksum: where it was read is not known. */
+  /** Its id, as in core/event/event-id.ts. Without a known place, all bytes before the checksum are 0. */
   readonly id: Buffer
   readonly reason: string
   readonly words: string
   readonly rule: string
-  /** Undefined: it has no bucket; null: the default bucket. */
+  /** Undefined: without a bucket; null: the default bucket. */
   readonly bucket: string | null | undefined
-  /** Its JSON, cut to LONGEST_TEXT; empty: the same as in another step. */
+  /** Its JSON, cut to LONGEST_TEXT; empty if another step has the same text. */
   readonly text: Buffer
   readonly isCut: boolean
 }
@@ -32,7 +32,7 @@ interface Segment {
   readonly bytes: Buffer
   end: number
   readonly firstAt: number
-  /** Events to choose from before the first one of the segment. */
+  /** Candidates seen before the first event of the segment. */
   readonly before: number
   /** Events with a text. */
   count: number
@@ -40,11 +40,11 @@ interface Segment {
 
 interface Kept {
   segments: Segment[]
-  /** Events to choose from so far. */
+  /** Candidates seen so far. */
   seen: number
 }
 
-/** Where the parts of an event are: time, fate, flags, id, strings with their lengths, and the length of all. */
+/** Offsets of an event's parts: time, fate, flags, id, strings with their lengths, and the total length. */
 const AT = 0
 const WHAT = 8
 const FLAGS = 9
@@ -59,12 +59,12 @@ const FIXED = STRINGS + 5 * 2 + TAIL
 const SEGMENT_BYTES = 16 * 1024
 /** Longest text of an event, in bytes. */
 export const LONGEST_TEXT = 4096
-/** Longest of the other strings, in bytes. */
+/** Longest other string, in bytes. */
 const LONGEST_WORDS = 1024
 
-/** The kept events of a component. */
+/** Facts about the kept events of a component. */
 export interface KeptOf {
-  /** When the oldest event was seen, wall clock in milliseconds; undefined: there is none. */
+  /** When the oldest event was seen, wall clock in milliseconds; undefined without events. */
   readonly from: number | undefined
   readonly kept: number
   readonly oneIn: number
@@ -72,8 +72,8 @@ export interface KeptOf {
 }
 
 /**
- * Events in bounded memory. If there is no room for more, the oldest ones of the component that has most of them are
- * dropped, which leaves the few events of quiet components.
+ * Keeps events in bounded memory. If it is full, drops the oldest events of the component that has the most events.
+ * Quiet components keep theirs.
  */
 export class KeptEvents {
   #most: number
@@ -85,7 +85,7 @@ export class KeptEvents {
     this.#most = segmentsIn(bytes)
   }
 
-  /** Maximum memory from now on. */
+  /** Changes the maximum memory. */
   limit(bytes: number): void {
     this.#most = segmentsIn(bytes)
     while (this.#segments > this.#most) this.#dropOne()
@@ -102,12 +102,12 @@ export class KeptEvents {
     return kept
   }
 
-  /** Counts events of which some are chosen. */
+  /** Counts candidates. Some of them are then added. */
   seen(component: string, events: number): void {
     this.#of(component).seen += events
   }
 
-  /** The bytes of the event are copied. */
+  /** Copies the bytes of the event. */
   add({ component, at, what, id, reason, words, rule, bucket, text, isCut }: KeptEvent): void {
     const named = bucket ?? ''
     const letters = reason.length + words.length + rule.length + named.length
@@ -126,7 +126,7 @@ export class KeptEvents {
     end = bytes.writeUInt16LE(text.length, end)
     end += text.copy(bytes, end)
     segment.end = bytes.writeUInt32LE(end + TAIL - start, end)
-    // The others repeat what is known.
+    // Events without a text repeat one that has it.
     if (text.length > 0) segment.count++
   }
 
@@ -161,7 +161,7 @@ export class KeptEvents {
     }
   }
 
-  /** The kept events of a component, or of all without a component. */
+  /** Describes the kept events of a component, or of all components. */
   about(component?: string): KeptOf {
     let [kept, seen, bytes] = [0, 0, 0]
     let from: number | undefined
@@ -175,7 +175,7 @@ export class KeptEvents {
     return { from, kept, oneIn: kept === 0 ? 1 : Math.max(1, Math.round(seen / kept)), bytes }
   }
 
-  /** Before the events of each component, or of one. */
+  /** Cursors after the newest event of each component, or of one. */
   cursors(component?: string): Cursor[] {
     const all = component === undefined ? [...this.#all.keys()] : [component]
     return all.map(id => new Cursor(id, [...(this.#all.get(id)?.segments ?? [])]))
@@ -199,7 +199,7 @@ export function* newestOf(all: readonly Cursor[]): Generator<Cursor, undefined> 
   }
 }
 
-/** A place among the events of a component. Events that are dropped meanwhile stay valid. */
+/** A position in the events of a component. Events that are dropped meanwhile stay readable. */
 export class Cursor {
   readonly component: string
   readonly #segments: Segment[]
@@ -212,7 +212,7 @@ export class Cursor {
     this.#segments = segments
   }
 
-  /** Moves to the event before. False: there is none. */
+  /** Moves to the previous event. Returns false if it does not exist. */
   back(): boolean {
     while (this.#start === 0) {
       const segment = this.#segments.pop()

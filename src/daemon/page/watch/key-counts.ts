@@ -13,24 +13,23 @@ import { resized } from '../../../lib/columns.js'
 import type { Clock } from '../../../lib/time.js'
 import { CountRing, MOST_AT_ONCE, ROW_BYTES } from './count-ring.js'
 
-/** For how long counts are kept. */
 export const KEPT_MS = 600_000
-/** Maximum number of keys that are counted on their own; the busiest ones, if there are more. */
+/** Maximum number of keys with counts of their own. If there are more keys, these are the busiest. */
 const MOST_KEYS = 1000
-/** Bytes of a key, with its places in all tables; most keys are much shorter. */
+/** Assumed bytes of a key and its entries in all tables. Most keys are much shorter. */
 const KEY_BYTES = 420
-/** Places for buckets per key: with fewer, buckets share places, and their keys have to be read again. */
+/** Places for buckets per key. With fewer, more buckets would share a place, and their keys would be read again. */
 const PLACES_PER_KEY = 4
-/** Keys have at most one part in this of the memory. */
+/** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** A sample has a quarter of the events that are counted without one, but at least as many per second, if it can. */
+/** Minimum number of events inspected per second while sampling; usually, it is a quarter of `looks`. */
 const LEAST_LOOKS = 2000
-/** How often it is decided which keys are counted on their own, in milliseconds. */
+/** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
 
-/** In the place of a key: the keys that are not counted on their own, and events without a key. */
+/** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
 export const REST = 0
 export const DEFAULT = 1
 const FIRST = 2
@@ -43,7 +42,7 @@ export interface KeyCountsOptions {
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
   readonly key?: readonly FieldReader[]
-  /** Leaves these events out, instead of those that the throttle excludes. */
+  /** Excludes these events, instead of those that the throttle excludes. */
   readonly exclude?: EventTest
 }
 
@@ -52,7 +51,7 @@ export interface Counted {
   /** Wall clock, in milliseconds. */
   readonly from: number
   readonly stepMs: number
-  /** How many events there were for each one that was inspected. */
+  /** One in this many events was inspected. */
   readonly oneIn: number
   /** Whether some events are counted under REST. */
   readonly hasRest: boolean
@@ -61,8 +60,8 @@ export interface Counted {
 }
 
 /**
- * The events that reached a throttle and those that passed, by key and time, for the last ten minutes. Memory is bounded:
- * if the counts of ten minutes do not fit, the steps of time become longer, and then the time becomes shorter.
+ * Counts the events that reached and passed a throttle in the last ten minutes, by key and time. Memory is bounded: if
+ * the counts do not fit, the steps become longer, and then the oldest counts are dropped.
  */
 export class KeyCounts {
   readonly #options: KeyCountsOptions
@@ -76,18 +75,18 @@ export class KeyCounts {
   #table = new KeyTable()
   /** Names of keys whose bytes are not their text. */
   readonly #names = new Map<number, string>()
-  /** Events of each key, of which older ones weigh less, and when the last one came. */
+  /** By key: the number of events, with less weight for older ones, and the time of the last event. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
-  /** By place: the bucket that used it last, as long as the owner of these numbers is the same, and its key. */
+  /** A cache by place: the last bucket that used the place, and its key. Valid until `#owner` changes. */
   #buckets = new Int32Array(0)
   #ids = new Uint16Array(0)
-  /** Bits of a hash that are not part of a place. */
+  /** Number of bits of a hash that are not part of a place. */
   #shift = 0
   #owner = 0
-  /** By hash: keys that are not counted on their own, and how many events they had. */
+  /** By hash: keys without counts of their own, and their numbers of events. */
   #candidates = { hashes: new Int32Array(0), counts: new Float64Array(0) }
-  /** The hashes of candidates that get the place of another key when they come again. */
+  /** Hashes of candidates that get counts of their own when they occur again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
   /** The counts since `#at` by key, and the keys that have counts. */
@@ -98,13 +97,13 @@ export class KeyCounts {
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
-  /** Until when there were long steps, samples and keys without counts of their own. */
+  /** When long steps, samples and keys without counts of their own were last in use. */
   #coarse = { until: Number.NEGATIVE_INFINITY, step: 1 }
   #sampled = { until: Number.NEGATIVE_INFINITY, oneIn: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** Rows that steps of 1 ms would have needed, by minute, the newest first. */
+  /** Number of rows that steps of 1 ms would have needed, by minute, newest first. */
   readonly #fineRows: number[] = [0]
-  /** The time and the number of the batch that is being counted, and the number of the last one with each key. */
+  /** Time and number of the current batch. `#lastBatch`: by key, the number of the last batch with it. */
   #now = 0
   #batch = 0
   #lastBatch = new Uint32Array(0)
@@ -144,7 +143,7 @@ export class KeyCounts {
     this.#buckets = new Int32Array(places).fill(-1)
   }
 
-  /** Maximum memory from now on, in bytes. */
+  /** Changes the maximum memory, in bytes. */
   set bytes(bytes: number) {
     if (bytes === this.#bytes) return
     this.flush()
@@ -176,7 +175,7 @@ export class KeyCounts {
       this.#key = new BucketKey(fields, this.#seed)
     }
     const now = clock.now()
-    // The time of earlier counts would lie in the future.
+    // The clock was set back. Earlier counts would be in the future.
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     this.#now = wall
@@ -201,7 +200,7 @@ export class KeyCounts {
   #count(batch: EventBatch, i: number, decision: number, stands: number, bucket: number): void {
     const { exclude } = this.#options
     if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
-    // The golden ratio spreads consecutive numbers, and with rules multiples of a power of two, over all places.
+    // The golden ratio spreads the numbers over all places. With rules, they are multiples of a power of two.
     const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
     let id = REST
     if (bucket >= 0 && this.#buckets[place] === bucket) id = this.#ids[place]!
@@ -240,7 +239,7 @@ export class KeyCounts {
     return id
   }
 
-  /** Frequent ones of many keys remain, whatever the others are. */
+  /** Counts a key as a candidate. At each place, the most frequent key tends to stay. */
   #nominate({ hash }: Key, stands: number): void {
     const { hashes, counts } = this.#candidates
     const place = hash & (counts.length - 1)
@@ -253,7 +252,7 @@ export class KeyCounts {
     }
   }
 
-  /** Decides which keys are counted on their own from now on, and whether short steps fit again. */
+  /** Chooses the keys with counts of their own, and returns to short steps if these fit again. */
   #choose(wall: number): void {
     this.flush()
     this.#choiceAt = wall
@@ -282,13 +281,13 @@ export class KeyCounts {
     if (dropped.size > 0) this.#drop(dropped)
   }
 
-  /** The keys that are counted on their own, the lightest first. */
+  /** The keys with counts of their own, the lightest first. */
   #byWeight(): number[] {
     const order = Array.from({ length: this.#table.size }, (_, id) => id + FIRST)
     return order.sort((a, b) => this.#weights[a]! - this.#weights[b]!)
   }
 
-  /** Counts these keys as others, also in the past. */
+  /** Counts these keys as REST, also in the past. */
   #drop(dropped: ReadonlySet<number>): void {
     const to = new Uint16Array(this.#weights.length)
     to[DEFAULT] = DEFAULT
@@ -309,7 +308,7 @@ export class KeyCounts {
     this.#restUntil = this.#now
   }
 
-  /** Moves what was counted since the last step to the ring. */
+  /** Moves the counts since `#at` to the ring. */
   flush(): void {
     for (const id of this.#touched) {
       let [offered, passed] = [this.#offered[id]!, this.#passed[id]!]
@@ -331,11 +330,11 @@ export class KeyCounts {
       this.#coarse = { until: this.#at, step: STEPS[this.#step]! }
     }
     if (this.#step > 0) this.#coarse.until = this.#at
-    // Removes some at a time: the rest begins with a whole step.
+    // Drops 1/64 of the rows at once, so this is rarely necessary.
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
 
-  /** Forgets everything. */
+  /** Discards all counts and keys. */
   #restart(): void {
     const { clock } = this.#options
     this.#ring.clear()
@@ -352,7 +351,7 @@ export class KeyCounts {
     this.#restUntil = this.#coarse.until = this.#sampled.until = Number.NEGATIVE_INFINITY
   }
 
-  /** The rows, after what was counted so far was added to them. */
+  /** The rows, with all counts so far. */
   get ring(): CountRing {
     this.flush()
     this.#ring.dropBefore(this.#options.clock.wall() - KEPT_MS)
@@ -364,7 +363,7 @@ export class KeyCounts {
     return this.#table.size + FIRST
   }
 
-  /** The key with a number, as texts of buckets are; null: events without one; undefined: REST. `isName`: it is too long to be shown. */
+  /** The key with a number; undefined for REST. `key`: null for events without a key. `isName`: `key` is its name. */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined
     if (id === DEFAULT) return { key: null, isName: false }

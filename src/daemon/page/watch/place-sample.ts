@@ -1,15 +1,15 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
 
-/** Where more events come than are chosen, this part of as many is: a sample need not take as much work. */
+/** If more events come than `most`, about `most` / SAMPLE_PART are chosen: a sample takes less work. */
 const SAMPLE_PART = 4
-/** The same where more than so many times as many come: to find one of them is luck anyway. */
+/** If more than MANY times `most` come, about `most` / SAMPLE_PART_OF_MANY: finding one of them is luck anyway. */
 const [MANY, SAMPLE_PART_OF_MANY] = [100, 16]
 
 /**
  * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
- * multiple of a number of bytes, which is a power of two. So the same events are chosen in all components that they
- * pass, as far as their rates allow, and most of a batch is not looked at. Long lines are chosen more often.
+ * multiple of `#step` bytes, a power of two. So all components on a path choose the same events, as far as their rates
+ * allow, and most of a batch is skipped. Long lines are chosen more often.
  */
 export class PlaceSample {
   readonly #most: number
@@ -28,7 +28,7 @@ export class PlaceSample {
     this.#secondAt = clock.now()
   }
 
-  /** Calls `keep` with the chosen events of a batch: `events` of them, those with `value` in `to`; without `to` all. */
+  /** Calls `keep` with the chosen events. `events`: number of candidates. With `to`, these have `value` there. */
   choose(batch: EventBatch, events: number, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     const now = this.#clock.now()
     if (now - this.#secondAt >= 1000) this.#begin(now)
@@ -36,7 +36,7 @@ export class PlaceSample {
     this.#bytes += (batch.bytes / batch.length) * events
     if (this.#kept >= this.#most) return
     const { length } = batch
-    // Places made of names have no order, and some batches do not have places.
+    // Places that come from names are not in order, and some batches do not have places.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
     if (isOrdered && this.#multiple(batch, 0) >= batch.place(length - 1) + batch.size(length - 1)) return
     const column = to?.subarray(0, length)
@@ -62,12 +62,12 @@ export class PlaceSample {
     return this.#multiple(batch, i) < batch.place(i) + Math.max(1, batch.size(i))
   }
 
-  /** The first multiple at the beginning of event `i` or behind it. */
+  /** The first multiple of `#step` at the beginning of event `i` or after it. */
   #multiple(batch: EventBatch, i: number): number {
     return Math.ceil(batch.place(i) / this.#step) * this.#step
   }
 
-  /** The first event behind event `i` that ends behind the next multiple. */
+  /** The first event after event `i` that ends after the next multiple. */
   #after(batch: EventBatch, i: number): number {
     const multiple = this.#multiple(batch, i)
     let [low, high] = [i + 1, batch.length]

@@ -8,7 +8,7 @@ import { editYaml } from '../../../engine/config/yaml/plain-yaml.js'
 import type { Counted } from './key-counts.js'
 import { QuestionError } from './question-error.js'
 
-/** Other options of a throttle, as typed. */
+/** Other options of a throttle, as the user typed them. */
 export interface Asked {
   readonly limit?: string | undefined
   readonly window?: string | undefined
@@ -17,13 +17,12 @@ export interface Asked {
   readonly exclude?: string | undefined
 }
 
-/** A question about a throttle with other options. */
 export interface Question {
   readonly limits: readonly Limit[]
   /** Other fields of the key; undefined: the throttle's fields. */
   readonly key: readonly FieldPath[] | undefined
   readonly exclude: Condition | undefined
-  /** The options that differ, as they stand in a configuration. */
+  /** The options that differ, as YAML. */
   readonly yaml: string
 }
 
@@ -34,7 +33,7 @@ const PERIODS: readonly (readonly [ms: number, per: string])[] = [
   [30 * 86_400_000, 'month'],
 ]
 
-/** The limit of a throttle that a question changes: the first one of events. */
+/** The limit that a question changes: the first limit on events. */
 const ownLimit = (options: ThrottleOptions): Limit | undefined => limitsOf(options).find(({ unit }) => unit !== 'bytes')
 
 /** Reads a question. Throws QuestionError. */
@@ -53,7 +52,7 @@ export function questionOf(options: ThrottleOptions, asked: Asked): Question {
   const { key_field } = keyed === undefined ? options : parse({ limit: 1, window: '1s', key_field: keyed })
   const { exclude } = asked.exclude === undefined ? options : parse({ limit: 1, window: '1s', exclude: asked.exclude })
   const [changed] = limitsOf(parsed)
-  // Other limits of events stay; limits of bytes are not known here.
+  // Other limits on events still apply. Limits on bytes do not, since only events are counted.
   const others = limitsOf(options).filter(one => !(own && isDeepStrictEqual(one, own)) && one.unit !== 'bytes')
   const isOther = keyed !== undefined && pathsText(key_field) !== pathsText(options.key_field)
   const isExcluded = asked.exclude !== undefined
@@ -80,7 +79,7 @@ function parse(given: object): ThrottleOptions {
   throw new QuestionError(`${path === 'window_mode' ? 'mode' : path}: ${message}`)
 }
 
-/** The options of a quota in the place of a limit. */
+/** The options for a quota instead of a limit and a window. */
 function quotaOf({ quota }: ThrottleOptions, limit: number, window: string) {
   const { window: windowMs } = parse({ limit, window })
   const [, per] = PERIODS.find(([ms]) => ms === windowMs) ?? []
@@ -104,7 +103,7 @@ const listed = (text: string): string | string[] =>
 
 const pathsText = (paths: readonly FieldPath[]) => JSON.stringify(paths.map(({ text }) => text))
 
-/** Why the answer is an estimate; empty: the throttle would decide so. */
+/** Why the answer is an estimate; empty: it is exact. */
 export function inexactness(
   options: ThrottleOptions,
   { limits }: Question,

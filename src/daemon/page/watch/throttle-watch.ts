@@ -15,15 +15,14 @@ import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
 /** Maximum number of events per second that are inspected for another key. */
 const TRIAL_LOOKS = 2000
-/** Counting by another key ends when nobody has asked for this long, in milliseconds. */
+/** Counting by another key ends after this time without a question, in milliseconds. */
 const TRIAL_MS = 60_000
-/** How many other keys may be counted at the same time. */
 const MOST_TRIALS = 4
-/** The part of the memory of a throttle that other keys have together. */
+/** All trials together use 1/TRIALS_PART of the memory of a throttle. */
 const TRIALS_PART = 8
-/** A bucket that has discarded nothing for this long is within its limit again, in milliseconds. */
+/** After this time without discarded events, a bucket is within its limit again, in milliseconds. */
 const CALM_MS = 60_000
-/** The history of a bucket: steps of ten seconds. */
+/** Length and number of the steps in the history of a bucket. */
 const HISTORY_MS = 10_000
 const HISTORY = 60
 
@@ -34,7 +33,7 @@ export interface CountedBy {
   readonly exact: boolean
   readonly keys: number
   readonly most_keys: number
-  /** In words. */
+  /** How events are counted, as text. */
   readonly of: string
 }
 
@@ -43,29 +42,28 @@ export interface KeyEvents {
   readonly discarded: number
 }
 
-/** Which buckets are wanted: at most `most`. */
+/** Selects at most `most` buckets. */
 export interface WantedKeys {
   readonly most: number
-  /** Their names have all of these words. */
+  /** Only buckets whose names contain all of these words. */
   readonly words?: string | undefined
   /** Null: the default bucket. */
   readonly keys?: readonly (string | null)[] | undefined
 }
 
-/** A bucket of a throttle, as the page shows it. */
 export interface ThrottleKey {
   readonly key: string | null
   /** Per second, over the last minute. */
   readonly passed: number
   readonly discarded: number
-  /** Events, where `counted.exact` says that every one is counted. */
+  /** Numbers of events, which are estimates unless `counted.exact`. */
   readonly last_minute: KeyEvents
   readonly ten_minutes: KeyEvents
   readonly used?: number
   readonly limit?: number
   readonly window_ms?: number
   readonly rule?: string
-  /** 1: as many events come as the limit lets through; more: some of them are discarded. */
+  /** 1: the events reach the limit; above 1: the throttle discards some of them. */
   readonly pressure: number
   /** When it began to discard events, if it still does. */
   readonly since: string | null
@@ -77,10 +75,10 @@ export interface ThrottleView {
   readonly limits: { limit: number; unit: string; window_ms: number; mode: string }[]
   readonly rules: number
   readonly max_keys: number
-  /** The interval of events that summarize what was discarded, if they go with those that pass. */
+  /** The interval of summary events, if they go to the main output. */
   readonly summary_ms?: number
   readonly keys: ThrottleKey[]
-  /** How many buckets of the last ten minutes were searched, and how many of them are as wanted. */
+  /** How many buckets of the last ten minutes were searched, and how many of them match. */
   readonly searched: number
   readonly found: number
   readonly counted: CountedBy
@@ -124,7 +122,7 @@ function testOf({ words = '', keys }: WantedKeys): (key: string | null) => boole
 
 const iso = (wall: number) => new Date(wall).toISOString()
 
-/** The page's data about one throttle. It stays when a reload replaces the throttle. */
+/** The page's data about one throttle. The data stays when a reload replaces the throttle. */
 export class ThrottleWatch {
   readonly #clock: Clock
   #bytes: number
@@ -195,7 +193,7 @@ export class ThrottleWatch {
     for (const [name, { askedAt }] of this.#trials) if (now - askedAt > TRIAL_MS) this.#trials.delete(name)
   }
 
-  /** The buckets that are nearest to their limits, or furthest beyond them. */
+  /** The wanted buckets, those with the most pressure first. */
   async view(wanted: WantedKeys): Promise<ThrottleView> {
     const { limitsOf } = await import('../../../components/processors/throttle/options.js')
     const { key_field, max_keys, limits: rules = [], summary } = this.#options
@@ -248,7 +246,7 @@ export class ThrottleWatch {
       const state = named.isName ? undefined : this.#processor.bucket?.(named.key)
       const { limit, window_ms, used, rule } = state ?? {}
       const offered = (minute.passed[id]! + minute.discarded[id]!) / 60_000
-      // A minute says little about a longer window: of that, only these events count.
+      // The rate of a minute is not extrapolated to a longer window.
       const parts = limit === undefined ? [] : [(used ?? 0) / limit, (offered * Math.min(window_ms!, 60_000)) / limit]
       const shown = {
         key: named.key,
@@ -273,7 +271,7 @@ export class ThrottleWatch {
   }
 
   /**
-   * The events that would pass with other options. `isGone`: whether nobody waits for it any more. Throws
+   * Computes which events would pass with other options. `isGone`: whether the client has disconnected. Throws
    * QuestionError, or Gone.
    */
   whatIf(asked: Asked, isGone?: () => boolean): Promise<WhatIf> {
@@ -284,7 +282,7 @@ export class ThrottleWatch {
   }
 
   async #answer(asked: Asked): Promise<WhatIf> {
-    // Loaded when somebody asks: it takes longer than the rest.
+    // Loaded on demand, because this takes long.
     const { inexactness, questionOf } = await import('./question.js')
     const question = questionOf(this.#options, asked)
     const trial = question.key && this.#trial(question)
@@ -308,7 +306,7 @@ export class ThrottleWatch {
     }
   }
 
-  /** Counts by another key, from the first question on. */
+  /** The counts by another key, which begin with the first question. */
   #trial({ key = [], exclude }: Question): Trial {
     this.#endTrials()
     const name = JSON.stringify([key.map(({ text }) => text), exclude && conditionText(exclude)])
@@ -333,7 +331,7 @@ export class ThrottleWatch {
   }
 }
 
-/** The options that decide what is counted, and by which key. */
+/** The options that decide which events are counted, and by which key. */
 const whatIsCounted = ({ key_field, exclude }: ThrottleOptions) =>
   JSON.stringify([key_field.map(({ text }) => text), exclude && conditionText(exclude)])
 

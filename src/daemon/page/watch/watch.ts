@@ -15,12 +15,12 @@ import type { Asked } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type ThrottleView, ThrottleWatch, type WantedKeys, type WhatIf } from './throttle-watch.js'
 
-/** Of the memory of the page. */
+/** Shares of the memory of the page. */
 const COUNTS_SHARE = 1 / 2
 const EVENTS_SHARE = 1 / 4
-/** Events of a component that are shown at once, at most. */
+/** Maximum events in an answer about a component. */
 const MOST_EVENTS = 200
-/** Events that are looked at for them. */
+/** Maximum events inspected for an answer. */
 const MOST_LOOKS = 20_000
 
 /** The watched pipeline; a reload replaces its engine. */
@@ -48,8 +48,8 @@ export interface EvidenceQuery {
 }
 
 /**
- * The data that a daemon keeps while its page is on: counts of throttles by key, and events. Half of the memory is for
- * counts, equal shares of all throttles, and a quarter for events.
+ * The data that a daemon keeps for its page: counts of throttles by key, and events. Counts get half of the memory, in
+ * equal shares for all throttles, and events a quarter.
  */
 export class PageWatch {
   #memory: number
@@ -145,7 +145,6 @@ export class PageWatch {
     }
   }
 
-  /** Ends all observation. */
   stop(): void {
     this.#unfollow()
     for (const end of this.#ends) end()
@@ -157,7 +156,7 @@ export class PageWatch {
     return [...this.#throttles.values()].reduce((sum, { used }) => sum + used, this.#evidence.used)
   }
 
-  /** The buckets of a throttle; undefined: there is no such throttle. */
+  /** The buckets of a throttle; undefined if the throttle does not exist. */
   async throttle(id: string, wanted: WantedKeys): Promise<ThrottleView | undefined> {
     return this.#throttles.get(id)?.view(wanted)
   }

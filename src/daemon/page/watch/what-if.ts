@@ -8,10 +8,10 @@ import { DEFAULT, type KeyCounts, REST } from './key-counts.js'
 
 /** The length of the steps of the curve, in milliseconds. */
 const CURVE_MS = 5000
-/** Keys that are shown because they gain or lose most, and as many because they have most events. */
+/** Number of keys shown with the largest changes, and of other keys with the most events. */
 const SHOWN_KEYS = 10
 
-/** Events of a key. `key`: null for events without one. */
+/** Numbers of events. `key`: null for events without a key. */
 export interface KeyOutcome {
   readonly key: string | null
   readonly offered: number
@@ -19,7 +19,7 @@ export interface KeyOutcome {
   readonly would: number
 }
 
-/** The events that passed, and that would have passed with other limits. */
+/** The number of events that passed (`was`), and that would have passed with other limits (`would`). */
 export interface Outcome {
   /** Wall clock, in milliseconds. */
   readonly from: number
@@ -38,11 +38,11 @@ export interface Outcome {
   readonly keysCount: number
 }
 
-/** Replays counts with other limits. The throttle's own windows decide, at the times at which the events came. */
+/** Replays counts with other limits. It uses the windows that throttles use, with the times of the events. */
 export async function replay(counts: KeyCounts, limits: readonly Limit[], to: number, turn: Turn): Promise<Outcome> {
   for (;;) {
     const replay = new Replay(counts, limits, to)
-    // Steps of time have become longer, or keys have changed, in between.
+    // Starts again if steps have become longer or keys have changed meanwhile.
     if (await replay.run(turn)) return replay.outcome()
   }
 }
@@ -50,7 +50,7 @@ export async function replay(counts: KeyCounts, limits: readonly Limit[], to: nu
 class Replay {
   readonly #counts: KeyCounts
   readonly #windows: Windows
-  /** With gcra an event of any cost passes. */
+  /** With gcra, events pass regardless of their cost, so each is taken on its own. */
   readonly #oneByOne: boolean
   readonly #from: number
   readonly #to: number
@@ -77,7 +77,7 @@ class Replay {
     this.#curve = { at: this.#from, step_ms: CURVE_MS, offered: line(), was: line(), would: line() }
   }
 
-  /** False: the counts changed meanwhile. */
+  /** Resolves with false if the counts have changed meanwhile. */
   run(turn: Turn): Promise<boolean> {
     return this.#counts.ring.readInTurns((at, key, offered, passed) => this.#see(at, key, offered, passed), turn)
   }
@@ -94,7 +94,7 @@ class Replay {
     curve.would[step]! += would
   }
 
-  /** How many of these events of a key pass, which come at the same time. */
+  /** How many of these events of a key pass, if they arrive at the same time. */
   #take(key: number, at: number, events: number): number {
     const windows = this.#windows
     if (this.#oneByOne) {

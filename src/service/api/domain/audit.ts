@@ -19,7 +19,7 @@ export class Audit {
     this.#context = context
   }
 
-  /** Newest first. Entries of the account acted in, or of the enterprise itself at enterprise scope. */
+  /** Newest first. Entries of the current account, or of the enterprise itself at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireAuditRead(principal)
     const rows = {
@@ -35,7 +35,6 @@ export class Audit {
     })
   }
 
-  /** Removes entries older than the retention period. */
   async forgetOld(): Promise<void> {
     const { store, clock, limits } = this.#context
     await store.run('DELETE FROM audit WHERE id < $1', idAt(clock.wall() - limits.auditDays * DAY_MS))

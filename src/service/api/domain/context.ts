@@ -12,10 +12,10 @@ import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
 
 export interface ServiceLimits {
   readonly requestsPerKey: Rate
-  /** Attempts with unknown keys from one address. Requests with a valid key are not limited by it. */
+  /** Attempts with unknown keys from one address. Requests with a valid key do not count. */
   readonly failedTries: Rate
   readonly accounts: number
-  /** Per account, as are the next ones. */
+  /** This limit and the next four are per account. */
   readonly users: number
   readonly serviceAccounts: number
   readonly pipelines: number
@@ -23,7 +23,7 @@ export interface ServiceLimits {
   readonly daemons: number
   /** New daemons that one user or service account may register. */
   readonly newDaemons: Rate
-  /** Changes by one user or service account, and by all of an account. */
+  /** Changes by one user or service account, and by a whole account. */
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
@@ -56,7 +56,7 @@ export const DEFAULT_LIMITS: ServiceLimits = {
 
 export interface ServiceOptions {
   readonly store: Store
-  /** The key of the HMAC under which access keys are stored. */
+  /** The HMAC key for the hashes of access keys. */
   readonly secret: Buffer
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
@@ -64,13 +64,13 @@ export interface ServiceOptions {
   /** The component types that pipelines may use. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
-  /** Left out: it is the only one. */
+  /** Default: this is the only node. */
   readonly nodes?: Nodes
-  /** Whether to run periodic tasks with timers; otherwise the caller must call `tick` and `sweep`. */
+  /** Default: true. Otherwise the caller must call `flush` and `sweep`. */
   readonly background?: boolean
 }
 
-/** Limit of the texts of a page: a client that does not read its responses keeps them in memory. */
+/** Maximum length of all texts on a page. A client that does not read its responses keeps them in memory. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
@@ -78,23 +78,23 @@ const ENDS = /\.(?:remove|revoke)$/
 type Details = AuditDocument['details']
 
 /**
- * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes: each
- * one stays in the store for a long time, even if it is undone.
+ * Adds the audit entry of a change. Details must not contain secrets. Throws ApiError 429 after too many changes, since
+ * entries stay in the store for a long time, even if a change is undone.
  */
 export type AddAudit = (action: string, target: { type: string; id: string }, details?: Details) => Promise<void>
 
-/** The rows of a list. */
+/** The query for a list. */
 export interface Rows<R> {
-  /** Ends with its conditions and its order; `$1` is the cursor, and `$2` the limit. */
+  /** The statement without its LIMIT. `$1` is the cursor, and `$2` the limit. */
   readonly text: string
-  /** From `$3` on. */
+  /** Values from `$3` on. */
   readonly values: readonly Value[]
   /** The cursor of the first page. */
   readonly first: string
   readonly cursorOf: (row: R) => string
 }
 
-/** What all parts of the domain share. */
+/** Shared by all parts of the domain. */
 export class Context {
   readonly store: Store
   readonly clock: Clock
@@ -120,7 +120,7 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
-  /** The current time, or `laterMs` after it. */
+  /** The current time plus `laterMs`, in ISO 8601. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
     // Cached, since every request asks for it, many in the same millisecond.
@@ -131,7 +131,7 @@ export class Context {
     return this.#time
   }
 
-  /** A change by somebody, with its audit entry; see Store.change. */
+  /** A change by `principal`, with its audit entry; see Store.change. */
   change<T>(principal: Principal, work: (sql: Sql, audit: AddAudit) => Promise<T>): Promise<T> {
     const { type, subject, keyId, enterpriseId, account, address, requestId } = principal
     return this.store.change(accountOf(principal), sql =>
@@ -159,7 +159,7 @@ export class Context {
     )
   }
 
-  /** As many rows as were asked for and fit on a page, and at least one. */
+  /** Reads a page: at most `limit` rows that fit into PAGE_BYTES, and at least one. */
   async page<R extends object, T>(
     { limit, after }: PageQuery,
     { text, values, first, cursorOf }: Rows<R>,
@@ -183,7 +183,7 @@ export class Context {
   }
 
   #countChange(principal: Principal, action: string): void {
-    // Revoking or removing something is never limited: no one must be able to prevent that a key is revoked.
+    // Revoking and removing are not limited: nobody must be able to block the revocation of a key.
     if (ENDS.test(action)) return
     const own = this.#changes.take(principal.subject.id)
     const state = own.allowed ? this.#changesOfAccounts.take(accountOf(principal)) : own

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { ROLES, SCOPES } from './accounts/scopes.js'
 
-/** The documents of responses, with the names of the API. Only what is shown once is optional. */
+/** Schemas of response documents, with the names of the API. Only values that are shown once are optional. */
 
 export const id = z
   .string()

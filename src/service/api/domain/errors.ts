@@ -1,7 +1,7 @@
 import type { Fault } from '../../../core/errors.js'
 import type { Principal } from './keys/principal.js'
 
-/** An error response of the service: `{"code","message","errors"}`. No message contains a key. */
+/** An error response of the service: `{"code","message","errors"}`. Messages do not contain keys. */
 export class ApiError extends Error {
   readonly status: number
   /** Stable and in snake case; programs may depend on it. */
@@ -9,7 +9,7 @@ export class ApiError extends Error {
   readonly errors: readonly Fault[]
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** The caller, if already known; then the response has the headers of authenticated ones. */
+  /** The caller, if known. The response then has the x-auth headers. */
   readonly principal: Principal | undefined
 
   constructor(
@@ -32,7 +32,7 @@ export class ApiError extends Error {
   }
 }
 
-/** For entities that do not exist and for those of other accounts: callers cannot distinguish the two. */
+/** For entities that do not exist or belong to another account: callers cannot distinguish the two. */
 export function notFound(what: string): ApiError {
   return new ApiError(404, 'not_found', `the ${what} does not exist`)
 }

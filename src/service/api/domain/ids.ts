@@ -1,11 +1,10 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** 24 hexadecimal digits. */
 export const ID = /^[0-9a-f]{24}$/
 
 const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SHORT_LENGTH = 9
-/** Larger byte values are dropped, which makes all letters equally likely. */
+/** Byte values from here on are dropped, which makes all characters equally likely. */
 const FAIR = 256 - (256 % SHORT_ALPHABET.length)
 
 /** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */
@@ -25,7 +24,7 @@ export class Ids {
     return idAt(this.#last) + this.#random(6).toString('hex')
   }
 
-  /** 9 letters and digits; the caller must check that they are unique. */
+  /** 9 letters and digits. The caller must check that the id is unique. */
   short(): string {
     let text = ''
     while (text.length < SHORT_LENGTH) {
@@ -37,7 +36,7 @@ export class Ids {
   }
 }
 
-/** Ids that were created before `ms` are less than this; milliseconds since the epoch. */
+/** Ids that were created before `ms` (milliseconds since the epoch) are less than this. */
 export function idAt(ms: number): string {
   return Math.max(0, Math.floor(ms)).toString(16).padStart(12, '0')
 }

@@ -27,7 +27,7 @@ const email = z
   .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** A duration or a number of seconds. */
+/** A duration or a number of seconds, as milliseconds. The limits are in milliseconds, too. */
 function period(least: number, most: number) {
   return z
     .union(
@@ -159,7 +159,6 @@ export const reportInput = z.strictObject({
 })
 export type ReportInput = z.output<typeof reportInput>
 
-/** Selects a page of a list. */
 export const pageQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50),
   after: showable(z.string().min(1).max(200)).optional().describe('`next` of the previous page.'),

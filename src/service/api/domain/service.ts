@@ -17,11 +17,11 @@ import { Pipelines } from './pipelines/pipelines.js'
 import { Sealer } from './secrets/sealer.js'
 import { Secrets } from './secrets/secrets.js'
 
-/** How often data in memory is written to the store, and after how many of these intervals old data is removed. */
+/** Interval of saving reports. Last uses are saved every USES_EVERY intervals; a sweep runs every SWEEP_EVERY. */
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
-/** Less than the time between two sweeps of a node. */
+/** How long a node's turn lasts: less than the time between its sweeps. */
 const SWEEP_MS = 0.9 * SWEEP_EVERY * TICK_MS
 
 export interface ServiceCounts {
@@ -86,7 +86,7 @@ export class Service {
     return this.#authentication.authenticate(request)
   }
 
-  /** The caller, once the body of the request has come: `principal` itself unless something has changed. */
+  /** Checks the caller again after the body was read. Returns `principal` itself unless something has changed. */
   confirm(principal: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.confirm(principal, again)
   }
@@ -131,7 +131,7 @@ export class Service {
     await this.#keys.flush()
   }
 
-  /** Warns of keys that expire soon, and removes old data: one node for all. */
+  /** Warns of keys that expire soon, and removes old data. One node does both for all. */
   async sweep(): Promise<void> {
     const { nodes, store } = this.#context
     const isTurn = await nodes.takes('sweep', SWEEP_MS)

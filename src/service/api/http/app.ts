@@ -24,15 +24,13 @@ import { RequestCounts, Sender } from './sender.js'
 
 export interface AppOptions extends Required<HttpTimeouts> {
   readonly service: Service
-  /** Undefined: this process accepts no events. */
+  /** Undefined if this process does not accept events. */
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
-  /** Whether to log each request. */
   readonly requestLog?: boolean
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
-  /** Limits the connections. */
   readonly connections: ConnectionLimits
   readonly tls?: TlsOptions | undefined
 }
@@ -54,7 +52,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     recognize(request, service.authenticate(callerOf(request)), access)
   const confirm: Authenticate = (request, access) => {
     const { principal } = request
-    // Nobody is recognized by a key that has ended.
+    // If the key has ended, the response must not name its principal.
     request.principal = undefined
     return recognize(
       request,
@@ -68,7 +66,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // Unknown paths are reported without a key, but a key that is sent is checked anyway.
+    // Unknown paths do not require a key, but a key that is sent is checked.
     if (request.headers.authorization !== undefined) await authenticate(request)
     throw new ApiError(404, 'not_found', 'the path does not exist')
   })
@@ -107,7 +105,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // The app also answers requests without a Host header, which gives them a request id.
+  // The app itself answers requests without a Host header, with a request id.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
@@ -127,7 +125,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. A trusted proxy may pass on anything that the client has written. */
+/** The address of the client. A trusted proxy may forward any text that the client sent. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
@@ -168,7 +166,7 @@ function recognize(
   return found instanceof Promise ? found.then(admit) : admit(found)
 }
 
-/** What a request says of who sends it. */
+/** Reads the credentials and the origin of a request. */
 function callerOf(request: FastifyRequest): AuthenticateRequest {
   const { headers } = request
   const delegate = headers['x-delegate-account-id']
@@ -227,7 +225,7 @@ function serve(
   })
 }
 
-/** Responds with 405 to methods that no route of a path supports. */
+/** Responds with 405 to methods that a path does not support. */
 function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], authenticate: Authenticate): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)

@@ -1,17 +1,16 @@
 import type { IncomingMessage } from 'node:http'
 import type { Principal } from '../domain/keys/principal.js'
 
-/** The response to a request with events. */
 export interface IngestAnswer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
-  /** Sent as JSON; undefined: no body. */
+  /** Sent as JSON if defined. */
   readonly body?: unknown
 }
 
 /**
- * Looks at the key of a request again: reading its body may take long, and the key may end meanwhile. Undefined: it is
- * as it was. Throws or rejects with ApiError.
+ * Checks the key of a request again, since it may have ended while the body was read. Returns undefined if the check
+ * did not have to read the store. Throws or rejects with ApiError.
  */
 export type Confirm = () => Promise<void> | undefined
 
@@ -21,9 +20,9 @@ export type Confirm = () => Promise<void> | undefined
  */
 export interface Ingest {
   /**
-   * Reads the body of `request` (whose headers have the content type, encoding and idempotency-key), calls `confirm`
-   * before it accepts anything, and resolves once the events are stored durably. Throws ApiError or Refusal if it refuses
-   * the request, and Gone if the client has disconnected; the caller discards the rest of the body.
+   * Reads the body of `request`, calls `confirm` before it accepts any event, and resolves when the events are stored
+   * durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has disconnected. The caller
+   * discards the rest of the body.
    */
   ingest(principal: Principal, pipelineId: string, request: IncomingMessage, confirm: Confirm): Promise<IngestAnswer>
 }

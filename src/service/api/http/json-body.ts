@@ -12,21 +12,21 @@ import { accountOf } from '../domain/keys/principal.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Memory reserved for the body until the request is answered; undefined if no body is read. */
+    /** Memory reserved for the body until the request is answered; undefined if the body is not read. */
     lease: Lease | undefined
   }
 }
 
-/** No legitimate document is nested deeper. The limit makes recursion over documents safe. */
+/** Legitimate documents are not nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** Limit of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
+/** Maximum bytes of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 
 /**
  * Makes the app of `plugin` parse bodies as JSON of up to `maxBytes`, and reject all others. An empty body counts as
- * none. The memory of bodies whose requests are unanswered is limited and shared fairly among the accounts.
+ * missing. The memory of the bodies of unanswered requests is limited, and shared fairly among the accounts.
  */
 export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
   const bytes = Math.max(MOST_BYTES, LARGEST * maxBytes)

@@ -7,7 +7,7 @@ import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './rout
 
 type Json = Record<string, unknown>
 
-/** Errors of all routes for which the condition holds. The contract test triggers each of them. */
+/** Errors of all routes for which `when` holds. The contract test triggers each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
   { status: 400, text: 'The request is not valid; `errors` lists every error.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
@@ -74,7 +74,7 @@ class Schemas {
     if (typeof node !== 'object' || node === null) return node
     const copy: Json = {}
     for (const [key, value] of Object.entries(node)) {
-      // The limits of safe integers carry no information. An id of zod is a name here, not the URI of a resource.
+      // The limits of safe integers do not carry information. An id of zod is a name here, not the URI of a resource.
       if (value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER) continue
       if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
       copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)

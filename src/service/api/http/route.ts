@@ -14,7 +14,6 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 export interface Call<Q = unknown, B = unknown> {
   readonly service: Service
   readonly principal: Principal
-  /** The parameters of the path. */
   readonly params: Readonly<Record<string, string>>
   readonly query: Q
   readonly body: B
@@ -24,21 +23,19 @@ export interface Call<Q = unknown, B = unknown> {
 
 /** The result of a handler; the app adds the envelope. */
 export interface Reply {
-  /** Default: the only status that the route declares. */
+  /** Default: the lowest status that the route declares. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** A single entity. */
   readonly one?: unknown
-  /** A page of a list. */
   readonly page?: Page<unknown>
   /** Sent without an envelope. */
   readonly raw?: unknown
 }
 
-/** A success response. */
+/** A success response; without `one`, `list` and `raw`, it does not have a body. */
 export interface Answer {
   readonly description: string
-  /** `meta.type` and the schema of `data`; undefined: no body. */
+  /** `meta.type` and the schema of `data`. */
   readonly one?: readonly [type: string, schema: z.ZodType]
   readonly list?: readonly [type: string, schema: z.ZodType]
   /** A body without an envelope. */
@@ -55,20 +52,22 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly tag: string
   readonly summary: string
   readonly description?: string
-  /** The scope that the key needs; undefined: any valid key. */
+  /** The scope that the key needs; undefined if any valid key suffices. */
   readonly scope?: Scope
-  /** Throws unless the caller may call it, before the query and the body are looked at. Default: requires `scope`. */
+  /**
+   * Throws if the caller must not use the route. Called before the query and the body are parsed. Default: requires
+   * `scope`.
+   */
   readonly access?: (principal: Principal) => unknown
   readonly query?: Q
   readonly body?: B
-  /** Whether the body is optional. */
   readonly bodyOptional?: true
   /** The handler reads the body itself; these are its allowed media types. */
   readonly stream?: readonly string[]
-  /** Request headers by name. */
+  /** Descriptions of request headers, by name. */
   readonly headers?: Readonly<Record<string, string>>
   readonly answers: Readonly<Record<number, Answer>>
-  /** Errors in addition to those of every route: statuses, with their codes and meanings. */
+  /** Errors in addition to the common ones: the meaning of each code, by status. */
   readonly refusals?: Readonly<Record<number, Readonly<Record<string, string>>>>
   handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply>
 }
@@ -77,7 +76,6 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
 export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
   declared as unknown as Route
 
-/** The names of the path parameters. */
 export function paramsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
 }
@@ -87,7 +85,7 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
-/** The schema of a response body; undefined: no body. */
+/** The schema of a response body, if it has one. */
 export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })

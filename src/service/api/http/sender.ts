@@ -16,7 +16,7 @@ import type { Reply, Route } from './route.js'
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal | undefined
-    /** When it arrived, on the monotonic clock. */
+    /** Time of arrival on the monotonic clock, in milliseconds. */
     began: number
     /** The path as declared in the route. */
     route: string
@@ -32,7 +32,7 @@ export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #requestLevel: 'info' | 'debug'
-  /** The same page object always has the same text. */
+  /** Text of each page object. Page objects do not change. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unsent = new UnsentAnswers()
   #closing = false
@@ -138,7 +138,7 @@ export class Sender {
   }
 }
 
-/** The id in the path. Nothing else that was sent there is logged, since it may be a key. */
+/** The id in the path. Other text in the path is not logged, since it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {
   const { id } = (params ?? {}) as { id?: string }
   return id !== undefined && ID.test(id) ? id : undefined
@@ -152,7 +152,6 @@ function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate
   reply.headers(rateHeaders(rate))
 }
 
-/** Errors of the framework by code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
   FST_ERR_BAD_URL: [404, 'not_found', 'the path does not exist'],
@@ -191,7 +190,7 @@ export interface RequestCount {
   seconds: number
 }
 
-/** Requests by method, route and status. Bounded, since only declared routes count. */
+/** Bounded, since only declared routes count. */
 export class RequestCounts {
   readonly #byKey = new Map<string, RequestCount>()
 
@@ -210,9 +209,9 @@ export class RequestCounts {
 
 /** Shorter responses are not counted: the number of connections limits them. */
 const SHORT = 16 * 1024
-/** Limit of all responses that clients have not read yet. */
+/** Maximum bytes of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold at most this many times the memory that is left, which leaves some for others. */
+/** One account may hold at most this multiple of the remaining memory, which leaves some for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 /** Limits the memory of responses that clients do not read. */
@@ -225,7 +224,7 @@ export class UnsentAnswers {
     this.#most = most
   }
 
-  /** Throws ApiError 503 if there is no room for a response with this text. */
+  /** Throws ApiError 503 if a response with this text does not have room. */
   check(account: string, text: string): void {
     const bytes = Buffer.byteLength(text)
     if (bytes <= SHORT) return

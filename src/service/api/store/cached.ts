@@ -1,14 +1,14 @@
 import { Recent } from './recent.js'
 import type { Store, Table } from './store.js'
 
-/** Remembers what was read until one of the tables changes. What was being read during a change is not remembered. */
+/** Caches values until one of the tables changes. A value that was being read during a change is not cached. */
 export class Cached<T> {
   readonly #most: number
   #known: Recent<T>
-  /** How often it was emptied: what was made from it under the same number is still as it was. */
+  /** How often the cache was emptied. While it is unchanged, values made from the cache are valid. */
   version = 0
 
-  /** `most`: entries of each of the two generations. */
+  /** `most` is the number of entries in each generation. */
   constructor(store: Pick<Store, 'watch'>, tables: readonly Table[], most: number) {
     this.#most = most
     this.#known = new Recent(most)
@@ -22,7 +22,7 @@ export class Cached<T> {
     return this.#known.get(key)
   }
 
-  /** What `read` resolves with, or did before; undefined is not remembered. */
+  /** The cached value, or else the result of `read`. Undefined is not cached. */
   async read(key: string, read: () => Promise<T | undefined>): Promise<T | undefined> {
     const known = this.#known
     const found = known.get(key)

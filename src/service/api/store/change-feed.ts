@@ -5,9 +5,8 @@ import { every, systemClock } from '../../../lib/time.js'
 import type { StoreMonitor } from './monitor.js'
 
 /**
- * The changes of other nodes, from the table `change`, whose ids are in the order of commits. A notification only means
- * that the table has a new row; the truth is in the table, which is read each second. While it cannot be read, all
- * tables count as changed each second.
+ * Reads the changes of other nodes from the table `change`, whose ids are in the order of commits. The table is read
+ * each second, and after each notification. While it cannot be read, all tables count as changed each second.
  */
 
 const LOOK_MS = 1000
@@ -22,18 +21,17 @@ export const CREATE_FEED = `
   CREATE INDEX change_at ON change (at)`
 
 /**
- * Ends a transaction: the lock lasts until the commit is done, and the next node gets a higher id after it. The result of
- * the second statement is the row.
+ * SQL that records a change before its COMMIT. The lock lasts until the commit, which keeps ids in the order of
+ * commits. The second statement returns the row.
  */
 export function publishChange(node: string, tables: readonly string[]): string {
   const row = `INSERT INTO change (node, tables) VALUES ('${node}', '${tables.join(' ')}') RETURNING ${PLACE}`
   return `LOCK TABLE change IN EXCLUSIVE MODE; ${row}; NOTIFY ${CHANNEL}`
 }
 
-/** Identifies a row. */
 export interface ChangePlace {
   readonly id: number
-  /** In seconds. */
+  /** Seconds since 1970. */
   readonly at: number
 }
 
@@ -46,12 +44,12 @@ const PLACE = 'id, extract(epoch FROM at) AS at'
 const ROW = `SELECT ${PLACE}, node, tables FROM change`
 
 interface FeedOptions {
-  /** The name of this node. The feed leaves its own changes out. */
+  /** The name of this node. The feed ignores its own changes. */
   readonly node: () => string
   readonly log: Logger
   readonly monitor: StoreMonitor
   readonly connect: () => Promise<Client>
-  /** The feed has a new connection. Its server may be another one than that of earlier connections. */
+  /** Called when the feed has reconnected, possibly to another server. */
   readonly reconnected: () => void
 }
 
@@ -59,7 +57,7 @@ export class ChangeFeed {
   readonly #options: FeedOptions
   readonly #stop: () => void
   #client: Client | undefined
-  /** The newest row that was read; undefined: the table was empty. */
+  /** The newest row that was read; undefined if the table was empty. */
   #seen: ChangePlace | undefined
   /** The newest row of this node that PostgreSQL has confirmed. */
   #own: ChangePlace | undefined
@@ -85,14 +83,14 @@ export class ChangeFeed {
     }
   }
 
-  /** PostgreSQL has confirmed a change of this node. */
+  /** Called when PostgreSQL has confirmed a change of this node. */
   confirmed(place: ChangePlace): void {
     this.#own = place
   }
 
   #tick(): void {
     this.#ticks++
-    // The last reading has taken a second: what it does not know yet may have happened.
+    // The last read is not complete after a second, so any table may have changed.
     if (this.#reading) this.#options.monitor.changed(undefined)
     else this.#look()
   }
@@ -138,7 +136,7 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // Other nodes may have removed it as an old one.
+      // Other nodes may have pruned it.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined
@@ -154,14 +152,14 @@ export class ChangeFeed {
     return (await client.query<Row>(`${ROW} ORDER BY id DESC LIMIT 1`)).rows[0]
   }
 
-  /** The time of the last change before a lost one that is still there, in milliseconds. */
+  /** Time of the last remaining change before a lost one, in milliseconds. */
   async #lastBefore(client: Client, { at }: ChangePlace): Promise<number> {
     const text = `${ROW} WHERE extract(epoch FROM at) < $1 ORDER BY id DESC LIMIT 1`
     const last = (await client.query<Row>(text, [at])).rows[0]
     return (last?.at ?? 0) * 1000
   }
 
-  /** Keeps a row that is older, so that each node finds the last one that it has read. */
+  /** Keeps one old row, since each node looks for the last row that it has read. */
   async #prune(client: Client): Promise<void> {
     const old = `SELECT max(id) FROM change WHERE at < now() - interval '${KEPT_MS} milliseconds'`
     await client.query(`DELETE FROM change WHERE id < (${old})`)

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import { findOrphans } from '../../../engine/run/state/inventory.js'
 import { StoreError } from './store.js'
 
-/** Throws StoreError if `dataDir`, or a backup, has a LevelDB store, which versions before this one made. */
+/** Throws StoreError if `dataDir`, or a backup, has a LevelDB store from an earlier version. */
 export async function requireNone(dataDir: string, log: Logger): Promise<void> {
   if (!(await stat(join(dataDir, 'store', 'CURRENT')).catch(() => undefined))) return
   const held = await undelivered(join(dataDir, 'ingest'), log)
@@ -23,7 +23,7 @@ async function undelivered(ingest: string, log: Logger): Promise<{ id: string; e
   const found: { id: string; events: number }[] = []
   for (const id of (await readdir(ingest).catch(() => [])).sort()) {
     const buffers = await findOrphans({ ...none, dataDir: join(ingest, id, 'state') }, log, ['buffer'])
-    // Also those that cannot be read.
+    // Includes buffers that cannot be read.
     if (buffers.length > 0) found.push({ id, events: buffers.reduce((sum, { events = 0 }) => sum + events, 0) })
   }
   return found

@@ -3,7 +3,7 @@ import { errorText } from '../../../core/errors.js'
 import { systemClock } from '../../../lib/time.js'
 import type { StoreHealth, Table } from './store.js'
 
-/** Empties the caches of a store, and knows whether it works. */
+/** Empties the caches of a store, and records whether the store works. */
 export class StoreMonitor {
   readonly #log: Logger | undefined
   readonly #place: Readonly<Record<string, string>>
@@ -14,7 +14,7 @@ export class StoreMonitor {
   #unreadableSince: number | undefined
   #lost: StoreHealth['lost']
 
-  /** `place`: the fields of its log. `advice`: what to check if a change fails. */
+  /** `place` identifies the store in the log. `advice` names what to check if a change fails. */
   constructor(log: Logger | undefined, place: Readonly<Record<string, string>>, advice: string) {
     this.#log = log
     this.#place = place
@@ -25,7 +25,7 @@ export class StoreMonitor {
     this.#watches.push({ tables, forget })
   }
 
-  /** Empties the caches of these tables; undefined: of all. */
+  /** Empties the caches of these tables, or all caches if undefined. */
   changed(changed: ReadonlySet<string> | undefined): void {
     for (const { tables, forget } of this.#watches) if (!changed || tables.some(table => changed.has(table))) forget()
   }
@@ -48,7 +48,7 @@ export class StoreMonitor {
     this.#unreadableSince = isReadable ? undefined : (this.#unreadableSince ?? systemClock.wall())
   }
 
-  /** Changes that were confirmed after `from` are missing. */
+  /** Records that changes confirmed after `from` (milliseconds) are missing. */
   lost(from: number): void {
     this.#lost = { from, until: systemClock.wall() }
     const times = { from: isoTime(from), until: isoTime(this.#lost.until) }

@@ -25,15 +25,15 @@ import {
 
 /**
  * The store in PostgreSQL. A change is a transaction under a lock of its owner, which other nodes and `sluice admin`
- * respect. Nothing is retried: a request fails within the time limits below, and the next one opens a connection.
+ * respect. Statements are not retried: a request fails within the time limits below, and the next one reconnects.
  */
 
-/** For a connection, new or of the pool. */
+/** Time limit to get a connection, new or from the pool. */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 5000
-/** For a server that does not enforce its own limit, such as one behind a broken network. */
+/** For a server that does not enforce STATEMENT_MS, for example behind a broken network. */
 const ANSWER_MS = STATEMENT_MS + 1000
-/** For the changes of the same owner that came earlier. */
+/** How long a change waits for earlier changes of its owner. */
 const TURN_MS = 5000
 /** For statements of migrations and exports. */
 const PATIENT_MS = 60_000
@@ -89,7 +89,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
     port: Number(port || 5432),
     user: decodeURIComponent(username),
     database: decodeURIComponent(pathname.slice(1)),
-    // Everything that is not given here, pg takes from its environment.
+    // pg takes options that are not set here from its environment.
     password: async () => {
       if (!key) throw new Error('the server asks for a password; set password_file')
       return await key.current()
@@ -113,7 +113,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
   }
 }
 
-/** With TLS, Node.js 20 sometimes leaves the socket of a client open that has ended. */
+/** Registers a socket: with TLS, Node.js 20 sometimes leaves the socket of an ended client open. */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
   sockets.add(socket)
@@ -132,7 +132,7 @@ async function verifiedTls(
   log: Logger,
 ): Promise<object> {
   const files = new TlsFiles(paths, { log, clock: systemClock, failed: () => {} })
-  // pg always sends the host as the server name, so the certificate is compared with the other name here.
+  // pg always sends the host as the server name. The certificate must be for `server_name` instead.
   const { checkServerIdentity } = nodeTls()
   const named = server_name !== undefined && {
     checkServerIdentity: (_host: string, cert: Parameters<typeof checkServerIdentity>[1]) =>
@@ -150,7 +150,7 @@ async function verifiedTls(
 
 async function connected(pg: Pg, config: PoolConfig): Promise<Client> {
   const client = new pg.Client(config)
-  // Whoever uses it next gets the error of the connection.
+  // The next use of the client fails with this error.
   client.on('error', () => {})
   try {
     await client.connect()
@@ -177,7 +177,7 @@ async function migrate(client: Client): Promise<void> {
 }
 
 async function versionOf(client: Client): Promise<number> {
-  // Not to_regclass, which may answer from a cache until the transaction ends.
+  // Does not use to_regclass, which may answer from a cache until the transaction ends.
   const text = "SELECT oid FROM pg_class WHERE relname = 'migration' AND pg_table_is_visible(oid)"
   if ((await client.query(text)).rows.length === 0) return 0
   return (await client.query('SELECT max(version) AS version FROM migration')).rows[0].version
@@ -191,11 +191,14 @@ export class PostgresStore implements Store {
   readonly #ends: readonly (() => unknown)[]
   #pool: Pool
   #reads: Sql
-  /** The last change of each owner. They wait here: in the pool they would take the connections of all others. */
+  /**
+   * The last change of each owner. The owner's next change waits for it here, since in the pool it would hold a
+   * connection.
+   */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
-  /** Called for each change in that table that PostgreSQL has confirmed. */
+  /** Called for each change of this node that PostgreSQL has confirmed. */
   confirmed: (place: ChangePlace) => void = () => {}
   #isClosed = false
 
@@ -218,12 +221,12 @@ export class PostgresStore implements Store {
   #newPool(): Pool {
     const pool = this.#openPool()
     pool.on('error', () => {})
-    // An error of a connection in use is that of its statement, too; without a listener, it would end the process.
+    // The statement in progress fails with the same error. Without a listener, the error would end the process.
     pool.on('connect', client => client.on('error', () => {}))
     return pool
   }
 
-  /** Leaves all connections: another server may have taken the place of theirs. */
+  /** Replaces all connections, since another server may have taken over. */
   leavePool(): void {
     this.#pool.end().catch(() => {})
     this.#pool = this.#newPool()
@@ -277,13 +280,13 @@ export class PostgresStore implements Store {
       // The server rolls back when a connection ends.
       if (failure) {
         isBroken = true
-        // The server may save the change later; then it is as unexpected as those of other nodes.
+        // The server may still commit. With a new name, this node then reads the change as another node's.
         this.node = newName()
       } else await client!.query('ROLLBACK').catch(() => (isBroken = true))
       throw failure ?? error
     } finally {
       client?.release(isBroken)
-      // Also after a failure, since the change may have been saved.
+      // Runs after a failure too, since the change may have been saved.
       this.#monitor.changed(changed)
     }
   }
@@ -297,9 +300,9 @@ export class PostgresStore implements Store {
     client.on('notice', note)
     const results = [await execute(client, this.#url, text)].flat() as QueryResult[]
     client.off('notice', note)
-    // PostgreSQL answers so after a statement that failed.
+    // After a failed statement, PostgreSQL answers COMMIT with ROLLBACK.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
-    // A synchronous standby has not confirmed the change before the time was over.
+    // A synchronous standby has not confirmed the change in time.
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
     if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }
@@ -346,7 +349,7 @@ function newName(): string {
   return randomBytes(8).toString('hex')
 }
 
-/** One after the other for each owner, on all nodes. */
+/** The lock that serializes the changes of an owner across all nodes. */
 function lockOf(owner: string): string {
   return `SELECT pg_advisory_xact_lock(${createHash('sha256').update(owner).digest().readBigInt64BE()})`
 }
@@ -377,7 +380,7 @@ async function execute(
   }
 }
 
-/** The statement is wrong, and not the store: its data, a constraint, or its syntax. */
+/** Whether the statement is wrong, rather than the store: its data, a constraint, or its syntax. */
 function isMistake(error: unknown): boolean {
   return /^(22|23|42)[0-9A-Z]{3}$/.test(errorCode(error) ?? '')
 }

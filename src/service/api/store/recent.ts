@@ -1,6 +1,6 @@
 /**
- * A cache of recently used entries up to a total weight, in two generations: entries that are not used while a
- * generation fills up are dropped with the previous one. An entry costs no more than its place in a map.
+ * A cache of recently used entries in two generations. When the young one is full, it becomes the old one, and the
+ * previous old one is dropped. Using an entry moves it to the young one.
  */
 export class Recent<T> {
   readonly #most: number

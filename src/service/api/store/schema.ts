@@ -1,4 +1,4 @@
-/** Idempotency keys. `received`: null while the request is under way. `until`: in milliseconds. */
+/** Idempotency keys. `received` is null while the request is in progress. `until` is in milliseconds. */
 const KEYS = `
   CREATE TABLE idempotency (
     pipeline_id text NOT NULL, key text NOT NULL, account_id text NOT NULL, body text NOT NULL, received integer,
@@ -6,8 +6,8 @@ const KEYS = `
   CREATE INDEX idempotency_of ON idempotency (account_id, until);`
 
 /**
- * The tables, by migration. A store that has run the first n runs the others when it is opened. Each one only adds, so
- * the release before still runs.
+ * The migrations that create the tables. Opening a store runs the missing ones. A migration only adds, so the previous
+ * release can still use the store.
  */
 export const MIGRATIONS: readonly string[] = [
   `
@@ -58,7 +58,7 @@ export const MIGRATIONS: readonly string[] = [
     action text NOT NULL, entry text NOT NULL);
   CREATE INDEX audit_of ON audit (owner_id, id);
   `,
-  // What nodes share beside it. An embedded store does not use these tables.
+  // Tables that nodes share. An embedded store does not use them.
   `
   CREATE TABLE node (
     id text PRIMARY KEY, name text NOT NULL, beat bigint NOT NULL, seen_at text NOT NULL, events bigint NOT NULL);
@@ -67,5 +67,5 @@ export const MIGRATIONS: readonly string[] = [
   `,
 ]
 
-/** The file of an embedded store. */
+/** The file of an embedded store for idempotency keys. */
 export const KEY_MIGRATIONS: readonly string[] = [KEYS]

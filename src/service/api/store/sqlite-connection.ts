@@ -1,6 +1,6 @@
 import type { Value } from './store.js'
 
-/** A connection to a database of SQLite, which keeps its prepared statements. */
+/** A connection to an SQLite database. It caches prepared statements. */
 
 interface Statement {
   all(values: object): unknown[]
@@ -16,7 +16,7 @@ interface Database {
 
 type Sqlite = new (path: string, options?: { readOnly: boolean }) => Database
 
-/** A connection of this thread or of another one. Rejects, or throws, with the error of SQLite. */
+/** A connection in this thread or another one. Its methods throw, or reject with, the error of SQLite. */
 export interface Writer {
   exec(text: string): void | Promise<void>
   execute(how: keyof Statement, text: string, values: readonly Value[]): unknown
@@ -49,7 +49,7 @@ export class Connection implements Writer {
 /** The module of Node.js 22.13 and later, or the package with the same interface. */
 export async function loadSqlite(): Promise<Sqlite> {
   const { emitWarning } = process
-  // An operator can do nothing about the warning that the module is experimental.
+  // Hides the warning that the module is experimental: operators cannot act on it.
   process.emitWarning = ((...about: Parameters<typeof emitWarning>) => {
     if ((about[1] as unknown) !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, about)
   }) as typeof emitWarning

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Writer } from './sqlite-connection.js'
 
-/** To the thread: a method of its connection, with arguments. Each call has one answer, in their order. */
+/** A call to the thread: a method of its connection, with arguments. Answers come in the order of the calls. */
 export type WriterCall = ['close'] | ['exec', string] | ['execute', ...Parameters<Writer['execute']>]
 export type WriterAnswer = { readonly result: unknown } | { readonly message: string; readonly errcode?: number }
 
@@ -10,7 +10,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** The connection of a thread, which alone waits for the disk. */
+/** A connection in a thread, so only that thread waits for the disk. */
 export class WriterThread implements Writer {
   readonly #worker: Worker
   readonly #waiting: Waiting[] = []
@@ -41,7 +41,7 @@ export class WriterThread implements Writer {
   #call(call: WriterCall): Promise<unknown> {
     return new Promise((resolve, reject) => {
       if (this.#end) return reject(this.#end)
-      // The process does not end before the answer.
+      // Keeps the process running until the answer.
       this.#worker.ref()
       this.#waiting.push({ resolve, reject })
       this.#worker.postMessage(call)

@@ -11,13 +11,13 @@ import { WriterThread } from './sqlite-thread.js'
 import { changedBy, type Sql, type Store, StoreError, type StoreHealth, type Table, type Value } from './store.js'
 
 /**
- * The embedded store, one file. Changes run one after the other on one connection, of the service in a thread. Those that
- * wait share a commit, and so one sync of the disk. Everything else reads on a second connection, which sees what was
- * committed. Other processes may open the file as well, such as `sluice admin`.
+ * The embedded store, one file. Changes run one after the other on one connection, which a running service has in a
+ * thread. Waiting changes share a commit, and so one sync of the disk. Reads outside of changes use a second
+ * connection, which sees committed data. Other processes, such as `sluice admin`, may open the file as well.
  */
 
 const FILE = 'store.sqlite'
-/** How long a change waits for one of another process. */
+/** How long a change waits for a change of another process. */
 const BUSY_MS = 5000
 /** Interval of the checks for changes by other processes. */
 const POLL_MS = 1000
@@ -29,16 +29,16 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** What a file is for. */
+/** Settings of a database file. */
 interface Purpose {
   readonly migrations: readonly string[]
   readonly durability: string
-  /** Whether a thread writes. */
+  /** Whether changes run in a thread. */
   readonly isThreaded?: true
 }
 
 export const STORE: Purpose = { migrations: MIGRATIONS, durability: 'PRAGMA synchronous = FULL' }
-/** Nobody waits for the disk while the store is written. */
+/** Changes run in a thread: the event loop does not wait for the disk. */
 export const SERVED_STORE: Purpose = { ...STORE, isThreaded: true }
 /** Idempotency keys: each request changes them twice. A power failure may undo the last changes. */
 export const KEYS: Purpose = {
@@ -79,8 +79,8 @@ export async function openSqlite(
 }
 
 /**
- * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened: closing it
- * would end the locks that this process has on it.
+ * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened, since
+ * closing it would release the locks that this process has on it.
  */
 function create(path: string): void {
   try {
@@ -196,7 +196,7 @@ export class SqliteStore implements Store {
     else for (const answer of answers) answer()
   }
 
-  /** Resolves with the answer to give after the commit. Rejects if the store fails, and then for the whole group. */
+  /** Resolves with a function to call after the commit. Rejects if the store fails; the whole group then fails. */
   async #do({ work, resolve, reject }: Waiting, sql: Sql): Promise<() => void> {
     await this.#writer.exec('SAVEPOINT one')
     try {
@@ -214,7 +214,7 @@ export class SqliteStore implements Store {
     try {
       await this.#writer.exec('ROLLBACK')
     } catch {
-      // SQLite has done it itself, or the change had not begun.
+      // SQLite has already rolled back, or the transaction had not begun.
     }
     this.#monitor.failed(error, this.#isAway ? 'SLUICE_STORE_REPLACED' : undefined)
     return unwritable(this.#path, error)
@@ -233,7 +233,7 @@ export class SqliteStore implements Store {
     this.#monitor.watch(tables, forget)
   }
 
-  /** Which tables another process has changed is unknown. */
+  /** After a change by another process, empties all caches: it is not known which tables have changed. */
   async #poll(): Promise<void> {
     if (this.#working) return
     const seen = await dataVersion(this.#writer)
@@ -273,10 +273,10 @@ export class SqliteStore implements Store {
     this.#stopPolling()
     this.#reader.close()
     try {
-      // In Node.js 20, the connection is closed when its statements are collected, and the log would stay until then.
+      // Node.js 20 closes the connection when its statements are garbage-collected. The log would stay until then.
       await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
-      // The next one who opens it reads the log.
+      // The next process that opens the store reads the log.
     }
     await this.#writer.close()
   }
@@ -299,7 +299,7 @@ function statements(connection: Writer, path: string, changed?: Set<string>): Sq
   }
 }
 
-/** Result codes of SQLite; the upper bytes say more. */
+/** Primary result codes of SQLite: the lowest byte of `errcode`. */
 const [ERROR, CORRUPT, CONSTRAINT, MISMATCH, NOTADB] = [1, 11, 19, 20, 26] as const
 
 function resultOf(error: unknown): number | undefined {
@@ -307,7 +307,7 @@ function resultOf(error: unknown): number | undefined {
   return errcode === undefined ? undefined : errcode & 0xff
 }
 
-/** The statement is wrong, and not the store. */
+/** Whether the statement is wrong, rather than the store. */
 function isMistake(error: unknown): boolean {
   return ([ERROR, CONSTRAINT, MISMATCH] as (number | undefined)[]).includes(resultOf(error))
 }
@@ -331,7 +331,7 @@ function unwritable(path: string, error: unknown): StoreError {
   return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
 }
 
-/** Identifies the file at a path; empty if there is none, undefined if that cannot be determined. */
+/** Identifies the file at a path; empty if it does not exist, undefined if it cannot be inspected. */
 function fileAt(path: string): string | undefined {
   try {
     const { dev, ino } = statSync(path, { bigint: true })

@@ -15,29 +15,29 @@ import { type Sql, type Store, StoreError } from './store.js'
 import { importStore } from './transfer.js'
 
 /**
- * The data_dir of the service: the folder `store`, unless the store is in PostgreSQL, and the file `secret`, the key of
- * the access key hashes. They belong together: the store contains a check value of the secret, and a new secret is never
- * created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
+ * The data_dir of the service: the folder `store` (unless the store is in PostgreSQL), and the file `secret`, the key
+ * for the hashes of access keys. They belong together: the store has a check value of the secret, and a new secret is
+ * never created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
  */
 
 export interface ServiceState {
   readonly store: Store
-  /** Has the idempotency keys: a file of its own, or `store` where nodes share that. */
+  /** Stores the idempotency keys: a separate file, or `store` if nodes share it. */
   readonly keys: Store
   readonly secret: Buffer
-  /** Copies all to a new folder while the service runs; `more` can add to that folder. */
+  /** Copies everything to a new folder while the service runs. `more` can add to the folder. */
   backup(path: string, more?: (path: string) => Promise<void>): Promise<void>
   close(): Promise<void>
 }
 
-/** Of the idempotency keys. */
+/** Has the idempotency keys. */
 export const KEYS_FOLDER = 'keys'
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /**
- * Opens the state, or creates it. Throws StoreError: SLUICE_STORE_IN_USE if another service runs on it, unless this
- * process opens it `beside` that one.
+ * Opens the state, or creates it. Throws StoreError, with SLUICE_STORE_IN_USE if another service runs on it and
+ * `beside` is not set.
  */
 export async function openState(
   dataDir: string,
@@ -83,8 +83,8 @@ async function openStore(
 }
 
 /**
- * Saves the records of an export in the empty store of `dataDir`, which must have the secret of the exported store, and
- * no running service. Resolves with their number. Throws StoreError, or Error with the line of the file that is wrong.
+ * Imports an export into the empty store of `dataDir`, which must have the secret of the exported store. A service must
+ * not run on it. Resolves with the number of records. Throws StoreError, or Error with the number of the wrong line.
  */
 export async function importState(
   path: string,
@@ -112,7 +112,7 @@ export async function importState(
   }
 }
 
-/** SQLite itself would let a second service in. */
+/** Locks `dataDir`. SQLite itself would let a second service in. */
 async function lock(dataDir: string): Promise<DataDirLock> {
   try {
     return await lockDataDir(dataDir)
@@ -153,7 +153,7 @@ async function checkIn(sql: Sql): Promise<string | undefined> {
 async function readSecret(path: string): Promise<Buffer | undefined> {
   try {
     const found = await stat(path)
-    // Nobody may ever write to a FIFO.
+    // Reading a FIFO could wait forever.
     if (!found.isFile()) throw unusable(`${path} is not a file; restore it from a backup of this data_dir`)
     if (found.mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
     const text = (await readFile(path, 'latin1')).trim()
@@ -170,7 +170,7 @@ function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
 }
 
-/** A backup in what it copies would copy itself, and be lost with it. */
+/** In `dataDir`, the backup would copy itself, and be lost with the data. */
 async function requireOutside(path: string, dataDir: string): Promise<void> {
   const parent = await realpath(dirname(path)).catch(() => dirname(path))
   const own = await realpath(dataDir)
@@ -190,7 +190,7 @@ async function backUp(
   }
   try {
     await store.backup(join(path, 'store'))
-    // A key is in the copy only with its events, which `more` copies.
+    // Keys are copied before the events (`more`): a key without its events must not be in the backup.
     await keys.backup(join(path, KEYS_FOLDER))
     await more?.(path)
     await secureTree(path)
@@ -203,9 +203,8 @@ async function backUp(
 }
 
 /**
- * Puts a backup into `dataDir`, which must not contain a store. With `replace`, its content is kept beside the new one.
- * The backup is opened and checked before anything is changed. `folders` beside the store are restored too, if the
- * backup has them.
+ * Restores a backup into `dataDir`, which must not have a store. With `replace`, moves the existing content to a
+ * subfolder. Checks the backup before it changes anything. Also restores the other `folders` that the backup has.
  */
 export async function restoreState(
   backup: string,
@@ -248,7 +247,7 @@ async function replaceState(
     await checkCopy(staging('store'), secret, backup)
     for (const name of names) await secureTree(staging(name))
     if (options.replace) await setAside(dataDir, names)
-    // The store comes last: without it, an interrupted restore does not look complete.
+    // The store is renamed last: without it, an interrupted restore does not look complete.
     for (const name of names.reverse()) await rename(staging(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
@@ -300,14 +299,14 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/** Whoever can put a link into a backup must not choose what is read or written at its target. */
+/** Throws for links: whoever can put a link into a backup must not choose which files are read or written. */
 async function isContent(path: string): Promise<boolean> {
   const found = await lstat(path)
   if (found.isFile() || found.isDirectory()) return true
   throw unusable(`${path} is neither a file nor a folder, and so not part of a backup; remove it`)
 }
 
-/** Makes everything in it durable, and its owner the only one who can read it. */
+/** Syncs everything in a folder, and makes it readable only by its owner. */
 async function secureTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)

@@ -7,26 +7,26 @@ export type Value = string | number | null
 
 export interface Sql {
   all<R>(text: string, ...values: readonly Value[]): Promise<R[]>
-  /** The first row; undefined if there is none. */
+  /** The first row, if any. */
   get<R>(text: string, ...values: readonly Value[]): Promise<R | undefined>
   /** Resolves with the number of changed rows. */
   run(text: string, ...values: readonly Value[]): Promise<number>
 }
 
-/** Outside of `change`, statements see what was committed, and `run` is a change of its own. */
+/** Outside of `change`, statements see committed data, and each `run` is its own change. */
 export interface Store extends Sql {
   /**
-   * Does all of `work` or nothing; resolves when it is durable. Changes of one owner (an account or an enterprise) run
-   * one after the other. `work` may only await `sql`. Rejects with what `work` throws, or with StoreError; after that,
-   * it is unknown whether the change was saved.
+   * Commits all of `work` or nothing; resolves when it is durable. Changes of one owner (an account or an enterprise)
+   * run one after the other. `work` may only await `sql`. Rejects with the error of `work`, or with StoreError. After a
+   * StoreError, it is not known whether the change was saved.
    */
   change<T>(owner: string, work: (sql: Sql) => Promise<T>): Promise<T>
   /**
-   * Calls `forget` after each change of one of the tables, before the change resolves; within a second if another
-   * process made it.
+   * Calls `forget` after each change of one of the tables, before the change resolves. A change by another process is
+   * noticed within a second.
    */
   watch(tables: readonly Table[], forget: () => void): void
-  /** `work` reads one moment of the store, while others change it. */
+  /** `work` reads a consistent snapshot, while others change the store. */
   snapshot<T>(work: (sql: Sql) => Promise<T>): Promise<T>
   /** Copies a consistent snapshot into a new folder. */
   backup(folder: string): Promise<void>
@@ -34,7 +34,7 @@ export interface Store extends Sql {
   close(): Promise<void>
 }
 
-/** Tables that caches are made from. */
+/** Tables whose rows are cached. */
 export const TABLES = ['account', 'person', 'service_account', 'access_key', 'pipeline', 'secret'] as const
 export type Table = (typeof TABLES)[number]
 
@@ -42,7 +42,7 @@ export interface StoreHealth {
   /** Whether the last change was saved. */
   readonly writable: boolean
   readonly readable: boolean
-  /** Since when it has not been written or read, in milliseconds. */
+  /** When writing or reading began to fail, in milliseconds since 1970. */
   readonly failedSince: number | undefined
   readonly failedWrites: number
   /** Changes that were confirmed between these times, in milliseconds, may be missing. */
@@ -50,9 +50,7 @@ export interface StoreHealth {
 }
 
 export type StoreErrorCode =
-  /** Another process has it open. */
   | 'SLUICE_STORE_IN_USE'
-  /** Its structure is damaged. */
   | 'SLUICE_STORE_DAMAGED'
   /** It cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'

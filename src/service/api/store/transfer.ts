@@ -9,12 +9,12 @@ import { MIGRATIONS } from './schema.js'
 import { type Sql, type Store, StoreError, type Value } from './store.js'
 
 /**
- * Moves a store to another database. The file has a line for its header, with the number of records of each table, and
- * one for each record, in the order of the primary keys. Each line begins with the hash of the line before and its own
- * text. So the same records give the same file, and a line that is changed, missing or moved is noticed.
+ * Moves a store to another database by a file. Its first line is a header with the number of records of each table.
+ * Each further line has a record, in the order of the primary keys. A line begins with a hash of the previous hash and
+ * its own text. The same records thus give the same file, and a changed, missing or moved line is detected.
  */
 
-/** All tables with their primary keys, but those of running nodes. Secrets stay encrypted, and keys hashed. */
+/** All tables with their primary keys, except the tables of running nodes. Secrets stay encrypted, and keys hashed. */
 export const EXPORTED: Readonly<Record<string, readonly string[]>> = {
   setting: ['name'],
   enterprise: ['id'],
@@ -31,7 +31,7 @@ export const EXPORTED: Readonly<Record<string, readonly string[]>> = {
 }
 
 const FORMAT = 'sluice export 1'
-/** Records that are read or written at once. */
+/** Records per statement. */
 const PAGE = 100
 /** The longest record is a revision of 128 KiB, in JSON within JSON. */
 const MOST_LINE_BYTES = 16 * 1024 * 1024
@@ -40,14 +40,14 @@ const LF = 10
 
 interface Header {
   readonly format: string
-  /** Number of the migration that the tables come from. */
+  /** Number of migrations of the exported store. */
   readonly schema: number
   readonly records: Readonly<Record<string, number>>
 }
 
 type Row = Readonly<Record<string, Value>>
 
-/** Writes one moment of the store to a new file that only its owner can read. Resolves with the number of records. */
+/** Writes a snapshot of the store to a new file that only its owner can read. Resolves with the number of records. */
 export async function exportStore(store: Store, path: string): Promise<number> {
   const file = await open(path, 'wx', 0o600)
   try {
@@ -77,7 +77,7 @@ function sizeOf({ records }: Header): number {
   return Object.values(records).reduce((a, b) => a + b, 0)
 }
 
-/** The lines of the file, with their ends. */
+/** The lines of the file, including line ends. */
 async function* linesFrom(sql: Sql, header: Header): AsyncGenerator<string> {
   let hash = ''
   const line = (value: unknown) => {
@@ -103,8 +103,8 @@ function hashOf(before: string, text: string | Buffer): string {
 }
 
 /**
- * Saves all records of a file in a store without records, or none of them. `check` runs before and after. The store must
- * then give the same hashes as the file. Throws Error with the line that is wrong, or StoreError.
+ * Imports all records of a file into an empty store, in one change. `check` runs before and after. The store must then
+ * give the same hashes as the file. Throws StoreError, or Error with the number of the wrong line.
  */
 export async function importStore(store: Store, path: string, check: (sql: Sql) => Promise<void>): Promise<number> {
   // Nothing else changes the store meanwhile, so the change may wait for the file.
@@ -112,7 +112,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     for (const table of Object.keys(EXPORTED))
       if (table !== 'setting' && (await sql.get(`SELECT 1 AS found FROM ${table} LIMIT 1`)))
         throw new Error(`the store has records in the table ${table}; import into an empty store`)
-    // Has what a service that was started without keys has left.
+    // A service that was started but not initialized has left settings.
     await check(sql)
     await sql.run('DELETE FROM setting')
     const { header, hash } = await insertFrom(path, sql)
@@ -185,7 +185,7 @@ function readable(header: Header, path: string): Header {
   throw wrong(path, 1, `${why}; import it with the version of Sluice that has made it`)
 }
 
-/** The lines of a file, without their ends. */
+/** The lines of a file, without line ends. */
 async function* linesOf(path: string): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   let number = 1

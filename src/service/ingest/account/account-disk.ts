@@ -11,17 +11,19 @@ import { KEY_BYTES } from '../idempotency-keys.js'
 import type { BytesInStore } from '../process/messages.js'
 
 /**
- * What the pipelines of an account take on the disk, also those that do not run: buffers and dead letters in their
- * folders, idempotency keys and saved revisions in stores of the service. The process of the account counts all of the
- * folders and decides whether there is room for events; the service keeps the last sum, and decides about the others.
+ * Disk usage of the pipelines of an account, running or not. Buffers and dead-letter queues are in their folders,
+ * idempotency keys and saved revisions in stores of the service. The process of the account counts the folders, and
+ * decides whether events have room. The service keeps the last sum, and decides about keys and revisions.
  */
 
-/** An account that takes this share of its allowance counts as full. */
+/** An account that uses this share of its disk space counts as full. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
 /** Folders of a pipeline that grow with its events, see disk-buffer, dead-letter and state of the engine. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
-/** What events always leave to saved revisions, so that a pipeline whose events fill the disk can be corrected. */
+/**
+ * Share of the disk space that is reserved for revisions: a pipeline whose events fill the disk can then be corrected.
+ */
 const RESERVED = 1 / 16
 const MOST_RESERVED = 16 * 1024 * 1024
 
@@ -29,14 +31,14 @@ const reservedOf = (max: number) => Math.min(MOST_RESERVED, max * RESERVED)
 
 interface DiskOptions {
   readonly account: string
-  /** Bytes that it may take. */
+  /** Bytes. */
   readonly max: number
   readonly inStore: () => BytesInStore
   readonly log: Logger
   readonly clock: Clock
 }
 
-/** The allowance of an account, in its process. */
+/** The disk allowance of an account, in its process. */
 export class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #options: DiskOptions
@@ -69,7 +71,7 @@ export class AccountDisk implements DiskAllowance {
     this.#paths.set(path, { bytes, release })
   }
 
-  /** Counts what the folder of a pipeline holds, as far as it is not counted by what runs. */
+  /** Counts the files of a pipeline, except files that a running component counts. */
   async measure(folder: string): Promise<void> {
     this.#measured.add(folder)
     const names = await Promise.all(
@@ -80,7 +82,7 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Last, so that a renamed file counts all the time.
+    // Comes last: a renamed file then counts all the time.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -93,7 +95,7 @@ export class AccountDisk implements DiskAllowance {
     for (const path of this.#paths.keys()) if (path.startsWith(folder + sep)) this.#paths.delete(path)
   }
 
-  /** Whether something that runs counts it. */
+  /** Whether a running component counts it. */
   #isLive(path: string): boolean {
     return this.#paths.get(path)?.release !== undefined
   }
@@ -113,22 +115,22 @@ export class AccountDisk implements DiskAllowance {
 }
 
 interface DiskUse {
-  /** The pipelines that have files, or may have some. */
+  /** Pipelines that may have files. */
   readonly pipelines: Set<string>
-  /** Bytes of their files: the last sum of the process, with what was measured since. */
+  /** Bytes of their files: the last sum of the process, and files measured since. */
   files: number
 }
 
 interface DisksOptions {
-  /** With a folder for each pipeline. */
+  /** Contains a folder for each pipeline. */
   readonly folder: string
-  /** Bytes for each account. */
+  /** Maximum bytes of each account. */
   readonly max: number
   readonly metrics: Metrics
   readonly inStore: (account: string) => BytesInStore
 }
 
-/** What all accounts take, in the service. */
+/** Disk usage of all accounts, in the service. */
 export class AccountDisks {
   readonly #options: DisksOptions
   readonly #accounts = new Map<string, DiskUse>()
@@ -155,13 +157,12 @@ export class AccountDisks {
     return use
   }
 
-  /** Whether the revisions of an account may take `bytes` more. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     const { max, inStore } = this.#options
     return inStore(account).revisions + bytes <= reservedOf(max) || this.#taken(account) + bytes <= max
   }
 
-  /** Why the account may keep no other idempotency key; undefined: it may. */
+  /** Why the account cannot store another idempotency key; undefined if it can. */
   noRoomForKey(account: string): Refusal | undefined {
     const { max, inStore } = this.#options
     const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
@@ -175,7 +176,7 @@ export class AccountDisks {
     return this.of(account).files + keys + revisions
   }
 
-  /** Counts what a pipeline has left that has not run yet. */
+  /** Counts the files of a pipeline that has not run yet. */
   async measure(account: string, pipeline: string): Promise<void> {
     const use = this.of(account)
     const bytes = use.pipelines.has(pipeline) ? 0 : await this.#bytesOf(pipeline)
@@ -184,7 +185,7 @@ export class AccountDisks {
     use.files += bytes
   }
 
-  /** The folder of the pipeline is about to be removed. Resolves with its account, if it may have files. */
+  /** Called before the folder of the pipeline is removed. Resolves with its account, if it may have files. */
   async forget(pipeline: string): Promise<string | undefined> {
     const bytes = await this.#bytesOf(pipeline)
     const [account, use] = [...this.#accounts].find(([, { pipelines }]) => pipelines.delete(pipeline)) ?? []
@@ -199,10 +200,10 @@ export class AccountDisks {
   }
 }
 
-/** Nothing for what cannot be read, or disappears meanwhile: the pipeline reports that itself when it uses it. */
+/** Empty if the folder cannot be read. The pipeline reports that when it uses the folder. */
 const namesIn = (folder: string): Promise<string[]> => readdir(folder).catch(() => [])
 
-/** Of a file, or of all files below a folder. */
+/** Bytes of a file, or of all files below a folder; 0 if it cannot be read. */
 async function bytesOf(path: string): Promise<number> {
   const found = await lstat(path).catch(() => undefined)
   if (!found?.isDirectory()) return found?.size ?? 0

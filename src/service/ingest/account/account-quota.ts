@@ -2,8 +2,8 @@ import type { Lease } from '../../../net/http/server/quota.js'
 import { overloaded, Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * One account may hold so many times what is left for all. It gets three quarters while it is alone, and however many
- * accounts take what they can get, something is left for the next one.
+ * One account may hold at most this multiple of the remaining capacity. A single account gets three quarters. However
+ * many accounts take their share, some capacity remains for the next one.
  */
 const TIMES_WHAT_IS_LEFT = 3
 
@@ -12,14 +12,14 @@ interface Used {
   bytes: number
 }
 
-/** Bounds what the requests that are not answered yet hold together, and each account's part of it. */
+/** Limits the number and the memory of unanswered requests, in total and for each account. */
 export class AccountQuotas {
   readonly #max: Used
   readonly #used: Used = { requests: 0, bytes: 0 }
   readonly #accounts = new Map<string, Used>()
   readonly #which: string
 
-  /** `which`: what the requests are, as a refusal says it. */
+  /** `which` describes the requests in a Refusal. */
   constructor(max: { readonly requests: number; readonly bytes: number }, which = 'that wait to be delivered') {
     this.#max = { ...max }
     this.#which = which
@@ -33,7 +33,9 @@ export class AccountQuotas {
     return this.#used.bytes
   }
 
-  /** The share of one request, together with a lease that it has elsewhere; throws a Refusal when there are too many. */
+  /**
+   * Counts one request until its lease is released, which also releases `other`. Throws Refusal if there are too many.
+   */
   lease(account: string, other?: Lease): Lease {
     try {
       this.#check(account, 'requests', 1)

@@ -21,35 +21,35 @@ import {
   type WorkerCalls,
 } from './messages.js'
 
-/** Why a process has ended that was not asked to. */
+/** Why a process ended without being asked to. */
 export type Death = 'looped' | 'memory' | 'crashed'
 
 export interface LinkEvents {
-  /** Throws if a process does not say that; it has to be killed. */
+  /** Throws if the message is not valid. The process must then be killed. */
   message(message: unknown): void
-  /** The process has ended, and all of its locks are free. `outOfMemory`: it reported that it ran out of memory. */
+  /** The process has ended, and its locks are free. `outOfMemory`: whether it reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 
 /** A process that was started for an account. */
 export interface Link {
   readonly pid: number | undefined
-  /** Bytes of its resident memory, whatever it does; undefined: they are not known. */
+  /** Bytes of its resident memory, read without asking the process; undefined if not known. */
   memory(): number | undefined
-  /** `body`: of a call `take`; it is released when it was sent. */
+  /** `body` belongs to a call `take`. It is released after it was sent. */
   send(call: Call, body?: BodyBytes): void
-  /** It ends when it has nothing more to do. */
+  /** Makes the process end when it has nothing more to do. */
   end(): void
   kill(): void
 }
 
 export type StartLink = (account: string, events: LinkEvents) => Link
 
-/** Of the memory of a process, the part for the heap of V8; the rest is for buffers and the program itself. */
+/** Share of the memory of a process for the heap of V8. The rest is for buffers and the program itself. */
 const HEAP = 3 / 4
-/** What Node.js itself goes by for the time zone and for certificates. Nothing else of the environment is for pipelines. */
+/** Variables that Node.js itself reads for the time zone and certificates. Pipelines do not get other variables. */
 const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
-/** A component with many series by key says the most at once. A message takes at most 50 MB of memory. */
+/** Limits of a message, which then takes at most 50 MB of memory. Components with many series send the largest ones. */
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
@@ -76,7 +76,6 @@ interface ForkOptions {
   readonly entry: URL
 }
 
-/** Starts a process of Node.js for each account. */
 export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): StartLink {
   const passed = VARIABLES.filter(name => env[name] !== undefined).map(name => [name, env[name]])
   return (account, events) => {
@@ -108,19 +107,21 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 }
 
 const INSPECT_MS = 2000
-/** Its memory is measured so often: it is not asked, since it may be busy. Until then, the kernel refuses it much more. */
+/**
+ * Interval of memory measurements, which do not ask the process: it may be busy. The kernel limits its memory
+ * meanwhile.
+ */
 const MEASURE_MS = 200
-/** Checks in a deadline, each of which counts for its part: a service that stood still itself does not blame a process. */
+/** Checks per deadline. Each one counts only for its interval: a pause of the service is not blamed on the process. */
 const CHECKS = 10
-/** Until its first word a process takes what it takes to start. */
+/** Minimum deadline for the first message, since the process has to start. */
 const START_MS = 30_000
-/** An end that was asked for takes no longer. */
+/** A process that was asked to end is killed after this time. */
 const END_MS = 3000
-/** Calls that are answered with what the process looks like then. */
 const GIVES_SNAPSHOT: ReadonlySet<CallName> = new Set(['start', 'update', 'stop', 'forget', 'inspect'])
 
 export interface ProcessBounds {
-  /** A process that answers nothing for so long is ended. */
+  /** A process that does not answer for this long is killed. */
   readonly deadlineMs: number
   /** Bytes of resident memory. */
   readonly maxMemory: number
@@ -133,7 +134,7 @@ export interface ProcessOptions extends ProcessBounds {
   readonly instructions: () => Instructions
   readonly onSnapshot: (snapshot: Snapshot) => void
   readonly counted: (counters: readonly CounterSnapshot[]) => void
-  /** `death`: undefined when it was asked to end. */
+  /** `death` is undefined if the process was asked to end. */
   readonly ended: (death: Death | undefined, text: string) => void
   readonly refusal: () => Refusal
 }
@@ -144,16 +145,15 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-/** The process in which the pipelines of one account run: asks it, watches it, and ends it when it does not answer. */
+/** The process that runs the pipelines of one account. Calls it, monitors it, and kills it if it does not answer. */
 export class AccountProcess {
-  /** By the monotonic clock. */
+  /** On the monotonic clock. */
   readonly startedAt: number
-  /** The newest state of each pipeline that was ever to run in it. */
+  /** The newest state of each pipeline that was started in it. */
   readonly states = new Map<string, PipelineState>()
   isGone = false
-  /** It was asked to end. */
   isEnding = false
-  /** Bytes of its resident memory, when it was measured last. */
+  /** Bytes of its resident memory, as of the last measurement. */
   memory = 0
   /** Of the last snapshot. */
   budget = NO_FIGURES
@@ -184,7 +184,7 @@ export class AccountProcess {
     this.#stopWatching = [every(checkMs, () => this.#check(checkMs)), every(MEASURE_MS, () => this.#measure())]
   }
 
-  /** What those hear who wait when it dies. */
+  /** The error for callers that wait when the process dies. */
   refusal(): Refusal {
     return this.#options.refusal()
   }
@@ -193,19 +193,19 @@ export class AccountProcess {
     return this.#link.pid
   }
 
-  /** Rejects with a Refusal, with NotHosted, or when the process ends. */
+  /** Rejects with NotHosted or Refusal. If the process ends, rejects with Refusal. */
   call<N extends CallName>(name: N, of: WorkerCalls[N]['of'], body?: BodyBytes): Promise<WorkerCalls[N]['gets']> {
     if (this.isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
     return new Promise<WorkerCalls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
-      // Not with each request: there may be many paths.
+      // Not sent with each request: the list of pipelines may be long.
       const instructions = name === 'take' ? undefined : this.#options.instructions()
       this.#link.send({ id, name, of, instructions } satisfies Call<N>, body)
     })
   }
 
-  /** Asks how it looks; once for all who want to know. */
+  /** Asks for a snapshot. Concurrent callers share one call. */
   inspect(fresh = false): Promise<Snapshot> {
     this.#inspecting ??= this.call('inspect', { fresh }).finally(() => {
       this.#inspecting = undefined
@@ -213,7 +213,7 @@ export class AccountProcess {
     return this.#inspecting
   }
 
-  /** Ends in order what has no pipeline any more. Resolves when it is gone. */
+  /** Ends a process whose pipelines have ended. Resolves when it is gone. */
   async end(): Promise<void> {
     if (!this.isEnding && !this.isGone) {
       this.isEnding = true
@@ -224,7 +224,7 @@ export class AccountProcess {
     await this.#gone.promise
   }
 
-  /** Ends it at once; the service is ending. */
+  /** Kills it, because the service is stopping. */
   kill(): void {
     this.isEnding = true
     if (!this.isGone) this.#link.kill()
@@ -253,10 +253,10 @@ export class AccountProcess {
     this.#link.kill()
   }
 
-  /** Throws at what no process says. */
+  /** Throws if the message is not valid. */
   #receive(received: unknown): void {
     const message = checkedMessage(received)
-    // Whatever it says: it is not stuck.
+    // Any message shows that the process is not stuck.
     this.#dueMs = 0
     this.#hasSpoken = true
     switch (message.type) {
@@ -293,7 +293,7 @@ export class AccountProcess {
     return waiting
   }
 
-  /** As the process would have logged it. */
+  /** Logs a line as the process would have logged it. */
   #log(line: string): void {
     const { log } = this.#options
     const { level, msg, ...fields } = checkedLine(line)

@@ -11,7 +11,7 @@ import { pipelineOf } from './from-process.js'
 import type { Instructions, Snapshot } from './messages.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
-/** Decisions wait no longer for what processes say of themselves. */
+/** How long decisions wait for snapshots of the processes. */
 const INSPECT_ALL_MS = 500
 
 export interface ProcessesOptions extends ProcessBounds {
@@ -19,15 +19,15 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: Metrics
-  /** Lines of a scrape of one account, and of all. */
+  /** Maximum lines of a scrape, for one account and for all. */
   readonly maxSeries: { readonly group: number; readonly all: number }
   readonly instructions: (account: string) => Instructions
   readonly onSnapshot: (account: string, snapshot: Snapshot) => void
-  /** The process of an account died; returns the pipelines that ran in it, and those of them that clients waited for. */
+  /** Called when the process of an account has ended. Returns its pipelines, and which of them clients waited for. */
   readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
 }
 
-/** The processes of all accounts with pipelines that run: one each. */
+/** The processes of all accounts with running pipelines, one per account. */
 export class AccountProcesses {
   readonly #options: ProcessesOptions
   readonly #running = new Map<string, AccountProcess>()
@@ -48,12 +48,12 @@ export class AccountProcesses {
     return [...this.#running.values()]
   }
 
-  /** Components that are counted together. */
+  /** Components that are counted together as `__other__`. */
   get folded(): number {
     return this.#counters.folded
   }
 
-  /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
+  /** The process of an account. Starts it if necessary. Throws Refusal while the restart is delayed. */
   async of(account: string): Promise<AccountProcess> {
     if (this.#running.get(account)?.isEnding) await this.end(account)
     const running = this.#running.get(account)
@@ -62,7 +62,7 @@ export class AccountProcesses {
     return this.#start(account)
   }
 
-  /** Throws a Refusal while the account has to wait for another process. */
+  /** Throws Refusal while the restart of the account's process is delayed. */
   check(account: string): void {
     if (this.isHeldBack(account)) throw this.refusal(account)
   }
@@ -71,12 +71,11 @@ export class AccountProcesses {
     return this.#restarts.waitOf(account) > 0
   }
 
-  /** Ends the process of an account that has no pipeline any more. */
   async end(account: string): Promise<void> {
     await this.#running.get(account)?.end()
   }
 
-  /** Looks at every process, but waits for none that does not answer. */
+  /** Asks all processes for snapshots. Waits at most INSPECT_ALL_MS for them. */
   async inspectAll(): Promise<void> {
     await settledWithin(
       INSPECT_ALL_MS,
@@ -84,7 +83,7 @@ export class AccountProcesses {
     )
   }
 
-  /** The pipeline is gone, and so is what it counted. */
+  /** Removes the counters of a removed pipeline. */
   async forget(pipeline: string, account = ''): Promise<void> {
     await this.#running
       .get(account)
@@ -98,7 +97,6 @@ export class AccountProcesses {
     await Promise.all(this.all.map(process => process.end()))
   }
 
-  /** Ends all of them at once. */
   kill(): void {
     for (const process of this.all) process.kill()
   }
@@ -152,7 +150,7 @@ export class AccountProcesses {
     )
   }
 
-  /** What clients of an account hear whose process has died. */
+  /** The error for clients of an account whose process has died. */
   refusal(account: string): Refusal {
     const waitMs = this.#restarts.waitOf(account)
     const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))
@@ -162,14 +160,14 @@ export class AccountProcesses {
   }
 }
 
-/** The second death in a row is waited after for so long; each further one doubles it. */
+/** Restart delay after the second death in a row. Each further death doubles it. */
 const FIRST_WAIT_MS = 1000
 const LONGEST_WAIT_MS = 60_000
-/** A process that dies later than this after the one before it did not die for the same reason. */
+/** A death that comes later than this after the previous one starts the count again. */
 const FORGOTTEN_MS = 5 * 60_000
 const MOST_DEATHS = 10_000
 
-/** Holds the processes of accounts back that die again and again: each start costs the machine a part of a second. */
+/** Delays the restart of processes that die again and again: each start costs a fraction of a second. */
 export class Restarts {
   readonly #clock: Clock
   readonly #deaths = new BoundedMap<string, { count: number; at: number }>(MOST_DEATHS)
@@ -185,7 +183,7 @@ export class Restarts {
     this.#deaths.set(account, { count, at: now })
   }
 
-  /** Milliseconds until the next start. */
+  /** Milliseconds until the process may start again. */
   waitOf(account: string): number {
     const known = this.#deaths.get(account)
     if (!known || known.count < 2) return 0

@@ -1,14 +1,12 @@
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
-/**
- * Checks what the process of an account says: plugins run in it, and events of clients, so what comes from it is input.
- */
+/** Checks messages from the process of an account. Plugins, and events of clients, may influence them. */
 
 type Check = (value: unknown) => boolean
 
 const LONGEST_TEXT = 65_536
-/** Of a line that is too long. */
+/** Limit of `msg` in a shortened log line. */
 const LONGEST_MESSAGE = 1000
 
 const text: Check = value => typeof value === 'string' && value.length <= LONGEST_TEXT
@@ -88,7 +86,6 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
   log: shape({ line: text }),
 }
 
-/** What each call may get. */
 const REPLIES: Readonly<Record<CallName, Check>> = {
   start: snapshot,
   update: snapshot,
@@ -103,7 +100,7 @@ function demand(holds: boolean, what: string): asserts holds {
   if (!holds) throw new TypeError(`it sent ${what}`)
 }
 
-/** Throws if it is not a message. */
+/** Throws if it is not a valid message. */
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]
@@ -111,12 +108,12 @@ export function checkedMessage(message: unknown): FromProcess {
   return message as FromProcess
 }
 
-/** Throws if it is no answer to such a call, or to none. */
+/** Throws if `value` is not a reply to `call`, or the call is unknown. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
   demand(call !== undefined && REPLIES[call](value), `an invalid answer to ${call ?? 'an unknown call'}`)
 }
 
-/** Throws if these are not of such pipelines: the ids of their components begin with their own. */
+/** Throws if a counter belongs to another pipeline. Component ids begin with the id of their pipeline. */
 export function checkPipelines(
   counters: readonly CounterSnapshot[],
   pipelines: Pick<ReadonlySet<string>, 'has'>,
@@ -131,19 +128,19 @@ export function pipelineOf(component: string): string {
   return component.split('/', 1)[0]!
 }
 
-/** An error that may be sent. */
+/** Shortens an error to the length that may be sent. */
 export function shortError(error: string): string {
   return error.slice(0, LONGEST_TEXT)
 }
 
-/** A line of the log that may be sent: of one that is too long, its message. */
+/** Shortens a log line to the length that may be sent, if necessary to its level and message. */
 export function shortLine(line: string): string {
   if (line.length <= LONGEST_TEXT) return line
   const { level, msg } = JSON.parse(line) as { level: number; msg?: string }
   return JSON.stringify({ level, msg: msg?.slice(0, LONGEST_MESSAGE) })
 }
 
-/** A line of the log. Throws if it is none. */
+/** Parses a log line. Throws if it is not valid. */
 export function checkedLine(line: string): { readonly level: number; readonly msg?: string } {
   const fields: unknown = JSON.parse(line)
   demand(shape({ level: number, msg: optional(text) })(fields), 'a line of the log without a level')

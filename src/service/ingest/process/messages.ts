@@ -3,13 +3,12 @@ import type { Body, BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 
 /**
- * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
- * itself what became of a pipeline, what was counted and what is to be logged. All of it is plain data: it is copied
- * between processes, as the head of a frame (lib/frames.ts), in JSON from the process. The bytes of a request are behind
- * its call.
+ * Messages between the service and the process of an account. The service calls, and the process replies. The process
+ * also reports pipeline states, counters and log lines by itself. Messages are plain data in the head of a frame
+ * (lib/frames.ts), in JSON from the process. The bytes of a request follow its call.
  */
 
-/** What is published of a pipeline, with the values of its secrets. */
+/** The published revision of a pipeline, with the values of its secrets. */
 export interface PublishedData {
   readonly id: string
   readonly account_id: string
@@ -18,7 +17,7 @@ export interface PublishedData {
   readonly secrets?: {
     readonly version: string
     readonly names: readonly string[]
-    /** By name; or why there are none. */
+    /** Values by name, or the reason why they are missing. */
     readonly values: ReadonlyMap<string, string> | string
   }
 }
@@ -29,27 +28,27 @@ export interface BytesInStore {
   readonly revisions: number
 }
 
-/** What the process cannot know by itself. Comes with each call but `take`. */
+/** Facts that the process cannot find out itself. Sent with each call except `take`. */
 export interface Instructions {
   readonly inStore: BytesInStore
-  /** Whose folders count, also while they do not run. */
+  /** Pipelines whose folders count, also while they do not run. */
   readonly pipelines: readonly string[]
-  /** Where the service listens. */
+  /** Ports of the service. */
   readonly ownPorts: readonly number[]
 }
 
-/** A pipeline that runs, as the service has to know it. */
+/** The state of a running pipeline that the service needs. */
 export interface PipelineState {
-  /** What runs, see versionName. */
+  /** The running version; see versionName. */
   readonly version: string
   readonly revision: number
   readonly secrets: readonly string[]
   readonly hasDiskBuffers: boolean
-  /** It could not start, or was stopped. */
+  /** Whether it could not start, or was stopped. */
   readonly hasEnded: boolean
 }
 
-/** What the process looks like at a moment. */
+/** The state of the process at one moment. */
 export interface Snapshot {
   /** Events that are not delivered, by pipeline. */
   readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
@@ -59,15 +58,15 @@ export interface Snapshot {
 }
 
 export interface BudgetFigures {
-  /** Of requests to receivers. */
+  /** Bytes of requests to receivers. */
   readonly requestBytes: number
-  /** Destinations that wait for room. */
+  /** Number of destinations that wait for room. */
   readonly waiting: number
 }
 
 export const NO_FIGURES: BudgetFigures = { requestBytes: 0, waiting: 0 }
 
-/** A refusal on its way from one process to the other. */
+/** A Refusal as it is sent between processes. */
 export type RefusalData = Pick<Refusal, 'status' | 'code' | 'message' | 'headers' | 'close'>
 
 export function dataOfRefusal({ status, code, message, headers, close }: Refusal): RefusalData {
@@ -78,19 +77,19 @@ export function refusalOf({ status, code, message, headers, close }: RefusalData
   return new Refusal(status, code, message, headers, close)
 }
 
-/** What the service asks for, and what it gets. */
+/** Arguments (`of`) and replies (`gets`) of the calls of the service. */
 export interface WorkerCalls {
   start: { of: PublishedData; gets: Snapshot }
   update: { of: PublishedData; gets: Snapshot }
-  /** The bytes come beside it. */
+  /** The bytes of the body are sent after it. */
   take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
-  /** Gets how many events were not delivered before. `now`: nothing is waited for. */
+  /** The reply has the events that were not delivered. With `now`, deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
-  /** A pipeline that stops has to hurry. */
+  /** Makes a stopping pipeline end immediately. */
   abort: { of: { pipeline: string }; gets: undefined }
-  /** A pipeline is gone for good, and its folder is. */
+  /** The pipeline and its folder were removed. */
   forget: { of: { pipeline: string }; gets: Snapshot }
-  /** `fresh`: with what has to be looked up on the disk. */
+  /** With `fresh`, first updates values that need the disk. */
   inspect: { of: { fresh: boolean }; gets: Snapshot }
 }
 
@@ -103,13 +102,12 @@ export interface Call<N extends CallName = CallName> {
   readonly instructions: Instructions | undefined
 }
 
-/** Why a call failed. */
 export type Failure = { readonly refusal: RefusalData } | { readonly error: string }
 
 export type FromProcess =
   | { readonly type: 'reply'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failed'; readonly id: number; readonly failure: Failure }
   | { readonly type: 'state'; readonly pipeline: string; readonly state: PipelineState }
-  /** Components that have counted something since they were told last. */
+  /** Counters that have changed since they were last sent. */
   | { readonly type: 'counted'; readonly counters: readonly CounterSnapshot[] }
   | { readonly type: 'log'; readonly line: string }

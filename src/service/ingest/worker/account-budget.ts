@@ -6,21 +6,23 @@ import { formatSize } from '../../../lib/units.js'
 import type { BudgetFigures } from '../process/messages.js'
 
 interface RequestBounds {
-  /** Requests beside the first one of each destination. */
+  /** Maximum requests besides the first one of each destination. */
   readonly requests: number
-  /** Bytes of all. A request that begins below it may exceed it. Half of it is kept for first requests. */
+  /**
+   * Maximum bytes of all requests. A request that begins below it may exceed it. Half of it is for first requests only.
+   */
   readonly bytes: number
 }
 
 /**
- * Bounds the requests to receivers of one account: their number, and the memory of their bodies, since an event is
- * copied for each destination that sends it. First requests are bounded by memory alone, so that receivers that do not answer
- * leave the other destinations of the account theirs.
+ * Limits the requests of one account to its receivers: their number, and the memory of their bodies. An event is copied
+ * for each destination that sends it. The first request of a destination is limited by memory only, so receivers that
+ * do not answer do not block other destinations of the account.
  */
 export class AccountRequests implements RequestPool {
   readonly #most: RequestBounds
   readonly #full: () => void
-  /** Those that wait, the longest waiting first. */
+  /** Waiting destinations, the longest waiting first. */
   readonly #waiting = new Set<() => void>()
   #requests = 0
   bytes = 0
@@ -31,7 +33,7 @@ export class AccountRequests implements RequestPool {
     this.#full = full
   }
 
-  /** Destinations that wait. */
+  /** Number of waiting destinations. */
   get waiting(): number {
     return this.#waiting.size
   }
@@ -62,7 +64,6 @@ export class AccountRequests implements RequestPool {
   }
 }
 
-/** Requests of one account to its receivers. */
 const MOST_REQUESTS = { requests: 256, bytes: 256 * 1024 * 1024 }
 
 interface Options {
@@ -71,7 +72,7 @@ interface Options {
   readonly clock: Clock
 }
 
-/** What the pipelines of one account share beside the disk: requests to receivers. */
+/** Limits the requests of all pipelines of one account to receivers. */
 export class AccountBudget {
   readonly requests: AccountRequests
   readonly #options: Options

@@ -8,22 +8,22 @@ import { stopping } from '../../../net/http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
 
-/** The source that every published pipeline has: the requests to it come in by this. */
+/** The source that every published pipeline has. It emits the events that are sent to the service. */
 export const INGEST = 'ingest'
 
-/** It with its definition, as `parseDocument` takes it. */
+/** The component `ingest` with this definition, for `parseDocument`. */
 export function ingestSource(definition: AnyDefinition<'source'>): ComponentConfig<'source'> {
   return { id: INGEST, kind: 'source', type: definition.type, inputs: [], options: {}, definition }
 }
 
-/** The source `ingest` of one pipeline, and the way into it. */
+/** The source `ingest` of one pipeline. `send` passes events to it. */
 export class Feed {
   readonly definition = defineSource({
     type: INGEST,
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
-    // Who sent them could send them again, but need not hear of a publish.
+    // With `once`, the engine resends undelivered events after a publish, and clients do not notice it.
     create: (_options, context) => ({
       once: true,
       answers: true,
@@ -37,11 +37,14 @@ export class Feed {
     this.#open = { context, out }
     await aborted(signal)
     this.#open = undefined
-    // What has begun is passed on.
+    // Completes the bodies that are being sent.
     while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
   }
 
-  /** Passes on all events of a body; resolves with how many, and what became of them. Where it throws a Refusal it took nothing. */
+  /**
+   * Passes on all events of a body. Resolves with their number and status. After a Refusal, it has not passed on any
+   * event.
+   */
   send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)
     this.#sending.add(sending)

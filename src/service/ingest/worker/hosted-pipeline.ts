@@ -15,48 +15,48 @@ import { versionName } from '../hosted-revision.js'
 import type { PipelineState, PublishedData } from '../process/messages.js'
 import { Feed } from './feed.js'
 
-/** How often a revision is tried that waits for the events of the one before. */
+/** Retry interval of a revision that waits for events of the previous revision. */
 const RETRY_MS = 10_000
 
 export interface HostedOptions {
-  /** Of this pipeline. */
+  /** Folder of this pipeline. */
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>
-  /** Of the account, as are the next two. */
+  /** Shared by the account, as are the next two. */
   readonly disk: DiskAllowance
   readonly requests: RequestPool
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
   readonly permitted: Permissions
-  /** Is called whenever its state has changed. */
+  /** Called after each change of its state. */
   readonly changed: (state: PipelineState) => void
 }
 
-/** What runs: a revision, with the values that its secrets had. */
+/** A revision, with the values that its secrets had. */
 interface Version {
   readonly name: string
   readonly revision: number
   readonly secrets: readonly string[]
 }
 
-/** One published pipeline that runs, in the process of its account. */
+/** A running published pipeline, in the process of its account. */
 export class HostedPipeline {
   readonly #options: HostedOptions
   readonly #feed: Feed
   readonly #supervisor: Supervisor
   readonly #run: Promise<void>
   #runs: Version
-  /** What ran before it. */
+  /** The version that ran before `#runs`. */
   #before: Version
-  /** The newest version that could not be run. */
+  /** Name of the newest version that could not run. */
   #refused = ''
-  /** When it is tried again. */
+  /** When that version is tried again, on the monotonic clock. */
   #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #hasEnded = false
 
-  /** Throws NotHosted, or whatever keeps it from being built. */
+  /** Throws NotHosted, or the error that prevents the build. */
   static async start(published: PublishedData, options: HostedOptions): Promise<HostedPipeline> {
     const feed = new Feed()
     const counters = new ScopedCounters(options.counters, published.id)
@@ -83,12 +83,12 @@ export class HostedPipeline {
     this.#changed()
   }
 
-  /** Events that were taken and are not delivered. */
+  /** Accepted events that are not delivered. */
   get undelivered(): number {
     return this.#supervisor.undelivered()
   }
 
-  /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
+  /** Applies a published revision. If it cannot run, this is logged, and the previous one keeps running. */
   update(published: PublishedData): Promise<void> {
     this.#updating = this.#updating.then(() => this.#update(published))
     return this.#updating
@@ -136,7 +136,7 @@ export class HostedPipeline {
     this.#options.changed({ version: name, revision, secrets, hasDiskBuffers, hasEnded: this.#hasEnded })
   }
 
-  /** Resolves when all events of a body are safe, with their number. Throws a Refusal. */
+  /** Accepts the events of a body. Resolves with their number when all are safe. Throws Refusal. */
   async take(body: Body): Promise<{ received: number }> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')
@@ -146,7 +146,7 @@ export class HostedPipeline {
     return { received }
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  /** Stops accepting events. Accepted events are delivered until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#supervisor.stop(deadline)
     await this.#run
@@ -171,7 +171,7 @@ function versionOf(published: PublishedData): Version {
   return { name: versionName(published), revision, secrets: secrets?.names ?? [] }
 }
 
-/** Counters of one pipeline among those of others: the ids begin with its own. */
+/** Counters of one pipeline in the set of its account. Component ids begin with the pipeline id. */
 class ScopedCounters implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #all: ComponentSet

@@ -22,42 +22,42 @@ import {
 import { AccountBudget } from './account-budget.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
-/** A process of a service that was killed releases its folders within this time. */
+/** The processes of a killed service release their folders within this time. */
 const LOCKED_MS = 5000
 const BETWEEN_MS = 50
-/** What has to be looked up on the disk for a scrape is waited for so long. */
+/** How long a scrape waits for values that need the disk. */
 const REFRESH_MS = 500
-/** After counters with n series were sent, the next ones follow n times this long afterwards, or for a scrape. */
+/** After counters with n series were sent, waits n times this long before the next ones, except for a scrape. */
 const REST_MS_PER_SERIES = 1
-/** Bytes of counters in one message, unless one component has more. */
+/** Maximum bytes of counters in one message, unless one component has more. */
 const MOST_TOLD = 256 * 1024
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
   readonly account: string
-  /** With a folder for each pipeline. */
+  /** Contains a folder for each pipeline. */
   readonly folder: string
-  /** Bytes on the disk of all pipelines. */
+  /** Disk space of all pipelines, in bytes. */
   readonly maxDisk: number
-  /** Series by key that all pipelines show together. */
+  /** Maximum series by key of all pipelines together. */
   readonly maxSeries: number
   readonly log: Logger
   readonly tell: (message: FromProcess) => void
 }
 
-/** The pipelines of one account, as its process runs them: it answers the calls of the service. */
+/** Runs the pipelines of one account in its process, and answers the calls of the service. */
 export class PipelineWorker {
   readonly #options: WorkerOptions
   readonly #budget: AccountBudget
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
-  /** The last snapshot of each component that the service has. */
+  /** The last snapshot of each component that was sent to the service. */
   readonly #told = new WeakMap<ComponentCounters, Buffer>()
   #nextTelling = 0
   readonly #pipelines = new Map<string, HostedPipeline>()
-  /** Aborts the end of a pipeline that stops. */
+  /** Controllers that end stopping pipelines immediately. */
   readonly #stopping = new Map<string, AbortController>()
   #inStore = { keys: 0, revisions: 0 }
-  /** Resolves when the files of all pipelines were measured that the service has named. */
+  /** Resolves when the files of all pipelines that the service has named are measured. */
   #measuring: Promise<void> = Promise.resolve()
   #ownPorts: readonly number[] = []
   readonly #calls: {
@@ -83,12 +83,12 @@ export class PipelineWorker {
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, inStore: () => this.#inStore })
   }
 
-  /** Where the service listens. */
+  /** Ports of the service. */
   get ownPorts(): readonly number[] {
     return this.#ownPorts
   }
 
-  /** `body`: of a call `take`, with room for a byte more. */
+  /** `body` belongs to a call `take`, and has room for one more byte. */
   receive({ id, name, of, instructions }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
     if (instructions) {
@@ -106,7 +106,7 @@ export class PipelineWorker {
       )
   }
 
-  /** Ends everything at once: what is in disk buffers stays there, and nothing else was acknowledged. */
+  /** Stops all pipelines immediately. Events in disk buffers stay there; other events were not acknowledged. */
   async close(): Promise<void> {
     await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
   }
@@ -125,7 +125,7 @@ export class PipelineWorker {
       permitted,
       changed: state => tell({ type: 'state', pipeline: id, state }),
     }
-    // Before it writes anything itself.
+    // Must precede the first write of the pipeline.
     await this.#measuring
     this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
     await this.#disk.measure(options.folder)
@@ -186,7 +186,7 @@ export class PipelineWorker {
     return join(this.#options.folder, pipeline)
   }
 
-  /** What has counted something since it was told last. The more series that is, the longer nothing is told. */
+  /** Sends the counters that have changed. The more series they have, the longer the pause before the next message. */
   #tellCounters(): void {
     let series = 0
     let changed: CounterSnapshot[] = []
@@ -211,7 +211,7 @@ export class PipelineWorker {
   }
 }
 
-/** Where the service was killed, its processes may still hold the folders for a moment. */
+/** Retries while the folder is locked: the processes of a killed service may hold it for a moment. */
 async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
   for (let waited = 0; ; waited += BETWEEN_MS) {
     try {

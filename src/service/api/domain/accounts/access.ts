@@ -4,8 +4,7 @@ import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
 /**
- * Access checks that precede every operation. Those of one argument are also made by the routes, before anything else of
- * a request is looked at.
+ * Access checks that precede every operation. Routes run the checks with one argument before they parse the request.
  */
 
 export function requireScope(principal: Principal, scope: Scope): void {
@@ -13,7 +12,7 @@ export function requireScope(principal: Principal, scope: Scope): void {
   throw forbidden('scope_missing', `this key does not have the scope ${scope}`)
 }
 
-/** Returns the account acted in. Throws 403 at enterprise scope. */
+/** Returns the current account. Throws 403 at enterprise scope. */
 export function requireAccount(principal: Principal): { readonly id: string; readonly shortId: string } {
   if (principal.account) return principal.account
   throw forbidden(
@@ -33,7 +32,7 @@ export function requireEnterprise(principal: Principal): void {
   requireScope(principal, 'enterprise:manage')
 }
 
-/** Returns the account whose pipelines and secrets the caller may read; of secrets, the names. */
+/** Returns the account whose pipelines and secret names the caller may read. */
 export function requirePipelineRead(principal: Principal) {
   requireScope(principal, 'pipeline:read')
   return requireAccount(principal)
@@ -45,7 +44,7 @@ export function requirePipelineWrite(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** Returns the account as whose daemon the caller reports. */
+/** Returns the account for whose daemons the caller may report. */
 export function requireReporter(principal: Principal) {
   if (principal.role === 'viewer') {
     const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
@@ -61,13 +60,13 @@ export function requireUserManagement(principal: Principal) {
   return account
 }
 
-/** Service accounts of the account acted in, or of the enterprise. */
+/** For service accounts of the current account, or of the enterprise. */
 export function requireServiceAccountManagement(principal: Principal): void {
   if (principal.account) requireScope(principal, 'account:manage')
   else requireEnterprise(principal)
 }
 
-/** Returns the account whose features the caller may enable: as its manager, with a personal key. */
+/** Returns the account whose features the caller may enable. Requires the personal key of a manager. */
 export function requireFeatureManagement(principal: Principal) {
   const account = requireAccount(principal)
   if (principal.role !== 'manager') {
@@ -86,19 +85,19 @@ export function requireUserKeys(principal: Principal) {
   return requireAccount(principal)
 }
 
-/** The audit log of the account acted in, or of the enterprise. */
+/** For the audit log of the current account, or of the enterprise. */
 export function requireAuditRead(principal: Principal): void {
   requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
 }
 
-/** No one can grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */
+/** Callers cannot grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */
 export function requireGrant(principal: Principal, scopes: Iterable<Scope>): void {
   const beyond = [...scopes].filter(scope => scope !== 'user:key' && !principal.scopes.has(scope))
   if (beyond.length === 0) return
   throw forbidden('scope_exceeded', `this key cannot grant scopes that it does not have: ${beyond.join(', ')}`)
 }
 
-/** Requires an id of the right form. Anything else cannot exist. */
+/** Throws 404 for an id of the wrong form, which cannot exist. */
 export function requireId(id: string, what: string): void {
   if (!ID.test(id)) throw notFound(what)
 }

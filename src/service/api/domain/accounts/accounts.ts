@@ -75,7 +75,6 @@ export class Accounts {
     return show(row)
   }
 
-  /** The account acted in. */
   async current(principal: Principal): Promise<AccountDocument> {
     return show(await read(this.#context.store, requireAccount(principal)))
   }

@@ -5,7 +5,7 @@ import { NEVER } from '../keys/keys.js'
 import type { Principal, TokenType } from '../keys/principal.js'
 import { ROLE_SCOPES, type Role, type Scope } from './scopes.js'
 
-/** What each key grants, by its hash. A change of any table that grants are made from applies to the next request. */
+/** The grants of keys, by the hash of the key. A change in one of the watched tables applies to the next request. */
 
 type Given =
   | 'version'
@@ -21,7 +21,7 @@ type Given =
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
-  /** The key has ended, or its subject is gone. */
+  /** Whether the key, its subject or its account is gone. */
   readonly revoked: boolean
 }
 
@@ -35,11 +35,11 @@ interface Row {
   readonly expires_at: string | null
   readonly revoked_at: string | null
   readonly gives_until: string | null
-  /** null: the account is gone, or there is none. */
+  /** null without an account, or if it was removed. */
   readonly short_id: string | null
   readonly email: string | null
   readonly role: Role | null
-  /** null: the subject is gone. */
+  /** null if the subject was removed. */
   readonly subject_title: string | null
   readonly subject_scopes: string | null
 }
@@ -53,7 +53,7 @@ const GRANT = `
   LEFT JOIN service_account s ON s.id = k.subject_id
   WHERE k.hash = $1`
 
-/** Of each of the two generations. */
+/** Grants in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
 
 export class Grants {
@@ -65,7 +65,7 @@ export class Grants {
     this.#known = new Cached(store, ['access_key', 'person', 'service_account', 'account'], MOST_REMEMBERED)
   }
 
-  /** Grants of the same number are as they were. */
+  /** While it is unchanged, the grants are unchanged. */
   get version(): number {
     return this.#known.version
   }
@@ -105,7 +105,7 @@ function grantOf(row: Row, hash: Buffer): Omit<Grant, 'version'> {
   }
 }
 
-/** The address of a service account wherever the address of a subject is shown. */
+/** The address shown for a service account. */
 export function serviceAccountEmail(id: string): string {
   return `${id}@service-account.invalid`
 }

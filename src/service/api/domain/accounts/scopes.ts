@@ -1,5 +1,3 @@
-/** The scopes of keys, and the scopes of each user role. */
-
 export const SCOPES = [
   'pipeline:read',
   'pipeline:write',

@@ -36,7 +36,7 @@ const ROWS = `
 
 const idOf = ({ accountId, enterpriseId }: Owner): string => accountId ?? enterpriseId
 
-/** Service accounts of the account acted in, or of the enterprise at enterprise scope. Each has one key. */
+/** Service accounts of the current account, or of the enterprise at enterprise scope. Each has one key. */
 export class ServiceAccounts {
   readonly #context: Context
   readonly #keys: Keys
@@ -101,7 +101,7 @@ export class ServiceAccounts {
       const before = await this.#read(sql, owner, id)
       requireGrant(principal, JSON.parse(before.scopes))
       const expiresAt = endOfNew(context, principal.givesUntil, input.expires_in)
-      // Of the keys before, only the last one may have a grace.
+      // Only the current key may get a grace period. Earlier keys end now.
       const until = await this.#grace(sql, before.key_id, input.grace ?? 0)
       await this.#keys.revoke(sql, id, until === null ? '' : before.key_id!)
       const key = await this.#addKey(sql, owner, id, expiresAt)
@@ -112,7 +112,7 @@ export class ServiceAccounts {
     })
   }
 
-  /** Ends a key after a time, unless it ends earlier. Resolves with its end; null: it has no grace. */
+  /** Makes a key end after `graceMs` at the latest. Resolves with its end, or null without a grace period. */
   async #grace(sql: Sql, key: string | null, graceMs: number): Promise<string | null> {
     if (key === null || graceMs === 0) return null
     const [now, then] = [this.#context.time(), this.#context.time(graceMs)]
@@ -124,7 +124,7 @@ export class ServiceAccounts {
     return left?.expires_at ?? null
   }
 
-  /** Revokes its key, and one in a grace period, immediately. */
+  /** Immediately revokes its key, and a key in its grace period. */
   async revoke(principal: Principal, id: string): Promise<void> {
     await this.#end(principal, id, 'service_account.revoke', 'UPDATE service_account SET key_id = NULL WHERE id = $1')
   }
@@ -175,7 +175,7 @@ function ownerFor(principal: Principal): Owner {
   return { enterpriseId: principal.enterpriseId, accountId: principal.account?.id ?? null }
 }
 
-/** By default all scopes that its kind can have and the caller has. */
+/** Default: all scopes of the caller that this kind of service account can have. */
 function grantedScopes(principal: Principal, { accountId }: Owner, wanted: readonly Scope[] | undefined): Scope[] {
   const possible: readonly Scope[] = accountId === null ? ENTERPRISE_SCOPES : SERVICE_SCOPES
   const errors = (wanted ?? []).flatMap((scope, i) =>

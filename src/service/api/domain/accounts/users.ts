@@ -17,7 +17,7 @@ interface Row extends UserDocument {
 
 const ROW = 'SELECT id, email, title, role, account_id, enterprise_id, created_at FROM person'
 
-/** Users of the account acted in. */
+/** Users of the current account. */
 export class Users {
   readonly #context: Context
   readonly #keys: Keys
@@ -42,7 +42,7 @@ export class Users {
     return show(await this.#read(this.#context.store, principal, id))
   }
 
-  /** Creates a user with a first key, with which that person can create others. */
+  /** Creates a user with a first key, which can create other keys. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
     const account = requireUserManagement(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])
@@ -58,7 +58,7 @@ export class Users {
     })
   }
 
-  /** Adds a user and a first key; with `expires_in` null, the key does not expire. `givesUntil` is its creator's. */
+  /** Adds a user and a first key. With `expires_in` null, it does not expire. `givesUntil` is of the creator's key. */
   async add(
     sql: Sql,
     account: { readonly id: string; readonly enterprise_id: string },
@@ -90,7 +90,7 @@ export class Users {
     requireUserManagement(principal)
     return this.#context.change(principal, async (sql, audit) => {
       const before = await this.#read(sql, principal, id)
-      // A role with more scopes than the own key has can neither be assigned nor removed.
+      // A caller cannot assign or remove a role with more scopes than their key has.
       requireGrant(principal, [...ROLE_SCOPES[before.role], ...ROLE_SCOPES[input.role]])
       const after = { ...before, role: input.role, title: input.title ?? before.title }
       if (after.role !== 'manager') await requireOtherManager(sql, before)

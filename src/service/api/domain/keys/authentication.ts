@@ -13,9 +13,9 @@ import { RateLimiter, type RateState, rateHeaders } from './rate-limiter.js'
 
 export interface AuthenticateRequest {
   readonly authorization?: string | undefined
-  /** x-delegate-account-id. */
+  /** The header x-delegate-account-id. */
   readonly delegateAccountId?: string | undefined
-  /** Of the client, if it comes through trusted proxies. */
+  /** Address of the client, also behind trusted proxies. */
   readonly address: string
   readonly requestId?: string | undefined
   /** Identifies the connection; most of its requests have the same key. */
@@ -36,7 +36,7 @@ const ACCOUNT = 'SELECT id, short_id FROM account WHERE id = $1 AND enterprise_i
 /** Accounts in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
 const USUAL_START = 'Token '
-/** A longer header contains no key. */
+/** A longer header does not contain a key. */
 const LONGEST_HEADER = 200
 
 export class Authentication {
@@ -48,7 +48,7 @@ export class Authentication {
   readonly #grants: Grants
   /** The last header of each connection. */
   readonly #lastKeys = new WeakMap<object, LastKey>()
-  /** Those that enterprises act in, by enterprise and id. */
+  /** Accounts that enterprises act in, by enterprise and id. */
   readonly #accounts: Cached<AccountRow>
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
@@ -71,8 +71,8 @@ export class Authentication {
   }
 
   /**
-   * The caller of a request that has gone on for a while: `known` itself unless something has changed that it was made
-   * from. Throws or rejects as `authenticate` does. The request is not counted again.
+   * Checks the caller of a request again. Returns `known` itself while the cached grants have not changed. Throws or
+   * rejects as `authenticate` does. Does not count the request again.
    */
   confirm(known: Principal, again: () => AuthenticateRequest): Principal | Promise<Principal> {
     if (known.version === this.#grants.version) {
@@ -174,7 +174,7 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** The error for a key that may be guessed. After too many from one address, the address has to wait. */
+  /** The error for a key that may be guessed. After too many guesses from an address, it has to wait. */
   #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
     const error = this.#refuse(problem, message)
     const state = this.#failures.take(networkOf(address))

@@ -15,18 +15,17 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 const DAY_MS = 86_400_000
-/** How long the service can explain why a key does not work. */
+/** How long ended keys are kept, to explain why they do not work. */
 const REMEMBERED_MS = 30 * DAY_MS
-/** Warns at most this long before the end, and only when less than this share of the key's life is left. */
+/** Warns when the remaining time of a key is below both this time and this share of its life. */
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 
-/** Whether a text has the form of a key. */
 export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** In place of a time for keys that may give keys that do not expire. */
+/** As `gives_until`: the key can create keys without expiry. */
 export const NEVER = 'never'
 
 export interface NewKey {
@@ -34,18 +33,20 @@ export interface NewKey {
   readonly subject_id: string
   readonly enterprise_id: string
   readonly account_id: string | null
-  /** null: it does not expire. */
+  /** null if it does not expire. */
   readonly expires_at: string | null
   readonly title?: string
-  /** JSON; null: not narrowed. */
+  /** JSON; null for all scopes of the subject. */
   readonly scopes?: string | null
-  /** The key it was created with, of the same user; revoking that one also revokes this one. */
+  /** The key of the same user that created this one. Revoking it also revokes this one. */
   readonly parent_id?: string
-  /** For the first key of a user: the latest end of keys created with it, or NEVER. Others pass on their own end. */
+  /**
+   * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys pass on their own end.
+   */
   readonly gives_until?: string
 }
 
-/** Keys that end within the horizon, or have ended and are remembered. */
+/** A key that expires soon, or has expired and is still kept. */
 interface Ending {
   readonly id: string
   readonly type: TokenType
@@ -63,7 +64,7 @@ export class Keys {
   readonly #secret: KeyObject
   /** Last uses of keys that have not been written to the store yet. */
   #uses = new Map<string, string>()
-  /** By key: whole days that were left at the last warning. */
+  /** Whole days left at the last warning, by key id. */
   #warned = new Map<string, number>()
 
   constructor(context: Context, secret: Buffer) {
@@ -76,7 +77,7 @@ export class Keys {
     return createHmac('sha256', this.#secret).update(key).digest()
   }
 
-  /** Adds a key. The text of `key` is to be shown once. */
+  /** Adds a key. The returned `key` can only be shown now. */
   async add(sql: Sql, of: NewKey): Promise<{ key: string; document: KeyDocument }> {
     const { random, ids } = this.#context
     const key = PREFIXES[of.type] + random(RANDOM_BYTES).toString('hex')
@@ -101,7 +102,10 @@ export class Keys {
     )
   }
 
-  /** Makes room for one more key of a user: removes expired ones if there are too many, and throws if there are none. */
+  /**
+   * Makes room for one more key of a user. At the limit, removes expired keys. Throws ApiError 409 if that is not
+   * enough.
+   */
   async makeRoom(sql: Sql, user: string): Promise<void> {
     const most = this.#context.limits.keysPerUser
     const text = `
@@ -147,13 +151,13 @@ export class Keys {
     }
   }
 
-  /** Counts keys about to expire. If it is the turn of this node, also warns of them and forgets keys that ended long ago. */
+  /** Counts keys that expire soon. With `isTurn`, also warns of them and removes keys that ended long ago. */
   async checkEnds(isTurn = true): Promise<void> {
     const context = this.#context
     const forgotten = context.time(-REMEMBERED_MS)
     if (isTurn)
       await this.#forget(forgotten).catch(error =>
-        // They grant nothing. The service starts and warns without it, too.
+        // Ended keys do not grant anything, so starting does not require their removal.
         context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour'),
       )
     const ending = await context.store.all<Ending>(
@@ -171,7 +175,7 @@ export class Keys {
   async #forget(until: string): Promise<void> {
     const { store } = this.#context
     const ended = 'revoked_at <= $1 OR expires_at <= $1'
-    // A start does not write without need.
+    // Avoids a write at each start.
     if (await store.get(`SELECT id FROM access_key WHERE ${ended} LIMIT 1`, until))
       await store.change('', sql => this.#remove(sql, ended, until))
   }
@@ -181,7 +185,7 @@ export class Keys {
     return until - this.#context.clock.wall() <= Math.min(WARNED_MS, (until - from) * WARNED_SHARE)
   }
 
-  /** Warns at most once a day for each key. */
+  /** Warns at most once a day for each key. Returns the days left. */
   #warn({ id, type, subject_id, account_id, expires_at }: Ending): number {
     const days = Math.floor((Date.parse(expires_at) - this.#context.clock.wall()) / DAY_MS)
     if (this.#warned.get(id) !== days) {
@@ -193,8 +197,8 @@ export class Keys {
 }
 
 /**
- * The end of a new key: `wantedMs` from now, or `usualMs` by default, and never later than `givesUntil`, the latest end
- * that the creating key may give. Throws 403 if a later end was requested.
+ * The end of a new key: `wantedMs` from now, or `usualMs` by default. `givesUntil` is the latest end that the creating
+ * key may give. A later default is shortened to it; a later `wantedMs` throws 403.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,

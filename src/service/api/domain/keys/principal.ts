@@ -13,17 +13,17 @@ export interface Principal {
     readonly title: string
   }
   readonly enterpriseId: string
-  /** The account acted in: the own or the delegated one; undefined at enterprise scope. */
+  /** The current account: the caller's own, or the delegated one. Undefined at enterprise scope. */
   readonly account: { readonly id: string; readonly shortId: string } | undefined
   readonly scopes: ReadonlySet<Scope>
   /** For users only. */
   readonly role: Role | undefined
   readonly keyId: string
-  /** Of the grants that it was made from, see Grants. */
+  /** Version of the grants that it was made from; see Grants. */
   readonly version: number
-  /** ISO 8601; null: never. */
+  /** ISO 8601; null if it does not expire. */
   readonly expiresAt: string | null
-  /** The latest end of keys created with this one; null: they need not expire. */
+  /** The latest end of keys created with this one; null if they need not expire. */
   readonly givesUntil: string | null
   readonly delegated: boolean
   /** Remaining requests of this key, for the RateLimit headers. */

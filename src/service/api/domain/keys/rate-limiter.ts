@@ -20,7 +20,7 @@ export interface RateState extends Rate {
 /** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
 const MOST_KEYS = 100_000
 
-/** Uses within this fraction of a window are counted together, and expire with the last of them. */
+/** Parts of a window. Uses in the same part are counted together, and expire with the last of them. */
 const PARTS = 20
 
 interface Uses {
@@ -84,7 +84,6 @@ export class RateLimiter {
 
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)))
 
-/** The RateLimit headers, which show the remaining requests of a client. */
 export function rateHeaders(state: RateState): Record<string, string> {
   return {
     'ratelimit-limit': String(state.limit),

@@ -86,7 +86,7 @@ export class UserKeys {
       )
       for (const one of ended)
         await sql.run('UPDATE access_key SET revoked_at = $2 WHERE id = $1', one.id, this.#context.time())
-      // The key of the caller takes the place of the key that it was created with; those created with it stay, too.
+      // The caller's key gets the parent of the revoked key, and keeps the keys that were created with it.
       const kept = ended.map(one => one.id)
       for (const parent of kept)
         await sql.run(
@@ -105,7 +105,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** null: all scopes of the role. A narrowed key creates keys that are narrowed alike. */
+/** null for all scopes of the role. A key with fewer scopes passes on these by default. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

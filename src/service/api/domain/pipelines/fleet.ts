@@ -28,20 +28,20 @@ interface Daemon {
 type Row = Omit<Daemon, 'report'> & { readonly report: string }
 
 const ROW = 'SELECT id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report FROM daemon'
-/** Sorts as the rows do. */
+/** Rows are sorted by this key. */
 const keyOf = ({ pipeline_id, id }: Pick<Daemon, 'pipeline_id' | 'id'>): string => `${pipeline_id}/${id}`
 
 /** An entry that is not in the store yet. */
 interface Unwritten {
   readonly enterprise_id: string
   readonly account_id: string
-  /** Undefined: to be removed. */
+  /** Undefined to remove it. */
   readonly daemon: Daemon | undefined
 }
 
 /**
- * The reports of daemons. A report loses its value when the next one arrives, so reports are kept in memory and written
- * together every few seconds. If the process is killed, those are missing until the next report.
+ * The reports of daemons. Each report replaces the previous one, so they are kept in memory and written together every
+ * few seconds. If the process is killed, unwritten reports are missing until the daemons report again.
  */
 export class Fleet {
   readonly #context: Context
@@ -50,9 +50,9 @@ export class Fleet {
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
-  /** Number of daemons that were removed to make room for new ones. */
+  /** Daemons that were removed to make room for new ones. */
   evicted = 0
-  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
+  /** Refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
   constructor(context: Context, pipelines: Pick<Pipelines, 'find'>) {
@@ -83,7 +83,7 @@ export class Fleet {
     return { items, next: found.length > limit ? keyOf(shown.at(-1)!) : null, limit }
   }
 
-  /** Requires `pipeline:read`; viewers are not allowed. Stored in memory first, and written every few seconds. */
+  /** Requires `pipeline:read`; viewers are not allowed. The report stays in memory until the next flush. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     const { id: account_id } = requireReporter(principal)
     const { daemon_id: id, pipeline_id, error = null, totals = {}, started_at = null, ...given } = input
@@ -104,7 +104,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if another daemon cannot be added. A full account loses a daemon that is not known to be real. */
+  /** Throws if a new daemon cannot be added. In a full account, it replaces a daemon that is unconfirmed or silent. */
   #admit({ subject, enterpriseId: enterprise_id }: Principal, account_id: string, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)
@@ -128,18 +128,17 @@ export class Fleet {
     }
   }
 
-  /** Writes the reports to the store. */
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
     const reports = [...this.#unwritten]
     await this.#context.store.change('', async sql => {
       for (const [key, { daemon }] of reports) await (daemon ? write(sql, daemon) : remove(sql, key))
     })
-    // A list reads them here until then. What was reported meanwhile is written next time.
+    // Lists read unwritten reports from memory. Reports that arrived meanwhile are written next time.
     for (const [key, one] of reports) if (this.#unwritten.get(key) === one) this.#unwritten.delete(key)
   }
 
-  /** Removes daemons that have not reported for a long time, and those of removed pipelines. */
+  /** Removes daemons that have not reported for a long time, and daemons of removed pipelines. */
   async forgetOld(): Promise<void> {
     await this.flush()
     const { store } = this.#context
@@ -151,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Reads again which daemons there are: others report to other nodes. */
+  /** Reads the daemons again on next use, since other nodes add some. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()
@@ -183,7 +182,7 @@ function daemonOf({ report, ...row }: Row): Daemon {
   return { ...row, report: JSON.parse(report) }
 }
 
-/** Its pipeline may have been removed since it reported, and another node may have written a later report. */
+/** Writes a report, unless its pipeline was removed or another node has written a later report. */
 async function write(sql: Sql, daemon: Daemon): Promise<void> {
   const { id, pipeline_id, enterprise_id, account_id, registered_at, reported_at, report } = daemon
   const values: Value[] = [pipeline_id, id, enterprise_id, account_id, registered_at, reported_at]

@@ -1,6 +1,9 @@
 /** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
-/** A daemon counts as real after reporting for this long: whoever invents ids has to keep reporting for all of them. */
+/**
+ * A daemon counts as real when it has reported for this long. Whoever invents ids has to keep reporting for all of
+ * them.
+ */
 const CONFIRMED_MS = 30_000
 
 interface Known {
@@ -8,7 +11,7 @@ interface Known {
   reportedMs: number
 }
 
-/** The daemons of one account, kept in memory, which saves reads of the store for each report. */
+/** The daemons of one account, in memory: a report does not have to read the store. */
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
 
@@ -25,7 +28,7 @@ export class KnownDaemons {
     return this.#daemons.has(key)
   }
 
-  /** When the daemon reported first. */
+  /** Returns when the daemon first reported, in milliseconds. */
   reported(key: string, nowMs: number): number {
     const known = this.#daemons.get(key)
     if (known) known.reportedMs = nowMs

@@ -7,11 +7,10 @@ import { compilingWithin } from '../../../../lib/pattern.js'
 import { Feed, ingestSource } from '../../../ingest/worker/feed.js'
 import { ApiError } from '../errors.js'
 
-/** Limit of reported faults. */
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64
-/** CPU time for all regular expressions of a pipeline: other accounts wait as long. */
+/** CPU time to compile the regular expressions of a pipeline. Other accounts wait for this long. */
 const PATTERNS_MS = 1000
 
 /** Stands in for the source when a pipeline is only checked. */
@@ -51,7 +50,7 @@ export function checkPipelineConfig(
   }
 }
 
-/** With a word for each secret, and the names of variables as text: templates do not take them for fields. */
+/** Replaces references to secrets by a word, and escapes names of variables: templates must not read them as fields. */
 function withoutReferences<T>(value: T): T {
   if (typeof value === 'string')
     return value.replace(/(?<!\$)\$\{(?:secret:[^{}]*\}|(?!\.))/g, text => (text.endsWith('}') ? 'x' : '$${')) as T

@@ -46,19 +46,19 @@ const ROW = `SELECT ${COLUMNS} FROM pipeline p WHERE p.id = $1 AND p.removed_at 
 
 /** Pipelines per read when all of them are processed. */
 const PORTION = 20
-/** The same of their states alone. */
+/** Pipelines per read of their states. */
 const STATES = 500
 const LATER_SECONDS = '10'
-/** How long nodes that do not run have to remove the files of a removed pipeline afterwards. */
+/** How long a removed pipeline is remembered for nodes that are down and still have its files. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Pipelines in each of the two generations of the cache. */
 const MOST_REMEMBERED = 10_000
-/** The same for pages of lists, of at most 1 MiB. */
+/** Pages of lists in each generation. A page has at most 1 MiB. */
 const MOST_PAGES = 32
 
 /**
- * Pipelines: a draft and its saved, immutable revisions, one of which is published. Saving an unchanged draft creates
- * no revision; publishing an earlier revision is a rollback.
+ * Each pipeline has a draft and saved, immutable revisions, one of which may be published. Saving an unchanged draft
+ * does not create a revision. Publishing an earlier revision is a rollback.
  */
 export class Pipelines {
   readonly #context: Context
@@ -68,7 +68,7 @@ export class Pipelines {
   readonly #rows: Cached<PipelineRow>
   readonly #pages: Cached<Page<PipelineDocument>>
   readonly #revisions: Revisions
-  /** Reports options of a configuration that are limited where this service runs the pipeline. */
+  /** Reports the options that this service limits when it runs the pipeline. */
   boundsOf: (pipeline: string, config: Config) => Promise<readonly (Fault & { readonly obstacle?: true })[]> =
     async () => []
   readonly #checks = new PacedWork()
@@ -139,7 +139,7 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /** `ifMatch` is the raw header; throws 412 if the pipeline has another ETag, and 400 with paths below `config`. */
+  /** `ifMatch` is the raw header. Throws 412 if the pipeline has another ETag, and 400 with paths below `config`. */
   async update(
     principal: Principal,
     id: string,
@@ -176,7 +176,7 @@ export class Pipelines {
       await this.#requireMatch(sql, ifMatch, before)
       const wasPublished = before.published_revision !== null
       await sql.run('DELETE FROM daemon WHERE pipeline_id = $1', id)
-      // One that was published stays until the files of its run are removed as well.
+      // A published pipeline stays in the table until its files are removed.
       if (wasPublished) await sql.run('UPDATE pipeline SET removed_at = $2 WHERE id = $1', id, context.time())
       else await sql.run('DELETE FROM pipeline WHERE id = $1', id)
       await audit('pipeline.remove', target(id), { title: before.title })
@@ -259,7 +259,7 @@ export class Pipelines {
     return publishedOf(row, config)
   }
 
-  /** All published pipelines, or those of one account, for the engine in the service. */
+  /** All published pipelines, optionally of one account, for the engine in the service. */
   async *allPublished(account?: string): AsyncGenerator<PublishedDocument, void, undefined> {
     const text = `SELECT ${COLUMNS}, r.config FROM pipeline p
                   JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.published_revision
@@ -275,7 +275,7 @@ export class Pipelines {
     }
   }
 
-  /** Which revision is published of each one of `ids`; null: none. Those that were removed have no number. */
+  /** The published revision of each pipeline in `ids`: null if it has none, undefined if the pipeline was removed. */
   async states(ids: readonly string[]): Promise<Map<string, number | null | undefined>> {
     const states = new Map<string, number | null | undefined>()
     for (let from = 0; from < ids.length; from += STATES) {
@@ -291,7 +291,7 @@ export class Pipelines {
     return states
   }
 
-  /** For the engine in the service; undefined: no revision is published. */
+  /** For the engine in the service; undefined without a published revision. */
   async publishedNow(id: string): Promise<PublishedDocument | undefined> {
     const row = await this.find(id)
     if (!row?.published_revision) return undefined
@@ -313,7 +313,7 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
   }
 
-  /** Nodes that have not removed the files of a pipeline by then will name them. */
+  /** Forgets removed pipelines. Nodes that still have their files then log them as orphaned. */
   async forgetOld(): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }
@@ -347,7 +347,7 @@ export class Pipelines {
     return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits))
   }
 
-  /** The secrets that the draft or the published revision refers to, but that do not exist. */
+  /** The missing secrets that the draft or the published revision refers to. */
   async #missing(sql: Sql, row: PipelineRow, draft: Revision): Promise<string[]> {
     const { id, account_id, revision, published_revision } = row
     const revisions = [draft]
@@ -385,7 +385,7 @@ export class Pipelines {
 
 const target = (id: string) => ({ type: 'pipeline', id })
 
-/** Within a change. */
+/** For use within a change. Throws 404. */
 async function readRow(sql: Sql, account: { readonly id: string }, id: string): Promise<PipelineRow> {
   requireId(id, 'pipeline')
   return requireOf(account, await sql.get<PipelineRow>(ROW, id))
@@ -420,13 +420,13 @@ function notPublished(status: number, headers: Readonly<Record<string, string>> 
   return new ApiError(status, 'not_published', message, { headers })
 }
 
-/** Changes with everything that a pipeline shows. */
+/** Changes whenever the document of the pipeline changes. */
 function pipelineTag({ version }: PipelineRow, missingSecrets: readonly string[]): string {
   const missing = createHash('sha256').update(missingSecrets.join()).digest('hex').slice(0, 8)
   return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
 }
 
-/** Changes with what daemons receive, but not with drafts. */
+/** Changes whenever the published document changes, but not with drafts. */
 function publishedTag({ published_revision, published_at, title }: PipelineRow): string {
   const mark = createHash('sha256').update(`${published_at} ${title}`).digest('hex').slice(0, 8)
   return `"r${published_revision}-${mark}"`

@@ -11,10 +11,9 @@ import type { PipelineRow } from './pipelines.js'
 
 type Config = Readonly<Record<string, unknown>>
 
-/** The content of a revision. */
 export interface Revision {
   readonly config: Config
-  /** Without the values of options that are keys now and were none when it was saved: their plugin says so. */
+  /** `config` without literal keys: a plugin may declare an option as a key after the revision was saved. */
   readonly shown: Config
 }
 
@@ -26,7 +25,7 @@ interface Row {
 }
 
 const ROW = 'SELECT revision, config, created_at, created_by FROM revision WHERE pipeline_id = $3'
-/** Texts of remembered revisions, in each of the two generations. */
+/** Total length of the cached texts in each of the two generations. */
 const REMEMBERED_BYTES = 32 * 1024 * 1024
 const LARGEST = 2_147_483_647
 
@@ -49,7 +48,7 @@ export class Revisions {
     if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST) return undefined
     const text = await this.textOf(sql, { id: pipeline, revision })
     if (text === undefined) return undefined
-    // What a change has written may not be committed.
+    // Within a change, the revision may not be committed, so it is not cached.
     return sql === this.#context.store ? this.parsed(pipeline, revision, text) : this.#parse(text)
   }
 
@@ -60,7 +59,7 @@ export class Revisions {
     return found
   }
 
-  /** Of the text that the store has. */
+  /** The cached revision, or else the parsed text. */
   parsed(pipeline: string, revision: number, text: string): Revision {
     const name = nameOf(pipeline, revision)
     const found = this.#known.get(name)
@@ -120,8 +119,8 @@ export class Revisions {
   }
 
   /**
-   * Adds the latest revision of a pipeline and removes the one that it leaves no room for. Resolves with the bytes that
-   * the account then has. Throws ApiError 409 if it has no room.
+   * Adds the latest revision of a pipeline, and removes the one beyond the limit. Resolves with the bytes of all
+   * revisions of the account. Throws ApiError 409 if the account does not have room.
    */
   async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
     const { id, account_id, revision, updated_at } = pipeline
@@ -141,13 +140,16 @@ export class Revisions {
     return used - removed + bytes
   }
 
-  /** Removes a revision that was published until now, if it is old. Resolves with the bytes that the account then has. */
+  /**
+   * Removes the previously published revision if it is beyond the limit. Resolves with the bytes of the account's
+   * revisions.
+   */
   async forgetOld(sql: Sql, pipeline: PipelineRow): Promise<number> {
     await this.#removeOld(sql, pipeline)
     return bytesOf(sql, pipeline.account_id)
   }
 
-  /** Resolves with the bytes that the account then has. */
+  /** Resolves with the bytes of the account's other revisions. */
   async removeAll(sql: Sql, { id, account_id }: PipelineRow): Promise<number> {
     await sql.run('DELETE FROM revision WHERE pipeline_id = $1', id)
     return bytesOf(sql, account_id)
@@ -185,7 +187,7 @@ export class RevisionSizes {
       this.set(row.account_id, Number(row.bytes))
   }
 
-  /** The sum over all pipelines. */
+  /** Bytes of all accounts. */
   get all(): number {
     let bytes = 0
     for (const own of this.#accounts.values()) bytes += own
@@ -196,7 +198,7 @@ export class RevisionSizes {
     return this.#accounts.get(account) ?? 0
   }
 
-  /** Undefined: it has not changed. */
+  /** Does nothing if `bytes` is undefined. */
   set(account: string, bytes: number | undefined): void {
     if (bytes === 0) this.#accounts.delete(account)
     else if (bytes !== undefined) this.#accounts.set(account, bytes)

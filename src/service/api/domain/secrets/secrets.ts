@@ -45,7 +45,7 @@ export class Secrets {
   readonly #sealer: Sealer
   readonly #listeners = new Set<SecretListener>()
   readonly #rows: Cached<Row>
-  /** By configuration: walking through it costs more than everything else of a request. */
+  /** Names by configuration. Searching a configuration costs more than the rest of a request. */
   readonly #names = new WeakMap<object, readonly string[]>()
 
   constructor(context: Context, sealer: Sealer) {
@@ -65,7 +65,6 @@ export class Secrets {
     return this.#context.page(page, rows, show)
   }
 
-  /** Creates a secret or replaces its value. */
   async set(principal: Principal, name: string, { value }: SecretInput): Promise<SecretDocument> {
     const account = requirePipelineWrite(principal)
     if (!SECRET_NAME.test(name)) {
@@ -125,7 +124,7 @@ export class Secrets {
     return (await this.#read(accountId, name)) !== undefined
   }
 
-  /** Those of `names` that the account does not have. */
+  /** The names that the account does not have. */
   async missing(accountId: string, names: readonly string[]): Promise<string[]> {
     const rows = await Promise.all(names.map(name => this.#read(accountId, name)))
     return names.filter((_, i) => !rows[i])
@@ -167,7 +166,7 @@ export class Secrets {
 }
 
 const target = (name: string) => ({ type: 'secret', id: name })
-/** What a value is bound to: it cannot be decrypted elsewhere. */
+/** The place that a value is bound to: the value cannot be decrypted elsewhere. */
 const placeOf = (accountId: string, name: string) => `secret/${accountId}/${name}`
 
 async function readRow(sql: Sql, accountId: string, name: string): Promise<Row | undefined> {

@@ -4,7 +4,6 @@ import { accountDocument, createdAccountDocument, tokenDocument } from '../../do
 import { accountInput, featureInput, pageQuery } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
-/** Routes of the token itself, accounts and features. */
 export const accountRoutes: readonly Route[] = [
   route({
     method: 'GET',

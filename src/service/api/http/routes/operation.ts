@@ -56,7 +56,7 @@ export const operationRoutes: readonly Route[] = [
   }),
 ]
 
-/** The route that accepts events; `ingest` undefined: this process accepts none. */
+/** The route that accepts events. Without `ingest`, it answers 503. */
 export function ingestRoute(ingest: Ingest | undefined): Route {
   return route({
     method: 'POST',

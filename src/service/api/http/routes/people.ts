@@ -28,7 +28,7 @@ const full = (most: number, what: string) => ({
 })
 const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys of the user that have not expired')
 
-/** Service accounts and their keys. At enterprise scope, those of the enterprise. */
+/** Service accounts of the account, or of the enterprise at enterprise scope. */
 const serviceAccounts: readonly Route[] = [
   route({
     method: 'GET',

@@ -25,14 +25,13 @@ function tagged({ document, etag }: Tagged<unknown>): Reply {
   return { one: document, headers: { etag } }
 }
 
-/** Responds with 304 and no body if the client already has this version. */
+/** Responds with 304 without a body if the client already has this version. */
 function unlessKnown({ request }: Call, thing: Tagged<unknown>): Reply {
   const known = request.headers['if-none-match']?.split(',').map(tag => tag.trim().replace(/^W\//, '')) ?? []
   const same = known.includes(thing.etag) || known.includes('*')
   return same ? { status: 304, headers: { etag: thing.etag } } : { status: 200, ...tagged(thing) }
 }
 
-/** Routes of pipelines: drafts, revisions, publishing. */
 export const pipelineRoutes: readonly Route[] = [
   route({
     method: 'GET',
