@@ -1,5 +1,5 @@
 import { basename, join } from 'node:path'
-import { type Output, REPLACED, type Source, type SourceContext } from '../../core/component.js'
+import type { Output, Source, SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
@@ -44,8 +44,6 @@ export class FileSource implements Source {
   readonly #scans: { value: number }
   #out: Output | undefined
   #stopped = false
-  /** The source stops because a successor replaces it; the daemon keeps running. */
-  #replaced = false
   #swept = false
   /** The last sweep was skipped because a file system does not respond. */
   #isBlocked = false
@@ -115,7 +113,6 @@ export class FileSource implements Source {
       splitting: tailing.splitting,
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
-      finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
       unfindable: () => this.#openFiles.unfindable(),
       // The next start counts exactly what is lost: what was read may be delivered until the end.
       onUnfindable: tailers => {
@@ -199,7 +196,6 @@ export class FileSource implements Source {
     const ended = new AbortController()
     const end = () => {
       this.#stopped ||= signal.aborted
-      this.#replaced ||= signal.reason === REPLACED
       ended.abort()
       this.#waker.wake()
     }

@@ -17,8 +17,6 @@ const SHARE = 2
 /** The least time between two reads because of append hints, so that many small appends become one read. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
-/** At the end of the daemon, a line that grew within this time is assumed to be incomplete. */
-const QUIET_MS = 250
 
 export interface ReaderOptions {
   readonly clock: Clock
@@ -29,8 +27,6 @@ export interface ReaderOptions {
   readonly rotateWaitMs: number
   /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
-  /** Whether unfinished lines are delivered at the stop. */
-  finishesLines(): boolean
   /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]>
   /** Called at the stop with the files that must be delivered before it ends. */
@@ -162,10 +158,7 @@ export class Reader {
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
-      if (this.#options.isStopped()) {
-        await this.#readOutGone(out)
-        if (this.#options.finishesLines()) this.#finishQuiet(out)
-      }
+      if (this.#options.isStopped()) await this.#readOutGone(out)
     } finally {
       signal.removeEventListener('abort', onAbort)
       await this.#abandon()
@@ -209,18 +202,6 @@ export class Reader {
       if (batch) await this.#options.beforeSend(batch)
       if (batch) await out.send(batch)
       if (isOver) return
-    }
-  }
-
-  /** Sends unfinished lines that are not being written. Does not wait for room, because they are few and short. */
-  #finishQuiet(out: Output): void {
-    const before = this.#options.clock.now() - QUIET_MS
-    for (const tailer of this.#unfinished.tailers) {
-      // If earlier lines can no longer be sent, they are read again, and so is this one.
-      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
-      if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
-      const batch = tailer.flush(out)
-      if (batch) void out.send(batch).catch(() => {})
     }
   }
 
@@ -362,7 +343,7 @@ export class Reader {
   }
 
   #rest(tailer: Tailer, out: Output): void {
-    tailer.rest()
+    tailer.atEnd()
     tailer.releaseMemory()
     this.#unfinished.note(tailer)
     if (tailer.isOver && !tailer.hasParts ? tailer.pending === 0 : this.#unfinished.trim()) return

@@ -419,7 +419,7 @@ export class Tailer extends Tracked {
     const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, room[0]!)
+    this.growth.read(this.#at)
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) {
@@ -472,14 +472,7 @@ export class Tailer extends Tracked {
   /** Delivers the unfinished line or event as it is. */
   flush(out: Output): EventBatch | undefined {
     const frame = this.#splitter.flush()
-    this.growth.cut()
     return frame && this.#batch(frame, this.#tail, out)
-  }
-
-  /** At the end for now. */
-  rest(): void {
-    this.atEnd()
-    if (!this.growth.parked) this.growth.rest(this.#at)
   }
 
   /** Keeps only the memory needed for an unfinished line. Throws if nothing more of the file can be read. */

@@ -31,10 +31,6 @@ export class Unfinished {
     this.#options = options
   }
 
-  get tailers(): Iterable<Tailer> {
-    return this.#tailers.keys()
-  }
-
   get dueAt(): number {
     return this.#dueAt
   }
@@ -71,10 +67,9 @@ export class Unfinished {
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
     const { growth, inLine, origin, path, movedAt } = tailer
-    const waitMs = inLine && growth.mayPauseInLine ? Number.POSITIVE_INFINITY : splitting.patienceMs(inLine)
     const isRenamed = origin.path !== path
     return Math.min(
-      growth.at + waitMs,
+      growth.at + splitting.patienceMs(inLine),
       isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
     )
   }

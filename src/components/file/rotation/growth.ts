@@ -3,13 +3,7 @@ import { Checks } from '../checks.js'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
 import type { Mark } from './match.js'
 
-/** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
-const BLOCK_BYTES = 1024
-/** Growth with shorter pauses counts as one write, because a large write may be seen before it is complete. */
-const BURST_MS = 1000
-
 const LF = 0x0a
-const CR = 0x0d
 
 /** A copy of fewer bytes is recognized if it ends where a line or a read ended; from here on by marks, each twice as far. */
 export const FIRST_MARK = 2 * FINGERPRINT_BYTES
@@ -65,10 +59,7 @@ export class Trail {
   }
 }
 
-/**
- * Tracks when and how a file grew, as far as it was read. Detects writers that pause within a line: those that write
- * full buffers, and those that continued a line after it was delivered unfinished.
- */
+/** When a file grew, as far as it was read, and what is known of it since. */
 export class Growth {
   /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
@@ -80,57 +71,24 @@ export class Growth {
   #at: number
   /** The largest offset ever read. */
   #end: number
-  /** The end of the file when it was last reached, and at the beginning of the burst. */
-  #rested: number
-  #burst: number
-  #restedAt = Number.NEGATIVE_INFINITY
-  #inBlocks = false
-  #wasCut = false
-  #pausesInLines = false
 
-  /** `start`: where reading begins. */
+  /** `offset`: where reading begins. */
   constructor(clock: Clock, offset: number, marks: readonly Mark[] = []) {
     this.trail = new Trail(marks)
     this.#clock = clock
     this.checks = new Checks(clock)
     this.#at = clock.now()
     this.#end = offset
-    this.#rested = offset
-    this.#burst = offset
   }
 
   get at(): number {
     return this.#at
   }
 
-  /** Whether the writer may be within a line although it is quiet. */
-  get mayPauseInLine(): boolean {
-    return this.#inBlocks || this.#pausesInLines
-  }
-
-  /** Registers a read up to `end`; `first` is the first byte. */
-  read(end: number, first: number): void {
+  /** Registers a read up to `end`. */
+  read(end: number): void {
     if (end <= this.#end) return
-    // If the next byte is a line end, the delivered line was complete.
-    if (this.#wasCut && first !== LF && first !== CR) this.#pausesInLines = true
-    this.#wasCut = false
     this.#end = end
     this.#at = this.#clock.now()
-  }
-
-  /** Registers that the end of the file was reached. */
-  rest(end: number): void {
-    const grown = end - this.#rested
-    if (grown <= 0) return
-    const now = this.#clock.now()
-    if (now - this.#restedAt > BURST_MS) this.#burst = this.#rested
-    this.#inBlocks = [end, grown, end - this.#burst].some(bytes => bytes % BLOCK_BYTES === 0)
-    this.#rested = end
-    this.#restedAt = now
-  }
-
-  /** Registers that an unfinished line was delivered. */
-  cut(): void {
-    this.#wasCut = true
   }
 }

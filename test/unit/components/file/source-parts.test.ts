@@ -400,7 +400,6 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
     beforeSend: () => undefined,
     isStopped: () => true,
-    finishesLines: () => false,
     unfindable: async () => [tailer as unknown as Tailer],
     onUnfindable: () => {},
     onLost: () => said.push('lost'),
