@@ -13,8 +13,7 @@ import { OpenFiles } from './open-files.js'
 import type { FileOptions } from './options.js'
 import { PathProblems } from './path-problems.js'
 import { Reader } from './reading/reader.js'
-import type { Tailer } from './reading/tailer.js'
-import type { TailerContext } from './reading/tailing.js'
+import type { Tailer, TailerContext } from './reading/tailer.js'
 import { Waker } from './reading/waker.js'
 import { Losses } from './rotation/losses.js'
 import { Saved, type SavedDocument } from './saved.js'
@@ -134,7 +133,7 @@ export class FileSource implements Source {
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       onTruncated: tailer => this.#openFiles.truncated(tailer),
-      hold: tailer => this.#openFiles.held.add(tailer),
+      hold: tailer => this.#openFiles.hold(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
     this.#openFiles = new OpenFiles({
@@ -324,7 +323,7 @@ export class FileSource implements Source {
     const path = join(folder, name)
     const tailer = this.#openFiles.at(path)
     // While a destination is blocked, it is not read, but the next sweep must see whether it was truncated.
-    tailer?.growth.checks.report()
+    tailer?.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
       return

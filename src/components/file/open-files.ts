@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
-import { closeSync, fstatSync, statSync } from '../../lib/files/disk/disk.js'
+import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
@@ -10,10 +10,7 @@ import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdic
 import { Lineage } from './lineage.js'
 import { Opening, openKnown, openWithinSync } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
-import { Held } from './reading/held.js'
-import { findOverwritten } from './reading/overwritten.js'
-import { Tailer } from './reading/tailer.js'
-import type { TailerContext } from './reading/tailing.js'
+import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
 import { CurrentNames } from './rotation/current-names.js'
@@ -57,9 +54,10 @@ interface OpenFilesOptions {
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
   unsaved = 0
-  readonly held: Held
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
+  /** Files that must not be read until the search for files that come before them is over. */
+  readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
   readonly #names: CurrentNames
   readonly #births = new BirthTimes()
@@ -73,7 +71,6 @@ export class OpenFiles {
     const { saved, problems, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.held = new Held(options)
     this.#opening = new Opening(options.descriptors, problems, births)
     this.#names = new CurrentNames({
       isRead: tailer => this.#tailers.has(tailer.key),
@@ -146,7 +143,7 @@ export class OpenFiles {
   }
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
-    const { problems, saved, context, descriptors } = this.#options
+    const { problems, saved, context, descriptors, onReady } = this.#options
     descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
@@ -156,24 +153,57 @@ export class OpenFiles {
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
-    const held = this.held.now
+    const held = [...this.#held]
     const unseen = this.#unseen()
     if (descriptors.areUsedUp) await this.#detached.locate(unseen, slices)
     const closed = await this.#detached.visit(unseen, slices)
     await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
-    await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
-    this.held.release(held.filter(tailer => !this.#search.delays.has(tailer)))
+    await this.#findOverwritten(slices)
+    for (const tailer of held) if (!this.#search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
     // Before anything is read, files that were rotated unseen can still be put first.
-    if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.held.takeBack(tailer)
+    if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.#takeBack(tailer)
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
     this.#sweeps.wasThorough(now)
     saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
+  /** Finds open files that were truncated before they were read to their end, unless this sweep found them unchanged. */
+  async #findOverwritten(slices: Slices): Promise<void> {
+    for (const tailer of this.#tailers.values()) {
+      if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) continue
+      if (slices.due) await slices.pause()
+      try {
+        if (tailer.isOverwritten) this.truncated(tailer)
+        else tailer.learnHead()
+      } catch (error) {
+        unlessSilent(error)
+        // The next read fails as well and is reported.
+      }
+    }
+  }
+
+  /** Does not read the file before the next sweep has looked for those that come before it. */
+  hold(tailer: Tailer): void {
+    this.#held.add(tailer)
+    tailer.held = true
+  }
+
+  /** Holds a file that may already be in the queue. */
+  #takeBack(tailer: Tailer): void {
+    if (!tailer.isNew || tailer.reading || tailer.held) return
+    this.#options.onForget(tailer)
+    this.hold(tailer)
+  }
+
+  #release(tailer: Tailer): boolean {
+    tailer.held = false
+    return this.#held.delete(tailer)
+  }
+
   /** Whether files wait for the next sweep. */
   get holds(): boolean {
-    return this.held.size > 0 || this.#search.newcomers.wait
+    return this.#held.size > 0 || this.#search.newcomers.wait
   }
 
   /** Whether the search for files that were rotated unseen is incomplete, or files wait to be opened. */
@@ -189,7 +219,7 @@ export class OpenFiles {
       if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
         tailer.path = found
         tailer.movedAt = this.#options.context.clock.now()
-        if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
+        if (tailer.pending > 0 || tailer.parked) this.#options.onReady(tailer)
       }
       if (tailer.seen !== this.#sweeps.number) unseen.push(tailer)
     }
@@ -201,8 +231,8 @@ export class OpenFiles {
     const { context, areWatched } = this.#options
     const tailer = this.#names.paths.get(path)
     if (!tailer?.isOpen || context.isOwnOutput?.(tailer.key, tailer.birth)) return false
-    const { checks, at } = tailer.growth
-    const isKnown = checks.suffice(at) && areWatched()
+    const { checks, grownAt } = tailer
+    const isKnown = checks.suffice(grownAt) && areWatched()
     if (!isKnown) checks.check()
     this.#seen(tailer, path, !isKnown && tailer.glance())
     return true
@@ -307,7 +337,7 @@ export class OpenFiles {
         'file was replaced by a new one that begins with the same bytes, as editors do; reading it from its beginning',
       )
     // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
-    this.held.takeBack(tailer)
+    this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
@@ -440,7 +470,7 @@ export class OpenFiles {
     this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
-    this.held.add(tailer)
+    this.hold(tailer)
     this.#displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
@@ -491,7 +521,7 @@ export class OpenFiles {
   #forget(tailer: Tailer): void {
     const { descriptors, context, onForget } = this.#options
     onForget(tailer)
-    this.held.delete(tailer)
+    this.#release(tailer)
     descriptors.close(tailer)
     tailer.park()
     this.#tailers.delete(tailer.key)

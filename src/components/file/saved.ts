@@ -49,7 +49,7 @@ const entrySchema = z.object({
   away: z.number().optional(),
   /** Device and inode of the file that was found to be its copy. */
   claimed: z.string().optional(),
-  /** Some places up to which it was read: see growth.ts. */
+  /** Some places up to which it was read: see trail.ts. */
   marks: z
     .array(z.object({ offset: bytes, tail: fingerprint }))
     .readonly()
@@ -203,14 +203,14 @@ export function startedFiles(document: unknown, selects: (path: string) => boole
 
 /** The entry of a file delivered up to its committed position. `size`: its last known size. */
 export function entryOf(
-  of: Pick<Tailer, 'path' | 'origin' | 'key' | 'birth' | 'committed' | 'growth' | 'claimed'>,
+  of: Pick<Tailer, 'path' | 'origin' | 'key' | 'birth' | 'committed' | 'trail' | 'claimed'>,
   size: number,
   gone: boolean,
 ): Entry {
-  const { path, origin, key, birth, committed, growth, claimed } = of
+  const { path, origin, key, birth, committed, trail, claimed } = of
   const { offset, continues, carry, tail, content } = committed
   const [dev, ino] = key.split(':', 2) as [string, string]
-  const marks = growth.trail.saved(offset)
+  const marks = trail.saved(offset)
   return {
     path,
     ...(origin.path === path ? {} : { file: origin.path }),

@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { newReading } from '../../core/event/event-id.js'
 import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprint, fingerprintAt, firstBytes } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
-import { Trail } from './rotation/growth.js'
+import { Trail } from './rotation/trail.js'
 import type { Entry, Saved } from './saved.js'
 import type { Sweeps } from './sweeps.js'
 

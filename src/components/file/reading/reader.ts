@@ -192,7 +192,7 @@ export class Reader {
   }
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
-    tailer.growth.parked = undefined
+    tailer.parked = undefined
     // The sweep that the stop found under way may release it, or find that it was truncated.
     while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
@@ -321,7 +321,7 @@ export class Reader {
     if (tailer.sawEarlier) return false
     tailer.sawEarlier = true
     for (const one of tailer.earlier) {
-      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.growth.parked
+      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.parked
       if (!isRead || hasMore(one) !== true) continue
       this.ready(one)
       tailer.isBehind ||= one.queued

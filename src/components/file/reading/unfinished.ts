@@ -38,7 +38,7 @@ export class Unfinished {
   /** Registers a file that was read to its end. */
   note(tailer: Tailer): void {
     this.#setBytes(tailer, tailer.pending)
-    if (tailer.pending === 0 && !tailer.growth.parked) this.#tailers.delete(tailer)
+    if (tailer.pending === 0 && !tailer.parked) this.#tailers.delete(tailer)
     else this.#dueAt = Math.min(this.#dueAt, this.#dueAtOf(tailer))
   }
 
@@ -66,11 +66,11 @@ export class Unfinished {
   /** When the unfinished part is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
-    const { growth, inLine, origin, path, movedAt } = tailer
+    const { grownAt, inLine, origin, path, movedAt } = tailer
     const isRenamed = origin.path !== path
     return Math.min(
-      growth.at + splitting.patienceMs(inLine),
-      isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
+      grownAt + splitting.patienceMs(inLine),
+      isRenamed ? Math.max(grownAt, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
     )
   }
 
@@ -86,7 +86,7 @@ export class Unfinished {
         this.#dueAt = Math.min(this.#dueAt, dueAt)
         continue
       }
-      const more = tailer.queued || tailer.growth.parked !== undefined || hasMore(tailer)
+      const more = tailer.queued || tailer.parked !== undefined || hasMore(tailer)
       if (more === undefined) {
         this.#dueAt = Math.min(this.#dueAt, now + SILENT_MS)
         continue
@@ -94,7 +94,7 @@ export class Unfinished {
       this.forget(tailer)
       // A file with more to read is registered again when its end is reached.
       if (more) {
-        tailer.growth.parked = undefined
+        tailer.parked = undefined
         onReady(tailer)
       } else yield tailer
     }

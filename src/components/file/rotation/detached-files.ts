@@ -130,6 +130,6 @@ export class DetachedFiles {
 }
 
 /** Since when it has been missing without growing. */
-function quietSince({ awaySince, growth }: Tailer): number {
-  return Math.max(awaySince!, growth.at)
+function quietSince({ awaySince, grownAt }: Tailer): number {
+  return Math.max(awaySince!, grownAt)
 }

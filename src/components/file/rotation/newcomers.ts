@@ -8,8 +8,8 @@ import { ALIKE_BYTES, begins, type Fingerprint, fingerprint, firstBytes, keyOf, 
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
-import type { Trail } from './growth.js'
 import { originalNames } from './names.js'
+import type { Trail } from './trail.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000

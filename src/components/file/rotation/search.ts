@@ -127,8 +127,7 @@ export class Search {
   }
 
   *#others(): Iterable<Other> {
-    for (const { path, origin, head, growth } of this.#options.tailers())
-      yield { path, name: origin.path!, head, trail: growth.trail }
+    for (const { path, origin, head, trail } of this.#options.tailers()) yield { path, name: origin.path!, head, trail }
     for (const entry of this.#options.saved.entries()) yield { path: entry.path, name: nameOf(entry), head: entry.head }
   }
 

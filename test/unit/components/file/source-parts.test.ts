@@ -34,8 +34,8 @@ import type { PathProblems } from '../../../../src/components/file/path-problems
 import { emptyStart, positionsIn } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
+import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import type { TailerContext } from '../../../../src/components/file/reading/tailing.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
@@ -394,7 +394,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     if (!tailer.isOpen) throw new TypeError('there is no descriptor')
     return 6
   }
-  const tailer = { path: 'app.log', isOpen: true, unread: 6, growth: {}, left, read: () => 6, take: () => 'batch' }
+  const tailer = { path: 'app.log', isOpen: true, unread: 6, left, read: () => 6, take: () => 'batch' }
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),

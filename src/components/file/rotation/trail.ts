@@ -1,5 +1,3 @@
-import type { Clock } from '../../../lib/time.js'
-import { Checks } from '../checks.js'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
 import type { Mark } from './match.js'
 
@@ -56,39 +54,5 @@ export class Trail {
   /** Those that are saved for a file read up to `end`: of a large one, not the ends of its first lines. */
   saved(end: number): readonly Mark[] {
     return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
-  }
-}
-
-/** When a file grew, as far as it was read, and what is known of it since. */
-export class Growth {
-  /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
-  parked: { readonly at: number; readonly inLine: boolean } | undefined
-  /** Checks of its size, other than by reading. */
-  readonly checks: Checks
-  readonly trail: Trail
-  readonly #clock: Clock
-  /** When the last new byte was read, on the monotonic clock. */
-  #at: number
-  /** The largest offset ever read. */
-  #end: number
-
-  /** `offset`: where reading begins. */
-  constructor(clock: Clock, offset: number, marks: readonly Mark[] = []) {
-    this.trail = new Trail(marks)
-    this.#clock = clock
-    this.checks = new Checks(clock)
-    this.#at = clock.now()
-    this.#end = offset
-  }
-
-  get at(): number {
-    return this.#at
-  }
-
-  /** Registers a read up to `end`. */
-  read(end: number): void {
-    if (end <= this.#end) return
-    this.#end = end
-    this.#at = this.#clock.now()
   }
 }
