@@ -1,14 +1,14 @@
 import type { BigIntStats } from 'node:fs'
 import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
-import { errorCode } from '../../core/errors.js'
+import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
-import type { Descriptors } from './descriptors.js'
+import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
-import { Opening, openKnown, openWithinSync } from './opening.js'
+import { openKnown, openWithinSync } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
@@ -61,45 +61,23 @@ export class OpenFiles {
   readonly #lineages = new Map<string, Lineage<Tailer>>()
   readonly #names: CurrentNames
   readonly #births = new BirthTimes()
-  readonly #opening: Opening
   readonly #search: Search
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
 
   constructor(options: OpenFilesOptions) {
     this.#options = options
-    const { saved, problems, context } = options
+    const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.#opening = new Opening(options.descriptors, problems, births)
     this.#names = new CurrentNames({
       isRead: tailer => this.#tailers.has(tailer.key),
       onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
       lookedAt: () => this.lookedAt,
       onGap: (path, since) => this.#displace(path, since),
     })
-    const shared = { ...options, births, forget: (tailer: Tailer) => this.#forget(tailer) }
-    this.#search = new Search({
-      ...shared,
-      tailers: () => this.#tailers.values(),
-      at: path => this.#names.paths.get(path),
-      isName: path => this.#names.paths.has(path) || saved.has(path),
-      isRead: (stat, path) => this.#isReadFile(stat, path),
-      isSaved: (stat, path) => this.#isSavedFile(stat, path),
-      open: tailer => this.open(tailer),
-      adopt: (path, entry) => this.#adopt(path, 'plain', entry),
-      adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
-      readOn: (tailer, place) => this.#readOn(tailer, place),
-      precede: (name, tailer) => this.#names.precede(name, tailer),
-      retire: tailer => this.#detached.retire(tailer),
-      onTruncated: tailer => this.truncated(tailer),
-      examine: (path, kind) => this.examine(path, kind, true),
-      isOld: stat => this.#isOld(stat),
-    })
-    this.#detached = new DetachedFiles({
-      ...shared,
-      isHidden: tailer => this.#search.mayHideRestOf(tailer),
-    })
+    this.#search = new Search({ ...options, births, files: this })
+    this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
   /** The open files that the next start could not find. */
@@ -129,12 +107,55 @@ export class OpenFiles {
     return this.#names.at(path)
   }
 
+  /** The file that has this name now. */
+  named(path: string): Tailer | undefined {
+    return this.#names.paths.get(path)
+  }
+
+  /** Whether a file with this name is or was read. */
+  isName(path: string): boolean {
+    return this.#names.paths.has(path) || this.#options.saved.has(path)
+  }
+
   /** The target folders of symbolic links. */
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean {
-    return this.#opening.open(tailer)
+    const { descriptors, problems } = this.#options
+    if (tailer.copy) {
+      if (tailer.copy.isLost) tailer.failed = 'moved'
+      return tailer.isOpen
+    }
+    try {
+      if (!tailer.isOpen) {
+        descriptors.makeRoom()
+        const fd = openKnown(tailer.path, tailer, this.#births)
+        if (fd === undefined) {
+          tailer.failed = 'moved'
+          return false
+        }
+        tailer.open(fd)
+      }
+    } catch (error) {
+      this.#notOpened(tailer.path, error)
+      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : error instanceof TooManyOpen ? 'waits' : 'open'
+      return false
+    }
+    descriptors.used(tailer)
+    if (tailer.failed === 'open' || tailer.failed === 'waits') {
+      tailer.failed = undefined
+      problems.over(tailer.path)
+    }
+    return true
+  }
+
+  /** Records why a file cannot be opened. Throws if its file system does not respond. */
+  #notOpened(path: string, error: unknown): void {
+    const { descriptors, problems } = this.#options
+    unlessSilent(error)
+    if (lacksDescriptor(error)) descriptors.refused()
+    if (errorCode(error) !== 'ENOENT') problems.failed(path, 'open', error)
   }
 
   /** Examines the paths in `files`, and files found earlier that are no longer among them. */
@@ -258,7 +279,7 @@ export class OpenFiles {
       } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
     } catch (error) {
-      this.#opening.failed(path, error)
+      this.#notOpened(path, error)
       const isUnread = stat?.isFile() && errorCode(error) !== 'ENOENT' && !this.#tailers.has(keyOf(stat))
       if (isUnread) this.#search.noteUnopened(path, stat!)
     }
@@ -269,7 +290,7 @@ export class OpenFiles {
     if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
       this.#options.problems.ownOutput(path)
       const tailer = this.#tailers.get(keyOf(stat))
-      if (tailer) this.#forget(tailer)
+      if (tailer) this.forget(tailer)
       return
     }
     let tailer = this.#tailerOf(stat, path)
@@ -280,21 +301,22 @@ export class OpenFiles {
     }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
-    tailer ??= this.#adopt(path, kind, undefined, isOwn)
+    tailer ??= this.adopt(path, kind, undefined, isOwn)
     if (!tailer) return
     this.#names.set(path, tailer)
     this.#seen(tailer, path, changed ?? true)
   }
 
-  /** Whether the file at `path` has a tailer. Without birth times, the content shows whether its inode was reused. */
-  #isReadFile(stat: BigIntStats, path: string): boolean {
+  /** Whether a tailer reads the file at `path`. Without birth times, the content shows whether its inode was reused. */
+  isRead(stat: BigIntStats, path: string): boolean {
     const tailer = this.#tailers.get(keyOf(stat))
     if (!tailer || tailer.isOpen) return tailer !== undefined
     const { birth, at: offset, head, tail } = tailer
     return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
   }
 
-  #isSavedFile(stat: BigIntStats, path: string): boolean {
+  /** Whether the file at `path` is that of an entry. */
+  isSaved(stat: BigIntStats, path: string): boolean {
     const { saved } = this.#options
     const entry = saved.knows(stat, this.#births) ? saved.find(stat.dev, stat.ino, path) : undefined
     return (
@@ -305,7 +327,7 @@ export class OpenFiles {
   }
 
   /** Whether a compressed file is older than the time since which they are read. */
-  #isOld(stat: BigIntStats): boolean {
+  isOld(stat: BigIntStats): boolean {
     const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
     return Number(madeAt) < this.#options.compressedSince
   }
@@ -342,8 +364,8 @@ export class OpenFiles {
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts reading a file that has no tailer. */
-  #adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
+  /** Starts reading the file at `path`, which has no tailer; with `away`, if it is that of this entry. */
+  adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
     const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
@@ -367,7 +389,6 @@ export class OpenFiles {
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
-      if (entry || precedesStart(stat, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
       if (entry && entry.path !== path) {
         // Where several files had the name, their order is found with them.
         if (!away) this.#names.setFormer(entry.path, tailer)
@@ -377,6 +398,7 @@ export class OpenFiles {
       tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
+      if (entry || precedesStart(stat, this.#sweeps)) tailer.fellBehind()
       taken = true
       this.#add(tailer, entry === undefined)
       descriptors.used(tailer)
@@ -405,12 +427,12 @@ export class OpenFiles {
     if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
     tailer.isUncompared = false
     if (!this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)) return false
-    this.#forget(tailer)
+    this.forget(tailer)
     return true
   }
 
   /** Starts reading the rest of a file that is gone from a copy. */
-  #adoptCopy(entry: Entry, copy: Copy): Tailer {
+  adoptCopy(entry: Entry, copy: Copy): Tailer {
     const { context, codec, tailing, saved } = this.#options
     saved.remove(entry)
     const name = entry.file ?? entry.path
@@ -476,8 +498,8 @@ export class OpenFiles {
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** Continues reading a removed file in a copy. */
-  #readOn(tailer: Tailer, place: Listed | Copy): boolean {
+  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
+  readOn(tailer: Tailer, place: Listed | Copy): boolean {
     if (place instanceof Copy) {
       this.#rekey(tailer, () => tailer.readOn(place))
       return true
@@ -490,7 +512,7 @@ export class OpenFiles {
       if (fd === undefined) return false
       this.#rekey(tailer, () => tailer.moveTo(path, stat, fd))
     } catch (error) {
-      this.#opening.failed(place.path, error)
+      this.#notOpened(place.path, error)
       return false
     }
     this.#options.descriptors.used(tailer)
@@ -518,7 +540,17 @@ export class OpenFiles {
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
   }
 
-  #forget(tailer: Tailer): void {
+  /** Puts the lines of this tailer before those of the file that has this name now. */
+  precede(name: string, tailer: Tailer): void {
+    this.#names.precede(name, tailer)
+  }
+
+  /** Releases a file of which nothing is left, once it was quiet for long enough. */
+  retire(tailer: Tailer): void {
+    this.#detached.retire(tailer)
+  }
+
+  forget(tailer: Tailer): void {
     const { descriptors, context, onForget } = this.#options
     onForget(tailer)
     this.#release(tailer)

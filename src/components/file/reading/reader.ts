@@ -386,7 +386,7 @@ export class Reader {
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
-      tailer.catchUp.until(tailer.size)
+      tailer.fellBehind()
     }
   }
 

@@ -32,26 +32,6 @@ import { type Entry, entryOf } from '../saved.js'
 import { Portion } from './portion.js'
 import { Reads } from './reads.js'
 
-/** How far a file is being caught up with: what was in it when its reading began again, after a start or a stall. */
-class CatchUp {
-  #end = 0
-
-  /** Everything before this offset is backlog. */
-  until(end: number): void {
-    this.#end = Math.max(this.#end, end)
-  }
-
-  /** Whether what begins at this offset is backlog. */
-  includes(offset: number): boolean {
-    return offset < this.#end
-  }
-
-  /** The part of the `left` bytes from `at` that may be read at once: it ends where catching up ends. */
-  portion(at: number, left: number): number {
-    return at < this.#end ? Math.min(left, this.#end - at) : left
-  }
-}
-
 /** Maximum size of a read, in bytes. */
 export const READ_BYTES = 512 * 1024
 
@@ -105,7 +85,6 @@ export class Tailer {
   seen = 0
   /** The number of the last sweep that found it as it was at the last read. */
   unchanged = 0
-  readonly catchUp = new CatchUp()
   /** Whether it is in the reader's queue, which has the links. */
   queued = false
   previous: this | undefined
@@ -168,6 +147,8 @@ export class Tailer {
   #pieces = 0
   /** What the file before it has of its first line, until that is delivered. */
   #parts: Parts | undefined
+  /** Everything before this offset was in the file when its reading began again, after a start or a stall. */
+  #backlogEnd = 0
   /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
 
@@ -455,6 +436,11 @@ export class Tailer {
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
+  /** What is known of the file now is backlog. */
+  fellBehind(): void {
+    this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
+  }
+
   /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
@@ -535,7 +521,9 @@ export class Tailer {
   /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
-    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES), this.#at)
+    // A batch is either backlog or not.
+    const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
+    const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
     const before = this.#context.before.subarray(0, this.#tail.bytes)
     if (this.copy)
       return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
@@ -624,7 +612,7 @@ export class Tailer {
     this.#context.pieces.value += splitter.pieces - this.#pieces
     this.#pieces = splitter.pieces
     const { continues, carry, pending } = splitter
-    const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
+    const isBehind = this.copy !== undefined || this.#delivered.offset < this.#backlogEnd
     const from = this.#delivered
     // Parts from the file before are not in this one.
     const parts = from.offset === 0 ? this.#parts : undefined

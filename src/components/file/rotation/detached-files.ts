@@ -5,14 +5,12 @@ import { keyOf, leadsTo } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
-import { hasCompressed, type SearchOptions } from './search.js'
+import { hasCompressed, type Search, type SearchOptions } from './search.js'
 
-export interface DetachedFilesOptions
-  extends Pick<SearchOptions, 'context' | 'saved' | 'problems' | 'losses' | 'onReady' | 'onEnd' | 'forget'> {
+export interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
+  readonly search: Search
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
-  /** Whether a file that cannot be read may have the rest. */
-  isHidden(tailer: Tailer): boolean
 }
 
 /**
@@ -102,17 +100,17 @@ export class DetachedFiles {
 
   /** Releases a file once it was quiet for long enough. Its position is kept in case it reappears. */
   retire(tailer: Tailer): void {
-    const { context, saved, rotateWaitMs, forget, isHidden } = this.#options
+    const { context, saved, rotateWaitMs, files, search } = this.#options
     if (context.clock.now() - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && hasCompressed(dirname(tailer.path))
-    const mayBeHidden = tailer.unread > 0 && isHidden(tailer)
+    const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), ...(!mayBeHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)
     else if (mayBeCopied) saved.put({ ...entry, gone: true })
-    forget(tailer)
+    files.forget(tailer)
   }
 
   #reportLost({ origin, path, unread: bytes, truncatedSince, awaySince }: Tailer): void {

@@ -5,6 +5,7 @@ import type { Clock } from '../../../lib/time.js'
 import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
 import { ALIKE_BYTES, begins, type Fingerprint, fingerprint, firstBytes, keyOf, same } from '../identity.js'
+import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
@@ -30,19 +31,12 @@ export interface NewcomersOptions {
   readonly clock: Clock
   readonly problems: PathProblems
   readonly candidates: Candidates
+  readonly files: OpenFiles
   /** All files that are or were read. */
   others(): Iterable<Other>
-  /** Whether a file of this name is or was read. */
-  isName(path: string): boolean
-  /** Whether an open file has this name now. */
-  isOpen(path: string): boolean
   /** Whether all copies of the files of this name are assigned. */
   isSettled(path: string): boolean
   open(path: string): number
-  /** Reads the file as one of its own. */
-  examine(path: string, kind: NameKind): void
-  /** Whether a compressed file was there before those of its kind were read. */
-  isOld(stat: BigIntStats): boolean
 }
 
 interface Seen {
@@ -90,7 +84,7 @@ export class Newcomers {
   /** Whether the name is that of a copy, or the file is known as one. If so, it waits for `takeUp`. */
   add(path: string, kind: NameKind, stat: BigIntStats): boolean {
     const isKnown = this.#copies.has(keyOf(stat))
-    if (!isKnown && !originalsOf(path).some(original => this.#options.isName(original))) return false
+    if (!isKnown && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
     this.#waiting.set(path, kind)
     return true
   }
@@ -152,7 +146,7 @@ export class Newcomers {
       if (state === 'later') this.#waiting.set(path, kind)
       else if (state === 'new') {
         this.#copies.delete(keyOf(stat))
-        this.#options.examine(path, kind)
+        this.#options.files.examine(path, kind, true)
       } else this.#copies.set(keyOf(stat), state)
     }
   }
@@ -164,7 +158,7 @@ export class Newcomers {
     compared: bigint | undefined,
     inflate: (stat: BigIntStats) => boolean,
   ): Seen | 'later' | 'new' {
-    const { clock, isSettled, isOpen, open } = this.#options
+    const { clock, files, isSettled, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
     if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
@@ -177,7 +171,7 @@ export class Newcomers {
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
     // A copy that has just been created is empty.
-    if (size === 0n && names.some(isOpen)) return state
+    if (size === 0n && names.some(name => files.named(name)?.fd !== undefined)) return state
     // A copy that is being made was empty when files were compared.
     if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
@@ -185,10 +179,10 @@ export class Newcomers {
 
   /** Reads a compressed file that is not a copy, or reports why not. False: it may still be written. */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
-    const { candidates, problems, isOld } = this.#options
+    const { candidates, problems, files } = this.#options
     if (!candidates.isAtRest(stat)) return false
     if (!isReadable(format)) problems.compressed(path, 'format')
-    else if (isOld(stat)) problems.compressed(path, 'old')
+    else if (files.isOld(stat)) problems.compressed(path, 'old')
     else if (candidates.firstBytes(dirname(path), { name: basename(path), stat })?.length !== 0) return inflate(stat)
     return true
   }

@@ -16,6 +16,7 @@ import {
   NO_BYTES,
   same,
 } from '../identity.js'
+import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -37,43 +38,21 @@ import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
-import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './newcomers.js'
+import { Newcomers, type Other, originalsOf } from './newcomers.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
-export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine' | 'isOld'> {
+export interface SearchOptions {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
   readonly births: BirthTimes
   readonly losses: Losses
-  /** All tailers, including those of missing files. */
-  tailers(): Iterable<Tailer>
-  /** The open file that has this name now. */
-  at(name: string): Tailer | undefined
-  /** Whether a tailer reads this file. */
-  isRead(stat: BigIntStats, path: string): boolean
-  /** Whether the file at `path` is the one of the entry. */
-  isSaved(stat: BigIntStats, path: string): boolean
-  /** Opens the file if it is closed; false if it cannot be read now. */
-  open(tailer: Tailer): boolean
-  /** Starts reading the file at `path` if it is that of the entry; otherwise undefined. */
-  adopt(path: string, entry: Entry): Tailer | undefined
-  /** Starts reading the rest of the entry's file from a compressed copy. */
-  adoptCopy(entry: Entry, copy: Copy): Tailer
-  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
-  readOn(tailer: Tailer, place: Listed | Copy): boolean
-  /** Puts the lines of this tailer before those of the file that has this name now. */
-  precede(name: string, tailer: Tailer): void
-  forget(tailer: Tailer): void
-  /** Releases a file of which nothing is left, once it was quiet for long enough. */
-  retire(tailer: Tailer): void
+  readonly files: OpenFiles
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
-  /** Called when the open file no longer contains what was read from it. */
-  onTruncated(tailer: Tailer): void
 }
 
 /** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
@@ -119,7 +98,6 @@ export class Search {
       clock: context.clock,
       candidates: this.candidates,
       others: () => this.#others(),
-      isOpen: path => options.at(path)?.fd !== undefined,
       isSettled: path => this.unseen.isSettled(path),
       open,
     })
@@ -127,7 +105,8 @@ export class Search {
   }
 
   *#others(): Iterable<Other> {
-    for (const { path, origin, head, trail } of this.#options.tailers()) yield { path, name: origin.path!, head, trail }
+    for (const { path, origin, head, trail } of this.#options.files.tailers)
+      yield { path, name: origin.path!, head, trail }
     for (const entry of this.#options.saved.entries()) yield { path: entry.path, name: nameOf(entry), head: entry.head }
   }
 
@@ -213,7 +192,7 @@ export class Search {
 
   /** Finds files that still exist under another name, and resumes those that grew. */
   async #locate(path: string, entries: readonly Entry[], closed: readonly Tailer[], slices: Slices): Promise<Folder> {
-    const { births, open, forget, context } = this.#options
+    const { births, files, context } = this.#options
     const above = statOrNone(path)
     if (above) births.learn(above)
     const listed = await list(path, slices)
@@ -238,12 +217,12 @@ export class Search {
       tailer.path = tailer.found = one.path
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
-      if (!open(tailer)) tailer.awaySince = context.clock.now()
+      if (!files.open(tailer)) tailer.awaySince = context.clock.now()
       else if (births.kept(one.stat) || tailer.verify()) goOn(tailer, one.path, this.#options)
       else {
         // It is forgotten under the names that it has.
         Object.assign(tailer, { path: name, found })
-        forget(tailer)
+        files.forget(tailer)
       }
     }
     return { path, listed, byKey, stamp: stampOf(listed), there }
@@ -251,9 +230,9 @@ export class Search {
 
   #resume(path: string, entry: Entry): void {
     try {
-      const tailer = this.#options.adopt(path, entry)
+      const tailer = this.#options.files.adopt(path, 'plain', entry)
       if (!tailer) return
-      this.#options.precede(nameOf(entry), tailer)
+      this.#options.files.precede(nameOf(entry), tailer)
       goOn(tailer, path, this.#options)
     } catch (error) {
       this.#failed(path, error)
@@ -272,7 +251,8 @@ export class Search {
     const { path } = folder
     const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
     const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
-    const isKnown = ({ path, stat }: Listed) => this.#options.isRead(stat, path) || this.#options.isSaved(stat, path)
+    const { files } = this.#options
+    const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
     const names = this.unseen.namesIn(path, folder.listed, isKnown)
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
@@ -332,22 +312,22 @@ export class Search {
   #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
     const found = new Map<string, Tailer>()
     for (const name of [...names, ...this.newcomers.in(folder).flatMap(originalsOf)]) {
-      const tailer = this.#options.at(name)
+      const tailer = this.#options.files.named(name)
       if (tailer && !tailer.copy) found.set(name, tailer)
     }
     return found
   }
 
   /** Notices truncations of these files. Returns whether there were none, and all still have their names. */
-  #checkOpen(files: Iterable<[name: string | undefined, Tailer]>): boolean {
-    const { open, onTruncated } = this.#options
+  #checkOpen(named: Iterable<[name: string | undefined, Tailer]>): boolean {
+    const { files } = this.#options
     let areSame = true
-    for (const [name, tailer] of files) {
-      if (!open(tailer) || tailer.fd === undefined) continue
+    for (const [name, tailer] of named) {
+      if (!files.open(tailer) || tailer.fd === undefined) continue
       // If it was just renamed, the files found may have had the name after it.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
-        onTruncated(tailer)
+        files.truncated(tailer)
         areSame = false
       }
     }
@@ -371,14 +351,14 @@ export class Search {
   /** The files that are read from compressed copies, by those. */
   #readingIn(folder: string): ReadonlyMap<string, Tailer> {
     const reading = new Map<string, Tailer>()
-    for (const tailer of this.#options.tailers())
+    for (const tailer of this.#options.files.tailers)
       if (tailer.copy && dirname(tailer.path) === folder) reading.set(stateOf(tailer.copy), tailer)
     return reading
   }
 
   #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[]): Subject[] {
     const subjects: Subject[] = []
-    for (const tailer of this.#options.tailers()) {
+    for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
       // Its copies have what was written to it since the sweep looked at it.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
@@ -437,10 +417,10 @@ export class Search {
   }
 
   #found(tailer: Tailer, place: Place, isRest: boolean): void {
-    const { readOn, onReady, context } = this.#options
+    const { files, onReady, context } = this.#options
     if (isRest) {
       const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
-      if (!readOn(tailer, copy ?? place)) {
+      if (!files.readOn(tailer, copy ?? place)) {
         this.#again.add(dirname(place.path))
         return
       }
@@ -474,7 +454,7 @@ export class Search {
     if (tailer.isOpen || tailer.copy) return
     tailer.wasLookedFor()
     if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
-    this.#options.retire(tailer)
+    this.#options.files.retire(tailer)
   }
 
   #lose(entry: Entry, { path, listed }: Folder): void {
@@ -546,7 +526,7 @@ export class Search {
 
   /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
   #isKnownByLink(place: Compressed): boolean {
-    for (const { copy } of this.#options.tailers()) if (copy && stateOf(copy) === stateOf(place)) return true
+    for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
     for (const { claimed, dev, birth, head } of this.#options.saved.entries())
       if (
         claimed === place.key &&
@@ -560,7 +540,7 @@ export class Search {
 
   /** Reads a compressed file from its beginning. Its events have this name. */
   #inflate(name: string, place: Compressed): void {
-    const { adoptCopy, precede, context, onReady } = this.#options
+    const { files, context, onReady } = this.#options
     const { path, stat, first, size } = place
     const entry: Entry = {
       path: name,
@@ -573,23 +553,23 @@ export class Search {
       ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
       gone: true,
     }
-    const tailer = adoptCopy(entry, this.#copyOf(place, 0))
+    const tailer = files.adoptCopy(entry, this.#copyOf(place, 0))
     tailer.claimed = place.key
     if (name === path) context.log.info({ file: path }, 'reading a compressed file')
     else {
-      precede(name, tailer)
+      files.precede(name, tailer)
       context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
     }
     onReady(tailer)
   }
 
   #readOn(entry: Entry, place: Place): void {
-    const { adoptCopy, precede, onReady, context, saved } = this.#options
+    const { files, onReady, context, saved } = this.#options
     const file = nameOf(entry)
     if (isCompressed(place)) {
-      const tailer = adoptCopy(entry, this.#copyOf(place, entry.offset))
+      const tailer = files.adoptCopy(entry, this.#copyOf(place, entry.offset))
       tailer.claimed = place.key
-      precede(file, tailer)
+      files.precede(file, tailer)
       context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
       onReady(tailer)
       return
@@ -604,13 +584,13 @@ export class Search {
 
   /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
   #begin(path: string, entry: Entry, former?: Entry): boolean {
-    const { saved, adopt, precede, context } = this.#options
+    const { saved, files, context } = this.#options
     const file = nameOf(entry)
     saved.put(entry)
     try {
-      const tailer = adopt(path, entry)
+      const tailer = files.adopt(path, 'plain', entry)
       if (!tailer) return false
-      precede(file, tailer)
+      files.precede(file, tailer)
       const { offset } = entry
       context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
       follow(tailer, path, this.#options)
