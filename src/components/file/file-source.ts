@@ -107,35 +107,6 @@ export class FileSource implements Source {
           'skipped a hole at the beginning of the file: its writer continued at its old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
         ),
     }
-    this.#reader = new Reader({
-      ...shared,
-      splitting: tailing.splitting,
-      rotateWaitMs: options.rotate_wait,
-      isStopped: () => this.#stopped,
-      unfindable: () => this.#openFiles.unfindable(),
-      // The next start counts exactly what is lost: what was read may be delivered until the end.
-      onUnfindable: tailers => {
-        losses.warn(tailers)
-        if (tailers.length > 0) checkpoints.changed()
-      },
-      onLost: tailer => {
-        losses.stopped(tailer)
-        checkpoints.changed()
-      },
-      // The readings that ids are made of have to be known to the next run.
-      beforeSend: ({ origin }) => {
-        if (!origin.wanted.areIdsUsed || (this.#openFiles.unsaved === 0 && !this.#saving)) return undefined
-        this.#openFiles.unsaved = 0
-        // The writer logs failures and retries.
-        return checkpoints.flush().catch(() => {})
-      },
-      // A destination may have made the file just before it was found. It says so before it writes the first byte.
-      open: tailer =>
-        !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
-      onTruncated: tailer => this.#openFiles.truncated(tailer),
-      hold: tailer => this.#openFiles.hold(tailer),
-      areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
-    })
     this.#openFiles = new OpenFiles({
       context,
       codec: options.decode,
@@ -155,6 +126,33 @@ export class FileSource implements Source {
       onReady: tailer => this.#reader.ready(tailer),
       onEnd: tailer => this.#reader.finish(tailer, this.#out!),
       onForget: tailer => this.#reader.forget(tailer),
+    })
+    this.#reader = new Reader({
+      ...shared,
+      splitting: tailing.splitting,
+      rotateWaitMs: options.rotate_wait,
+      isStopped: () => this.#stopped,
+      files: this.#openFiles,
+      // The next start counts exactly what is lost: what was read may be delivered until the end.
+      onUnfindable: tailers => {
+        losses.warn(tailers)
+        if (tailers.length > 0) checkpoints.changed()
+      },
+      onLost: tailer => {
+        losses.stopped(tailer)
+        checkpoints.changed()
+      },
+      // The readings that ids are made of have to be known to the next run.
+      beforeSend: ({ origin }) => {
+        if (!origin.wanted.areIdsUsed || (this.#openFiles.unsaved === 0 && !this.#saving)) return undefined
+        this.#openFiles.unsaved = 0
+        // The writer logs failures and retries.
+        return checkpoints.flush().catch(() => {})
+      },
+      // A destination may have made the file just before it was found. It says so before it writes the first byte.
+      open: tailer =>
+        !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
+      areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))

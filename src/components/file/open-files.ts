@@ -10,6 +10,7 @@ import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdic
 import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
 import { isMangled, type PathProblems } from './path-problems.js'
+import { beginningOf, positionOf, resumeOf, startOf } from './positions.js'
 import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
@@ -21,7 +22,6 @@ import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
-import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
 import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
@@ -398,7 +398,7 @@ export class OpenFiles {
       tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
-      if (entry || precedesStart(stat, this.#sweeps)) tailer.fellBehind()
+      if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()
       taken = true
       this.#add(tailer, entry === undefined)
       descriptors.used(tailer)

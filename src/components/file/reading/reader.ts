@@ -6,6 +6,7 @@ import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { LinkedList } from '../../../lib/linked-list.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
+import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import { Slices } from '../slices.js'
 import type { Tailer } from './tailer.js'
@@ -27,8 +28,7 @@ export interface ReaderOptions {
   readonly rotateWaitMs: number
   /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
-  /** The open files that the next start could not find. */
-  unfindable(): Promise<Tailer[]>
+  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
   /** Called at the stop with the files that must be delivered before it ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
@@ -37,10 +37,6 @@ export interface ReaderOptions {
   beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
-  /** Called when the file no longer contains what was read from it. */
-  onTruncated(tailer: Tailer): void
-  /** Called when the file must not be read before the next sweep has looked for the file before it. */
-  hold(tailer: Tailer): void
   /** Whether there are files that will be ready soon. */
   areHeld(): boolean
 }
@@ -168,7 +164,7 @@ export class Reader {
   /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
-    const unfindable = await this.#options.unfindable()
+    const unfindable = await this.#options.files.unfindable()
     this.#options.onUnfindable(unfindable)
     for (const tailer of unfindable) {
       const origins = [tailer.origin, tailer.successor?.origin]
@@ -214,7 +210,7 @@ export class Reader {
     const { tailer } = reading
     try {
       const taken = tailer.take(result, out)
-      if (taken === 'truncated') this.#options.onTruncated(tailer)
+      if (taken === 'truncated') this.#options.files.truncated(tailer)
       else this.#post(taken)
       this.#worked(tailer)
     } catch (error) {
@@ -284,7 +280,7 @@ export class Reader {
       // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
       if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
-        this.#options.hold(tailer)
+        this.#options.files.hold(tailer)
         continue
       }
       if (this.#options.remote.isSilent(tailer.path)) {
@@ -302,7 +298,7 @@ export class Reader {
           return
         }
         if (left < 0) {
-          this.#options.onTruncated(tailer)
+          this.#options.files.truncated(tailer)
           continue
         }
         this.#drop(tailer)

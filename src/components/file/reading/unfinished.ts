@@ -1,6 +1,5 @@
-import type { Splitting } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
-import type { Clock } from '../../../lib/time.js'
+import type { ReaderOptions } from './reader.js'
 import type { Tailer } from './tailer.js'
 
 /** Limit for all unfinished lines of a source. Beyond it, the first ones are dropped and read again later. */
@@ -9,11 +8,7 @@ const MAX_PENDING_BYTES = 32 * 1024 * 1024
 /** When unfinished lines on a file system that does not respond are checked again. */
 const SILENT_MS = 1000
 
-export interface UnfinishedOptions {
-  readonly clock: Clock
-  readonly splitting: Splitting
-  /** How long a renamed file must be quiet before its unfinished line is delivered. */
-  readonly rotateWaitMs: number
+interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
   /** Called when the file has more to read. */
   onReady(tailer: Tailer): void
 }

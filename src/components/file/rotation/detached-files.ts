@@ -1,11 +1,12 @@
 import { dirname } from 'node:path'
-import { unlessSilent } from '../../../lib/files/disk/disk.js'
+import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { formatOfName } from '../compression.js'
 import { keyOf, leadsTo } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
-import { hasCompressed, type Search, type SearchOptions } from './search.js'
+import type { Search, SearchOptions } from './search.js'
 
 export interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
   readonly search: Search
@@ -104,7 +105,7 @@ export class DetachedFiles {
     if (context.clock.now() - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
-    const mayBeCopied = unlinked && hasCompressed(dirname(tailer.path))
+    const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
     const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), ...(!mayBeHidden && { away: context.clock.wall() }) }

@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
-import { existsSync, namesOrNone, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
+import { existsSync, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { formatOfName } from '../compression.js'
 import {
@@ -625,11 +625,6 @@ function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'chang
 /** What stands for the birth time of a file only seen as a compressed copy. */
 function birthOf({ changedAt }: Place): string {
   return String(Math.round(changedAt * 1e6))
-}
-
-/** Whether the folder contains compressed files. */
-export function hasCompressed(folder: string): boolean {
-  return namesOrNone(folder).some(name => formatOfName(name) !== undefined)
 }
 
 /** Reads the rest of a file that was renamed. */

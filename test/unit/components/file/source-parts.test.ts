@@ -31,15 +31,14 @@ import {
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
-import { emptyStart, positionsIn } from '../../../../src/components/file/positions.js'
+import { beginningOf, emptyStart, positionsIn, resumeOf } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
-import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
+import { Tailer } from '../../../../src/components/file/reading/tailer.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
-import { beginningOf, resumeOf } from '../../../../src/components/file/start.js'
 import type { Output } from '../../../../src/core/component.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Origin } from '../../../../src/core/event/origin.js'
@@ -400,7 +399,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
     beforeSend: () => undefined,
     isStopped: () => true,
-    unfindable: async () => [tailer as unknown as Tailer],
+    files: { unfindable: async () => [tailer as unknown as Tailer] } as unknown as ReaderOptions['files'],
     onUnfindable: () => {},
     onLost: () => said.push('lost'),
     problems: { failed: (...args: unknown[]) => said.push(args) } as unknown as PathProblems,
