@@ -1,44 +1,23 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
-import { errorCode } from '../../../core/errors.js'
-import { existsSync, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { existsSync, statOrNone } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
-import {
-  type BirthTimes,
-  COPY_ONLY,
-  FINGERPRINT_BYTES,
-  fingerprint,
-  fingerprintAt,
-  keyOf,
-  leadsTo,
-  NO_BYTES,
-  same,
-} from '../identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
-import {
-  Candidates,
-  type CandidatesOptions,
-  type Compressed,
-  isCompressed,
-  type Listed,
-  list,
-  type Place,
-  type Unreadable,
-} from './candidates.js'
-import { Copy } from './copy.js'
+import { Candidates, isCompressed, type Listed, list, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
 import { Newcomers, type Other, originalsOf } from './newcomers.js'
+import { identityOf, Rests, stateOf } from './rests.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
@@ -54,9 +33,6 @@ export interface SearchOptions {
   /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
 }
-
-/** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
-const MOST_INFLATED = 1032
 
 type Claimed = Claim<Subject, Place>
 
@@ -81,7 +57,7 @@ export class Search {
   /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
-  readonly #opening: CandidatesOptions
+  readonly #rests: Rests
   /** Folders that changed during their search. */
   #again = new Set<string>()
   readonly #hidden: Hidden
@@ -90,16 +66,18 @@ export class Search {
     this.#options = options
     const { context } = options
     const open = (path: string) => openWithinSync(context.reach, path)
-    this.#opening = { ...options, clock: context.clock, slots: new Slots(), open }
-    this.candidates = new Candidates(this.#opening)
-    this.#hidden = new Hidden(options.problems)
+    const opening = { ...options, clock: context.clock, slots: new Slots(), open }
+    const candidates = new Candidates(opening)
+    const hidden = new Hidden(options.problems)
+    this.candidates = candidates
+    this.#hidden = hidden
+    const searchAgain = (folder: string) => this.#again.add(folder)
+    this.#rests = new Rests({ ...opening, candidates, hidden, searchAgain })
     this.newcomers = new Newcomers({
-      ...options,
-      clock: context.clock,
-      candidates: this.candidates,
+      ...opening,
+      candidates,
       others: () => this.#others(),
       isSettled: path => this.unseen.isSettled(path),
-      open,
     })
     this.unseen = new Unseen(options)
   }
@@ -208,7 +186,7 @@ export class Search {
     }
     // Of several files that had a name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
-    for (const { one, entry } of grown) this.#resume(one.path, entry)
+    for (const { one, entry } of grown) this.#rests.resume(one.path, entry)
     for (const tailer of closed) {
       if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
       const one = byKey.get(tailer.key)
@@ -218,7 +196,7 @@ export class Search {
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
       if (!files.open(tailer)) tailer.awaySince = context.clock.now()
-      else if (births.kept(one.stat) || tailer.verify()) goOn(tailer, one.path, this.#options)
+      else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
       else {
         // It is forgotten under the names that it has.
         Object.assign(tailer, { path: name, found })
@@ -226,18 +204,6 @@ export class Search {
       }
     }
     return { path, listed, byKey, stamp: stampOf(listed), there }
-  }
-
-  #resume(path: string, entry: Entry): void {
-    try {
-      const tailer = this.#options.files.adopt(path, 'plain', entry)
-      if (!tailer) return
-      this.#options.files.precede(nameOf(entry), tailer)
-      goOn(tailer, path, this.#options)
-    } catch (error) {
-      this.#failed(path, error)
-      this.#hidden.addUnopened(entry)
-    }
   }
 
   /** Assigns the files of a folder to those that are known, and does what follows from it. */
@@ -302,7 +268,7 @@ export class Search {
     const inflate = (stat: BigIntStats) => {
       const place = unclaimed.find(({ key }) => key === keyOf(stat))
       if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
-      if (!this.#isKnownByLink(place)) this.#inflate(place.path, place)
+      if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
     }
     await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
@@ -409,44 +375,11 @@ export class Search {
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
-      if (tailer) this.#found(tailer, candidate, isRest)
-      else if (isRest) this.#readOn(entry!, candidate)
-      else if (!candidate.isCompressed) this.#putEnd(candidate, nameOf(entry!))
+      if (tailer) this.#rests.found(tailer, candidate, isRest)
+      else if (isRest) this.#rests.readOn(entry!, candidate)
+      else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
       if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
     }
-  }
-
-  #found(tailer: Tailer, place: Place, isRest: boolean): void {
-    const { files, onReady, context } = this.#options
-    if (isRest) {
-      const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
-      if (!files.readOn(tailer, copy ?? place)) {
-        this.#again.add(dirname(place.path))
-        return
-      }
-      tailer.claimed = place.key
-      report(tailer, place, context)
-      tailer.awaySince = context.clock.now()
-      tailer.wasLookedFor()
-      onReady(tailer)
-      return
-    }
-    tailer.claimed = place.key
-    if (!place.isCompressed) this.#putEnd(place, tailer.origin.path!)
-  }
-
-  #copyOf(place: Compressed, offset: number): Copy {
-    return new Copy(place, this.#opening, this.candidates.take(place.stat, offset))
-  }
-
-  /** Remembers a plain copy of what was read, so that it is known if it grows. */
-  #putEnd({ path, stat, size, first }: Place, file: string): void {
-    const head = fingerprint(first, 0, first.length)
-    const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
-    // Its modification time decides how long its position is kept.
-    const away = Number(stat.mtimeNs) / 1e6
-    const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
-    this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
   }
 
   /** No copy has the rest of a file that is closed. */
@@ -504,151 +437,13 @@ export class Search {
     try {
       for (const place of places) {
         unclaimed.splice(unclaimed.indexOf(place), 1)
-        if (!this.#beginUnseen(name, place)) this.unseen.displaced(name, since)
+        if (!this.#rests.readUnseen(name, place)) this.unseen.displaced(name, since)
       }
     } catch (error) {
       this.unseen.displaced(name, since)
       throw error
     }
   }
-
-  /** False: it was just renamed, and must be found again. */
-  #beginUnseen(name: string, place: Place): boolean {
-    const { path, stat, first } = place
-    if (isCompressed(place)) {
-      this.#inflate(name, place)
-      return true
-    }
-    const head = fingerprint(first, 0, first.length)
-    const position = { offset: 0, continues: false, head, tail: NO_BYTES }
-    return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
-  }
-
-  /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
-  #isKnownByLink(place: Compressed): boolean {
-    for (const { copy } of this.#options.files.tailers) if (copy && stateOf(copy) === stateOf(place)) return true
-    for (const { claimed, dev, birth, head } of this.#options.saved.entries())
-      if (
-        claimed === place.key &&
-        dev === COPY_ONLY.dev &&
-        birth === birthOf(place) &&
-        same(head, place.head(head.bytes))
-      )
-        return true
-    return false
-  }
-
-  /** Reads a compressed file from its beginning. Its events have this name. */
-  #inflate(name: string, place: Compressed): void {
-    const { files, context, onReady } = this.#options
-    const { path, stat, first, size } = place
-    const entry: Entry = {
-      path: name,
-      ...COPY_ONLY,
-      birth: birthOf(place),
-      offset: 0,
-      continues: false,
-      head: fingerprint(first, 0, first.length),
-      tail: NO_BYTES,
-      ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
-      gone: true,
-    }
-    const tailer = files.adoptCopy(entry, this.#copyOf(place, 0))
-    tailer.claimed = place.key
-    if (name === path) context.log.info({ file: path }, 'reading a compressed file')
-    else {
-      files.precede(name, tailer)
-      context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
-    }
-    onReady(tailer)
-  }
-
-  #readOn(entry: Entry, place: Place): void {
-    const { files, onReady, context, saved } = this.#options
-    const file = nameOf(entry)
-    if (isCompressed(place)) {
-      const tailer = files.adoptCopy(entry, this.#copyOf(place, entry.offset))
-      tailer.claimed = place.key
-      files.precede(file, tailer)
-      context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
-      onReady(tailer)
-      return
-    }
-    const { path, stat } = place
-    const { gone: _gone, size: _size, ...rest } = entry
-    const moved = { ...rest, path, file, ...identityOf(stat), claimed: place.key }
-    saved.remove(entry)
-    if (stat.size <= BigInt(entry.offset)) saved.put(moved)
-    else if (!this.#begin(path, moved, entry)) this.#again.add(dirname(path))
-  }
-
-  /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
-  #begin(path: string, entry: Entry, former?: Entry): boolean {
-    const { saved, files, context } = this.#options
-    const file = nameOf(entry)
-    saved.put(entry)
-    try {
-      const tailer = files.adopt(path, 'plain', entry)
-      if (!tailer) return false
-      files.precede(file, tailer)
-      const { offset } = entry
-      context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
-      follow(tailer, path, this.#options)
-      return true
-    } catch (error) {
-      if (error instanceof SilentFileSystem) {
-        saved.remove(entry)
-        if (former) saved.put(former)
-      }
-      return this.#failed(path, error)
-    }
-  }
-
-  /** Returns whether it is known what became of the file. */
-  #failed(path: string, error: unknown): boolean {
-    unlessSilent(error)
-    // It was just renamed.
-    if (errorCode(error) === 'ENOENT') {
-      this.#again.add(dirname(path))
-      return false
-    }
-    this.#options.problems.failed(path, 'open', error)
-    return true
-  }
-}
-
-/** Identifies a compressed file: its inode may be given to another one. */
-function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
-  return `${key}@${birth ?? changedAt}`
-}
-
-/** What stands for the birth time of a file only seen as a compressed copy. */
-function birthOf({ changedAt }: Place): string {
-  return String(Math.round(changedAt * 1e6))
-}
-
-/** Reads the rest of a file that was renamed. */
-export function goOn(tailer: Tailer, path: string, options: Pick<SearchOptions, 'context' | 'onReady'>): void {
-  options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-  follow(tailer, path, options)
-}
-
-function follow(tailer: Tailer, path: string, { context, onReady }: Pick<SearchOptions, 'context' | 'onReady'>): void {
-  tailer.path = path
-  tailer.found = path
-  tailer.awaySince = context.clock.now()
-  onReady(tailer)
-}
-
-function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
-  const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-  if (place.isCompressed) log.info(fields, 'file is gone; searching a compressed copy for its rest')
-  else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
-  else log.debug(fields, 'the copy of a truncated file was read to its end')
-}
-
-function identityOf({ dev, ino, birthtimeNs }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth'> {
-  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
 }
 
 function stampOf(listed: readonly Listed[]): string {
