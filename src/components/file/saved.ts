@@ -117,8 +117,8 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // Its inode was reused for the file of this entry.
-    if (former && former.birth !== entry.birth) {
+    // Its inode was reused for the file of this entry. Without birth times, the first bytes may show it.
+    if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
     }
@@ -192,6 +192,11 @@ export class Saved {
     const oldest = away.sort((a, b) => (a.away ?? now) - (b.away ?? now))
     for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
   }
+}
+
+/** Whether the first bytes of two files differ. Those of one file may have become more. */
+function differ(a: Entry['head'], b: Entry['head']): boolean {
+  return a.bytes === b.bytes && a.hash !== b.hash
 }
 
 /** The existing files that `selects` accepts and that the source of this document has started to read. */

@@ -297,6 +297,11 @@ t.test('saved positions', async t => {
   t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
   both.prune(1000)
   t.equal([...both.entries()].length, 2)
+  const head = (hash: number, bytes = 10) => ({ head: { bytes, hash } })
+  const other = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/y', head(2))] })
+  t.match([...other.entries()], [{ path: '/a/x', gone: true }, { path: '/a/y' }], 'the same, without birth times')
+  const grown = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/x', head(2, 20))] })
+  t.match([...grown.entries()], [head(2, 20)], 'its first bytes became more')
 })
 
 /** Opens a file of which nothing was read. */
