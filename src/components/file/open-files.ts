@@ -59,7 +59,7 @@ export class OpenFiles {
   /** Files that must not be read until the search for files that come before them is over. */
   readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
-  readonly #names: CurrentNames
+  readonly #names = new CurrentNames(this)
   readonly #births = new BirthTimes()
   readonly #search: Search
   readonly #detached: DetachedFiles
@@ -70,12 +70,6 @@ export class OpenFiles {
     const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.#names = new CurrentNames({
-      isRead: tailer => this.#tailers.has(tailer.key),
-      onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
-      lookedAt: () => this.lookedAt,
-      onGap: (path, since) => this.#displace(path, since),
-    })
     this.#search = new Search({ ...options, births, files: this })
     this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
@@ -100,6 +94,11 @@ export class OpenFiles {
 
   get displaced(): Displaced[] {
     return this.#search.unseen.displacements
+  }
+
+  /** Whether the tailer is still in use. */
+  reads(tailer: Tailer): boolean {
+    return this.#tailers.has(tailer.key)
   }
 
   /** The file last found under this name. */
@@ -344,7 +343,7 @@ export class OpenFiles {
   }
 
   /** A new file took the name of another, whose rest must be read first. */
-  #onRotated(path: string, tailer: Tailer, former: Tailer): void {
+  rotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
     const { head } = former
@@ -392,7 +391,7 @@ export class OpenFiles {
       if (entry && entry.path !== path) {
         // Where several files had the name, their order is found with them.
         if (!away) this.#names.setFormer(entry.path, tailer)
-        this.#displace(entry.path)
+        this.displace(entry.path)
       }
       tailer.claimed = entry?.claimed
       tailer.isUncompared = tailer.isNew && stat.size === 0n
@@ -455,8 +454,11 @@ export class OpenFiles {
     else lineage.insert(tailer, this.#names.paths.get(name))
   }
 
-  /** The name refers to another file than before. Files that had it in between may be found. */
-  #displace(path: string, since = this.lookedAt): void {
+  /**
+   * The name refers to another file than before. Files that had it since a time, wall clock in milliseconds, may be
+   * found.
+   */
+  displace(path: string, since = this.lookedAt): void {
     // A first run does not look for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
@@ -464,7 +466,7 @@ export class OpenFiles {
   /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
-    for (const original of known) this.#displace(original)
+    for (const original of known) this.displace(original)
     return known.length > 0
   }
 
@@ -493,7 +495,7 @@ export class OpenFiles {
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
     this.hold(tailer)
-    this.#displace(former.origin.path!)
+    this.displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
@@ -531,7 +533,7 @@ export class OpenFiles {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)
     // It may contain other data that begins with the same bytes.
-    this.#displace(entry.file ?? entry.path)
+    this.displace(entry.file ?? entry.path)
     if (verdict === 'same') return
     // The old content may be in a copy.
     saved.put({ ...entry, ...(verdict === 'truncated' && { path, file: entry.file ?? entry.path }), gone: true })

@@ -5,7 +5,6 @@ import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
-import type { Tailer } from './reading/tailer.js'
 
 /**
  * The checkpoint document of a file source, and its entries without an open file: files that are gone or not found yet.
@@ -206,46 +205,13 @@ export function startedFiles(document: unknown, selects: (path: string) => boole
   return read.map(({ path }) => path).filter(path => selects(path) && isThere(path))
 }
 
-/** The entry of a file delivered up to its committed position. `size`: its last known size. */
-export function entryOf(
-  of: Pick<Tailer, 'path' | 'origin' | 'key' | 'birth' | 'committed' | 'trail' | 'claimed'>,
-  size: number,
-  gone: boolean,
-): Entry {
-  const { path, origin, key, birth, committed, trail, claimed } = of
-  const { offset, continues, carry, tail, content } = committed
-  const [dev, ino] = key.split(':', 2) as [string, string]
-  const marks = trail.saved(offset)
-  return {
-    path,
-    ...(origin.path === path ? {} : { file: origin.path }),
-    dev,
-    ino,
-    birth: String(birth),
-    offset,
-    continues,
-    ...(carry === 0 ? {} : { carry }),
-    head: content.head,
-    tail,
-    reading: content.reading,
-    ...(marks.length > 0 && { marks }),
-    ...(gone ? { gone } : {}),
-    ...(claimed !== undefined && { claimed }),
-    // The size is useless without content that identifies the file.
-    ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
-  }
-}
-
 const goneKeys = new WeakMap<Entry, string>()
 
 /** The key of an entry's file, as long as the entry is not replaced. */
 export function entryKey(entry: Entry): string {
-  return entry.gone ? goneKeyOf(entry) : `${entry.dev}:${entry.ino}`
-}
-
-/** The key of an entry whose file is gone. */
-export function goneKeyOf(entry: Entry): string {
-  let key = goneKeys.get(entry)
-  if (!key) goneKeys.set(entry, (key = goneKey(`${entry.dev}:${entry.ino}`)))
-  return key
+  const key = `${entry.dev}:${entry.ino}`
+  if (!entry.gone) return key
+  let gone = goneKeys.get(entry)
+  if (!gone) goneKeys.set(entry, (gone = goneKey(key)))
+  return gone
 }

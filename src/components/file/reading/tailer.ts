@@ -28,9 +28,8 @@ import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { Trail } from '../rotation/trail.js'
-import { type Entry, entryOf } from '../saved.js'
+import type { Entry } from '../saved.js'
 import { Portion } from './portion.js'
-import { Reads } from './reads.js'
 
 /** Maximum size of a read, in bytes. */
 export const READ_BYTES = 512 * 1024
@@ -75,8 +74,6 @@ export class Tailer {
   target = ''
   /** Last known size. */
   size = 0
-  /** The largest size seen while the file certainly contained what was read from it. */
-  sureSize = 0
   /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
   /** Since when it has not been found under a matching name and has not grown. */
@@ -102,8 +99,6 @@ export class Tailer {
   isUncompared = false
   /** Whether reading must wait for the search for the former file with this name. */
   held = false
-  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
-  readonly firstSeen: number
   /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
   /**
@@ -124,12 +119,15 @@ export class Tailer {
   lineage: Lineage<Tailer> | undefined
   /** The file that took the parts of a line at the end of this one, until they are delivered. */
   successor: Tailer | undefined
+  /** The largest size seen while the file certainly contained what was read from it. */
+  #sureSize = 0
+  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
+  readonly #firstSeen: number
   readonly #context: TailerContext
-  readonly #reads: Reads
   #fd: number | undefined
   #gone = false
   #closing = false
-  readonly #portion = new Portion()
+  readonly #portion: Portion
   /** How far the file was read, and from where on. */
   #at: number
   readonly #start: number
@@ -154,13 +152,13 @@ export class Tailer {
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
     this.origin = origin
-    this.firstSeen = context.clock.wall()
+    this.#firstSeen = context.clock.wall()
     this.grownAt = context.clock.now()
     this.checks = new Checks(context.clock)
     this.trail = new Trail(start.marks)
     this.setFile(path, stat)
     this.#context = context
-    this.#reads = new Reads(context.clock, context.remote)
+    this.#portion = new Portion(context.clock, context.remote)
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
@@ -180,7 +178,7 @@ export class Tailer {
     this.found = path
     this.target = path
     this.size = 0
-    this.sureSize = 0
+    this.#sureSize = 0
   }
 
   /** If the file shrinks, the bytes seen before are still missing, so the size never decreases. */
@@ -208,7 +206,7 @@ export class Tailer {
   isNewerThan(other: Tailer): boolean {
     // Its inode may be older than what was copied from it before.
     if (this.truncatedSince !== undefined)
-      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.firstSeen
+      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
     return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
   }
@@ -346,7 +344,7 @@ export class Tailer {
   detach(): void {
     this.#fd = undefined
     // A larger size may be that of the new content.
-    this.size = Math.max(this.#at, this.sureSize)
+    this.size = Math.max(this.#at, this.#sureSize)
     this.leave()
   }
 
@@ -394,9 +392,7 @@ export class Tailer {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
     release?.()
-    const { continues, carry } = this.#splitter
-    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
-    const settle = this.#positions.add(this.#delivered)
+    const settle = this.#positions.add(this.#deliver(this.#at, this.#tail))
     this.successor = successor
     return {
       bytes,
@@ -488,7 +484,7 @@ export class Tailer {
     const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
     if (!isSame || size < this.size) return false
     this.learnHead()
-    this.sureSize = size
+    this.#sureSize = size
     return true
   }
 
@@ -504,7 +500,7 @@ export class Tailer {
     // A file that was read to its end is compared at the next read.
     if (now === at && now === size) return false
     const holds = at === 0 ? now >= size && same(fingerprintAt(this.#fd, 0, head.bytes), head) : this.#tailMatches()
-    if (holds && head.bytes > 0) this.sureSize = Math.max(this.sureSize, now)
+    if (holds && head.bytes > 0) this.#sureSize = Math.max(this.#sureSize, now)
     return !holds
   }
 
@@ -528,8 +524,7 @@ export class Tailer {
     if (this.copy)
       return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
     const parts = before.length === 0 ? [room] : [before, room]
-    const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
-    return result instanceof Promise ? portion.wait(result) : result
+    return portion.read(this.path, this.#fd!, parts, this.#at - before.length)
   }
 
   /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
@@ -551,7 +546,7 @@ export class Tailer {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // There are fewer bytes than before: the previous content began with the same ones.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
-    this.sureSize = Math.max(this.sureSize, this.size)
+    this.#sureSize = Math.max(this.#sureSize, this.size)
     return true
   }
 
@@ -602,24 +597,27 @@ export class Tailer {
 
   /** The file has only a byte order mark until now, which is part of no event. */
   #passMark(): void {
+    this.#positions.add(this.#deliver(this.#at, this.#tail))()
+  }
+
+  /** The next batch begins at this offset. `tail`: the fingerprint of the bytes before it. */
+  #deliver(offset: number, tail: Fingerprint): Position {
     const { continues, carry } = this.#splitter
-    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
-    this.#positions.add(this.#delivered)()
+    return (this.#delivered = { offset, continues, carry, tail, content: this.#content })
   }
 
   #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
     const splitter = this.#splitter
     this.#context.pieces.value += splitter.pieces - this.#pieces
     this.#pieces = splitter.pieces
-    const { continues, carry, pending } = splitter
     const isBehind = this.copy !== undefined || this.#delivered.offset < this.#backlogEnd
     const from = this.#delivered
     // Parts from the file before are not in this one.
     const parts = from.offset === 0 ? this.#parts : undefined
-    this.#delivered = { offset: Math.max(0, this.#at - pending), continues, carry, tail, content: this.#content }
-    const positionOf = positionsIn(frame, from, this.#delivered)
+    const to = this.#deliver(Math.max(0, this.#at - splitter.pending), tail)
+    const positionOf = positionsIn(frame, from, to)
     const positions = this.#positions
-    const settle = positions.add(this.#delivered)
+    const settle = positions.add(to)
     const ack = out.ack((status, before = 0) => {
       if (status !== 'errored') {
         parts?.settle()
@@ -631,7 +629,7 @@ export class Tailer {
       this.#context.onErrored(this)
     })
     const batch = new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
-    if (!parts) batch.readFrom = readFrom(frame, this.#delivered)
+    if (!parts) batch.readFrom = readFrom(frame, to)
     return batch
   }
 
@@ -646,9 +644,30 @@ export class Tailer {
     this.#splitter.release()
   }
 
-  /** The checkpoint entry of the file. */
+  /** The checkpoint entry of the file, delivered up to its committed position. */
   entry(): Entry {
-    return entryOf(this, this.size, this.#gone)
+    const { path, origin, birth, claimed, size } = this
+    const { offset, continues, carry, tail, content } = this.committed
+    const [dev, ino] = this.key.split(':', 2) as [string, string]
+    const marks = this.trail.saved(offset)
+    return {
+      path,
+      ...(origin.path === path ? {} : { file: origin.path }),
+      dev,
+      ino,
+      birth: String(birth),
+      offset,
+      continues,
+      ...(carry === 0 ? {} : { carry }),
+      head: content.head,
+      tail,
+      reading: content.reading,
+      ...(marks.length > 0 && { marks }),
+      ...(this.#gone && { gone: true }),
+      ...(claimed !== undefined && { claimed }),
+      // The size is useless without content that identifies the file.
+      ...(this.#gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
+    }
   }
 }
 

@@ -8,7 +8,7 @@ import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
 import type { Search, SearchOptions } from './search.js'
 
-export interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
+interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
   readonly search: Search
   /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number

@@ -27,7 +27,7 @@ export interface Other {
   readonly trail?: Trail
 }
 
-export interface NewcomersOptions {
+interface NewcomersOptions {
   readonly clock: Clock
   readonly problems: PathProblems
   readonly candidates: Candidates

@@ -420,7 +420,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
 t.test('what follows a long unfinished line is read into memory that is reused', async t => {
   for (const pending of [0, 20_000, 100_000, 268_287]) {
     const splitter = new LineSplitter(1_000_000)
-    const portion = new Portion()
+    const portion = new Portion(systemClock, {} as TailerContext['remote'])
     // The place in a page that leaves the least room.
     const offset = 2 ** 33 + pending - 1
     splitter.reserve(pending, offset - pending).fill('x', 0, pending)
