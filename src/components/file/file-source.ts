@@ -78,7 +78,6 @@ export class FileSource implements Source {
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options, context.metrics),
-      follows: options.follow,
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
@@ -109,10 +108,8 @@ export class FileSource implements Source {
     }
     this.#openFiles = new OpenFiles({
       context,
-      codec: options.decode,
-      fromEnd: options.read_from === 'end',
+      options,
       compressedSince: options.read_old_compressed ? 0 : this.#compressedSince,
-      rotateWaitMs: options.rotate_wait,
       saved: this.#saved,
       tailing,
       problems: this.#problems,

@@ -1,5 +1,4 @@
 import type { BigIntStats } from 'node:fs'
-import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, lacksDescriptor } from '../../core/errors.js'
 import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
@@ -9,6 +8,7 @@ import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
 import { openKnown, openWithinSync } from './opening.js'
+import type { FileOptions } from './options.js'
 import { isMangled, type PathProblems } from './path-problems.js'
 import { beginningOf, positionOf, resumeOf, startOf } from './positions.js'
 import { Tailer, type TailerContext } from './reading/tailer.js'
@@ -26,12 +26,9 @@ import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
   readonly context: SourceContext
-  readonly codec: Codec
-  readonly fromEnd: boolean
+  readonly options: FileOptions
   /** Compressed files from before this time are not read, wall clock in milliseconds. */
   readonly compressedSince: number
-  /** How long a missing file is kept open and watched for growth. */
-  readonly rotateWaitMs: number
   readonly saved: Saved
   readonly tailing: TailerContext
   readonly problems: PathProblems
@@ -365,7 +362,7 @@ export class OpenFiles {
 
   /** Starts reading the file at `path`, which has no tailer; with `away`, if it is that of this entry. */
   adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
-    const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
+    const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
     let taken = false
@@ -380,14 +377,20 @@ export class OpenFiles {
       const verdict = remembered && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
-      const atEnd = fromEnd && this.#sweeps.isFirst
+      const atEnd = options.read_from === 'end' && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
-      const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
+      const tailer = new Tailer(
+        path,
+        stat,
+        context.origin(options.decode, entry?.file ?? entry?.path ?? path),
+        start,
+        tailing,
+      )
       if (entry && entry.path !== path) {
         // Where several files had the name, their order is found with them.
         if (!away) this.#names.setFormer(entry.path, tailer)
@@ -413,8 +416,8 @@ export class OpenFiles {
 
   /** Whether copies may be made: while files are followed, and not before the first look at them. */
   get #compares(): boolean {
-    const { tailing, saved } = this.#options
-    return tailing.follows && !(this.#sweeps.isFirst && saved.savedAt === undefined)
+    const { options, saved } = this.#options
+    return options.follow && !(this.#sweeps.isFirst && saved.savedAt === undefined)
   }
 
   /**
@@ -432,11 +435,11 @@ export class OpenFiles {
 
   /** Starts reading the rest of a file that is gone from a copy. */
   adoptCopy(entry: Entry, copy: Copy): Tailer {
-    const { context, codec, tailing, saved } = this.#options
+    const { context, options, tailing, saved } = this.#options
     saved.remove(entry)
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
-    const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
+    const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), positionOf(entry), tailing)
     tailer.readOn(copy)
     tailer.sees(entry.size ?? 0)
     this.#add(tailer, false)
@@ -475,7 +478,7 @@ export class OpenFiles {
    * tailer reads the current content from the beginning.
    */
   truncated(former: Tailer): void {
-    const { context, codec, tailing, descriptors, onForget } = this.#options
+    const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
     // What was read of the old content is not lost: it is taken first, and the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
@@ -487,7 +490,7 @@ export class OpenFiles {
     former.truncatedSince = this.lookedAt
     // Its copy is searched for immediately.
     former.seen = 0
-    const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
+    const tailer = new Tailer(former.path, stat, context.origin(options.decode, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
     tailer.isUncompared = true
     tailer.open(fd)

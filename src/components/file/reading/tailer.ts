@@ -38,8 +38,6 @@ export const READ_BYTES = 512 * 1024
 export interface TailerContext {
   readonly clock: Clock
   readonly splitting: Splitting
-  /** Whether files are read on when they grow. */
-  readonly follows: boolean
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }

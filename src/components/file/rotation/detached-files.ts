@@ -3,6 +3,7 @@ import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { formatOfName } from '../compression.js'
 import { keyOf, leadsTo } from '../identity.js'
+import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
@@ -10,8 +11,7 @@ import type { Search, SearchOptions } from './search.js'
 
 interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
   readonly search: Search
-  /** How long a missing file is kept open and watched for growth. */
-  readonly rotateWaitMs: number
+  readonly options: FileOptions
 }
 
 /**
@@ -74,7 +74,7 @@ export class DetachedFiles {
   }
 
   #visit(tailer: Tailer, now: number): void {
-    const { onReady, onEnd, problems, rotateWaitMs } = this.#options
+    const { onReady, onEnd, problems, options } = this.#options
     if (tailer.queued && !tailer.failed) {
       tailer.awaySince = now
       return
@@ -93,7 +93,7 @@ export class DetachedFiles {
     if (left !== 0 && !tailer.failed) {
       tailer.awaySince = now
       onReady(tailer)
-    } else if (now - quietSince(tailer) < rotateWaitMs) {
+    } else if (now - quietSince(tailer) < options.rotate_wait) {
       if (tailer.failed) onReady(tailer)
     } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
     else this.retire(tailer)
@@ -101,8 +101,8 @@ export class DetachedFiles {
 
   /** Releases a file once it was quiet for long enough. Its position is kept in case it reappears. */
   retire(tailer: Tailer): void {
-    const { context, saved, rotateWaitMs, files, search } = this.#options
-    if (context.clock.now() - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    const { context, saved, options, files, search } = this.#options
+    if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)

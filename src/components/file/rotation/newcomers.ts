@@ -4,36 +4,20 @@ import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
-import { ALIKE_BYTES, begins, type Fingerprint, fingerprint, firstBytes, keyOf, same } from '../identity.js'
-import type { OpenFiles } from '../open-files.js'
-import type { PathProblems } from '../path-problems.js'
+import { ALIKE_BYTES, begins, fingerprint, firstBytes, keyOf, same } from '../identity.js'
 import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
 import { originalNames } from './names.js'
-import type { Trail } from './trail.js'
+import type { SearchOptions } from './search.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
 
 const NOTHING = Buffer.alloc(0)
 
-/** A file that is or was read. */
-export interface Other {
-  readonly path: string
-  /** The name in its events. */
-  readonly name: string
-  readonly head: Fingerprint
-  /** Places in it, if they are known. */
-  readonly trail?: Trail
-}
-
-interface NewcomersOptions {
+interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems'> {
   readonly clock: Clock
-  readonly problems: PathProblems
   readonly candidates: Candidates
-  readonly files: OpenFiles
-  /** All files that are or were read. */
-  others(): Iterable<Other>
   /** Whether all copies of the files of this name are assigned. */
   isSettled(path: string): boolean
   open(path: string): number
@@ -101,13 +85,18 @@ export class Newcomers {
 
   /** Whether a file is or was read that begins like this one. Files whose name it took do not count. */
   #isKnown(path: string, first: Buffer): boolean {
+    const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)
-    for (const { head, name, path: of, trail } of this.#options.others()) {
-      if (head.bytes < ALIKE_BYTES || of === path || name === path) continue
+    for (const { head, origin, path: of, trail } of files.tailers) {
+      if (head.bytes < ALIKE_BYTES || of === path || origin.path === path) continue
       if (begins(first, head)) return true
       // It has less than is known of the other one's beginning.
-      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail?.within(first.length) : undefined
+      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail.within(first.length) : undefined
       if (first.length >= ALIKE_BYTES && mark?.offset === first.length && same(mark.tail, all)) return true
+    }
+    for (const entry of saved.entries()) {
+      if (entry.head.bytes < ALIKE_BYTES || entry.path === path || entry.file === path) continue
+      if (begins(first, entry.head)) return true
     }
     return false
   }

@@ -16,7 +16,7 @@ import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
-import { Newcomers, type Other, originalsOf } from './newcomers.js'
+import { Newcomers, originalsOf } from './newcomers.js'
 import { identityOf, Rests, stateOf } from './rests.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
@@ -51,12 +51,12 @@ interface Folder {
  * listed once; then every known file claims at most one of the others (match.ts), and what follows is done at once.
  */
 export class Search {
-  readonly candidates: Candidates
   readonly newcomers: Newcomers
   readonly unseen: Unseen
   /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
+  readonly #candidates: Candidates
   readonly #rests: Rests
   /** Folders that changed during their search. */
   #again = new Set<string>()
@@ -64,28 +64,16 @@ export class Search {
 
   constructor(options: SearchOptions) {
     this.#options = options
+    this.#hidden = new Hidden(options.problems)
     const { context } = options
     const open = (path: string) => openWithinSync(context.reach, path)
     const opening = { ...options, clock: context.clock, slots: new Slots(), open }
     const candidates = new Candidates(opening)
-    const hidden = new Hidden(options.problems)
-    this.candidates = candidates
-    this.#hidden = hidden
+    this.#candidates = candidates
     const searchAgain = (folder: string) => this.#again.add(folder)
-    this.#rests = new Rests({ ...opening, candidates, hidden, searchAgain })
-    this.newcomers = new Newcomers({
-      ...opening,
-      candidates,
-      others: () => this.#others(),
-      isSettled: path => this.unseen.isSettled(path),
-    })
+    this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
+    this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => this.unseen.isSettled(path) })
     this.unseen = new Unseen(options)
-  }
-
-  *#others(): Iterable<Other> {
-    for (const { path, origin, head, trail } of this.#options.files.tailers)
-      yield { path, name: origin.path!, head, trail }
-    for (const entry of this.#options.saved.entries()) yield { path: entry.path, name: nameOf(entry), head: entry.head }
   }
 
   /** Whether a search waits for files that change now. */
@@ -100,7 +88,7 @@ export class Search {
 
   /** Whether the compressed file is there that has what was read, or may have. */
   isKept = (entry: Entry): boolean =>
-    this.#hidden.has(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
+    this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
   /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
   noteUnopened(path: string, stat: BigIntStats): void {
@@ -145,13 +133,13 @@ export class Search {
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
-      this.candidates.keep(isUsed)
+      this.#candidates.keep(isUsed)
       this.#hidden.keep(isUsed)
     } catch (error) {
       for (const path of paths) this.#again.add(path)
       throw error
     } finally {
-      this.candidates.close()
+      this.#candidates.close()
     }
   }
 
@@ -227,7 +215,7 @@ export class Search {
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
     const isNew = (one: Listed) => this.newcomers.has(one.path)
-    const { places, unreadable } = await this.candidates.of(path, others, wanted, isNew, slices)
+    const { places, unreadable } = await this.#candidates.of(path, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
@@ -355,11 +343,11 @@ export class Search {
       if (step.done) return step.value
       if (slices.due) await slices.pause()
       const question = step.value
-      let answered = this.candidates.answer(question)
+      let answered = this.#candidates.answer(question)
       if (!answered) {
-        const isOver = await this.candidates.inflate(question)
+        const isOver = await this.#candidates.inflate(question)
         slices.restart()
-        answered = isOver ? this.candidates.answer(question) : undefined
+        answered = isOver ? this.#candidates.answer(question) : undefined
         if (!answered) return undefined
       }
       step = run.next(answered.answer)

@@ -316,7 +316,6 @@ function tailerOf(path: string, fd: number): Tailer {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
     onCommit: () => {},
-    follows: true,
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
     before: Buffer.alloc(2 * FINGERPRINT_BYTES),
