@@ -28,6 +28,7 @@ const COMMON: readonly { status: number; text: string; when: (route: Route) => b
     when: ({ body, stream }) => Boolean(body ?? stream),
   },
   { status: 429, text: 'Too many requests. Wait for the time in Retry-After.', when: () => true },
+  { status: 503, text: 'The service cannot do this now. Wait for the time in Retry-After.', when: () => true },
 ]
 
 function takesInput({ body, query, stream }: Route): boolean {
