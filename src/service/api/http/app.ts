@@ -217,7 +217,7 @@ function serve(
         principal: request.principal!,
         params: request.params as Record<string, string>,
         query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
-        body: body && read(body, request.body ?? bodyInstead(route), 'body'),
+        body: body && read(body, request.body === undefined ? bodyInstead(route) : request.body, 'body'),
         request,
         confirm: confirmed,
       } as never)

@@ -76,7 +76,7 @@ class Schemas {
     const copy: Json = {}
     for (const [key, value] of Object.entries(node)) {
       // The limits of safe integers carry no information. An id of zod is a name here, not the URI of a resource.
-      if (value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER) continue
+      if ((node as Json).type === 'integer' && Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER) continue
       if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
       copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)
     }
