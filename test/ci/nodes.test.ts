@@ -1,5 +1,9 @@
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
+import { MIGRATIONS } from '../../src/service/api/store/schema.js'
 import { fuzzNodes } from '../fuzz/run.js'
+import { HOST } from '../support/address.js'
 import { BALANCERS, startBalancer } from '../support/balancer.js'
 import { testFolder } from '../support/folder.js'
 import { type ServedNode, Sinks, startNodes } from '../support/nodes.js'
@@ -8,6 +12,7 @@ import { startProxy } from '../support/proxy.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { startRedis } from '../support/redis-server.js'
 import { until } from '../support/until.js'
+import { productBefore } from './same/product.js'
 
 /** Several nodes of the service, with one database. */
 
@@ -36,7 +41,19 @@ const idsIn = (receiver: Receiver, path = '') =>
     .filter(one => one.status === 200 && one.path.startsWith(path))
     .flatMap(({ body }) => [...body.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id!))
 
-t.test('two nodes with one database', async t => {
+/** What adds, and so leaves what the nodes of before read and write. */
+const ADDS = /^(CREATE (TABLE|INDEX) \w+ |ALTER TABLE \w+ ADD COLUMN \w+ \w+( NOT NULL DEFAULT .+)?$)/
+
+async function checkMigrations(t: Test, before: string): Promise<void> {
+  const schema = pathToFileURL(join(dirname(before), '../service/api/store/schema.js')).href
+  const { MIGRATIONS: run } = await import(schema)
+  t.same(MIGRATIONS.slice(0, run.length), run, 'a migration that has run stays as it is')
+  const statements = MIGRATIONS.flatMap(text => text.split(';').map(statement => statement.trim())).filter(Boolean)
+  const others = statements.filter(statement => !ADDS.test(statement))
+  t.same(others, [], 'migrations only add')
+}
+
+t.test('two nodes with one database, upgraded from the commit before', async t => {
   const server = await startPostgres(t)
   if (!server) return
   const folder = testFolder(t)
@@ -44,7 +61,9 @@ t.test('two nodes with one database', async t => {
   if (!redis) return
   const options = await newDatabase(server.options)
   const more = '  limits: { requests: 6000, failed_tries: 100000 }\n'
-  const { nodes, made } = await startNodes(t, folder, options, { more })
+  const { main } = productBefore()
+  await checkMigrations(t, main)
+  const { nodes, made } = await startNodes(t, folder, options, { more, main })
   const [a, b] = nodes as [ServedNode, ServedNode]
   const key = made.manager.key
   const receiver = await receiverOf(t)
@@ -52,8 +71,47 @@ t.test('two nodes with one database', async t => {
     node.send('POST', `/v3/ingest/${id}`, { key, json: events, headers: more })
 
   const pipeline = await publish(t, a, key, { destinations: { out: to(receiver.url('/first')) } })
-  for (const node of [b, a])
-    await until('it to run the pipeline', async () => (await post(node, pipeline, [{ id: 'x' }])).status === 202)
+  const acknowledged: string[] = []
+  let isUpgraded = false
+  /** One event after the other, at each node in turn until it is taken. */
+  const sendOn = async () => {
+    for (let n = 0; !isUpgraded; acknowledged.push(`upgrade-${n++}`)) {
+      const send = (node: ServedNode) =>
+        post(node, pipeline, [{ id: `upgrade-${n}` }], { 'idempotency-key': `upgrade-${n}` })
+      for (let i = n, status: unknown; status !== 202; i++)
+        status = await send(nodes[i % 2]!).then(
+          answer => answer.status,
+          () => new Promise(resolve => setTimeout(resolve, 20)),
+        )
+    }
+  }
+  const sending = sendOn()
+  const goesOn = (count = acknowledged.length + 4) =>
+    until('new events to be taken', () => acknowledged.length >= count, { show: () => a.log + b.log })
+  await goesOn()
+  for (const [node, other] of [
+    [a, b],
+    [b, a],
+  ] as const) {
+    const end = node.end('SIGTERM')
+    await goesOn()
+    t.equal(await end, 0)
+    node.main = undefined
+    await node.start()
+    await goesOn()
+    for (const [by, seenBy] of [
+      [node, other],
+      [other, node],
+    ] as const) {
+      const title = `${by.port} after ${node.port}`
+      t.equal((await by.send('PUT', `/v3/pipeline/${pipeline}`, { key, json: { title } })).status, 200)
+      const seen = async () => (await seenBy.send('GET', `/v3/pipeline/${pipeline}`, { key })).body.data.title
+      await until('the other to see it', async () => (await seen()) === title)
+    }
+  }
+  isUpgraded = true
+  await sending
+  t.same(idsIn(receiver).sort(), acknowledged.sort(), 'during an upgrade nothing is lost, and nothing comes twice')
 
   const share = async (node: ServedNode) =>
     (await node.send('GET', '/v3/auth/token', { key })).headers.get('ratelimit-limit')
@@ -162,9 +220,10 @@ for (const name of BALANCERS)
     receiver.otherwise = 503
     t.equal((await killed.send('PUT', '/v3/account/feature/throttle', { key, json: { enabled: true } })).status, 200)
     // It passes all events, with and without Redis.
-    const limit = { type: 'throttle', inputs: ['ingest'], limit: 1e9, window: '1 Hours', scope: 'cluster' }
+    const limit = { type: 'throttle', inputs: ['ingest'], limit: 1e9, window: '1 Hours' }
+    const shared = { scope: 'cluster', accuracy: 'exact', redis: { url: `redis://${HOST}:${limits.port}` } }
     const pipeline = await publish(t, killed, key, {
-      processors: { limit: { ...limit, redis: { url: redis.url.replace(`${redis.port}`, `${limits.port}`) } } },
+      processors: { limit: { ...limit, ...shared } },
       destinations: { out: to(receiver.url(), { inputs: ['limit'], buffer: { type: 'disk' } }) },
     })
     const json = [{ id: 'first' }]

@@ -1,12 +1,12 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import type { PostgresOptions } from '../../src/engine/config/store-options.js'
+import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { HOST, ownPort } from './address.js'
 import { checkout } from './checkout.js'
 import { deliver, make } from './destination.js'
 import { seriesIn } from './series.js'
-import { init } from './served.js'
 import { type Got, type Sending, send } from './service.js'
 import { type Running, sluice } from './sluice.js'
 import { until } from './until.js'
@@ -17,6 +17,8 @@ export class ServedNode {
   readonly port: number
   readonly metricsPort: number
   running: Running | undefined
+  /** Of the build that it runs. */
+  main: string | undefined
   readonly #config: string
 
   constructor(folder: string, [port, metricsPort]: readonly [number, number], text: string) {
@@ -44,8 +46,14 @@ export class ServedNode {
   }
 
   async start(): Promise<void> {
-    this.running = sluice(['serve', '--config', this.#config], { cwd: this.folder })
+    this.running = this.command('serve')
     await this.running.until(() => this.log.includes('the service is ready'))
+  }
+
+  /** Another process of its program. */
+  command(...args: readonly string[]): Running {
+    const { folder, main } = this
+    return sluice([...args, '--config', this.#config], { cwd: folder, ...(main === undefined ? {} : { main }) })
   }
 
   /** Resolves when it has ended. */
@@ -79,31 +87,37 @@ function filled(text: string, places: Readonly<Record<string, string>>): string 
 
 /**
  * Starts nodes of config/service-nodes.yaml, with one database and one secret. The first creates the keys. `urls`: what
- * they call the database.
+ * they call the database. `main`: of the build
+ * that they run, which has its own example.
  */
 export async function startNodes(
   t: Test,
   folder: string,
   { url, password_file, tls }: PostgresOptions,
-  { count = 2, more = '', urls = [] as readonly string[] } = {},
+  { count = 2, more = '', urls = [] as readonly string[], main = undefined as string | undefined } = {},
 ) {
   const nodes: ServedNode[] = []
   t.teardown(async () => {
     for (const node of nodes) await node.end('SIGKILL')
   })
   for (let i = 0; i < count; i++) {
-    const text = filled(readFileSync(join(checkout, 'config/service-nodes.yaml'), 'utf8') + more, {
+    const build = main ? join(dirname(main), '../../..') : checkout
+    const text = filled(readFileSync(join(build, 'config/service-nodes.yaml'), 'utf8') + more, {
       'postgresql://sluice@db.example.com:5432/sluice': urls[i] ?? url,
       '/etc/sluice/postgresql-password': password_file!,
       '/etc/sluice/postgresql-ca.pem': tls!.ca_file!,
       // Processes start slowly on a busy machine.
       '["10.0.0.9:6379"]': '["127.0.0.0/8"]\n    process_timeout: 1 Minutes',
     })
-    nodes.push(new ServedNode(join(folder, `node-${i}`), [await ownPort(), await ownPort()], text))
+    const node = new ServedNode(join(folder, `node-${i}`), [await ownPort(), await ownPort()], text)
+    node.main = main
+    nodes.push(node)
   }
   const [first, ...others] = nodes as [ServedNode, ...ServedNode[]]
   await first.start()
-  const made = await init(t, join(first.folder, 'service.yaml'))
+  const init = first.command('admin', 'init', '--json')
+  t.equal(await init.exit, 0, init.stderr)
+  const made = JSON.parse(init.stdout) as InitResult
   for (const { folder } of others) cpSync(join(first.folder, 'state/secret'), join(folder, 'state/secret'))
   await Promise.all(others.map(node => node.start()))
   return { nodes, made }
