@@ -50,10 +50,10 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
     allowed: /^lib\/files\/disk\/|^service\/api\/store\/sqlite-thread/,
   },
   {
-    // It would wait for a remote file system for ever: lib/files/disk/disk.ts has the same calls. reads.ts asks whether the file is a local one.
+    // It would wait for a remote file system for ever: lib/files/disk/disk.ts has the same calls. portion.ts asks whether the file is a local one.
     what: 'a synchronous call of node:fs',
     pattern: /import (fs\b[^'"]*|\{[^}]*Sync\b[^}]*\} )from ['"]node:fs['"]/,
-    allowed: /^(?!components\/file\/(?!destination\.ts|appended-file\.ts))|^components\/file\/reading\/reads\.ts$/,
+    allowed: /^(?!components\/file\/(?!destination\.ts|appended-file\.ts))|^components\/file\/reading\/portion\.ts$/,
   },
   {
     // It reads all exports of node:http, which takes long: lib/network/node-http.ts says why.

@@ -22,7 +22,6 @@ function makeSetup(random: Seeded, through: Setup['through']): Setup {
     tls: random.chance(0.3),
     timeoutMs: random.chance(0.3) ? 400 : PLAIN.timeoutMs,
     partialMs: pieces && random.chance(0.3) ? 40 : PLAIN.partialMs,
-    partialAtStop: random.chance(0.3) ? 'deliver' : 'keep',
     rotateWaitMs: random.chance(0.3) ? 200 : PLAIN.rotateWaitMs,
     scanMs: random.pick([20, 50, 250, 1500]),
     openFiles: random.chance(0.2) ? 2 : PLAIN.openFiles,

@@ -263,9 +263,8 @@ export class Model {
   }
 
   #mayComeInPieces({ text, placements, broken }: Line): boolean {
-    const { partialMs, partialAtStop, rotateWaitMs, lineBytes } = this.setup
+    const { partialMs, rotateWaitMs, lineBytes } = this.setup
     if (broken || partialMs < 1000 || text.length > lineBytes) return true
-    if (partialAtStop === 'deliver' && (this.ending || this.#buffered)) return true
     return placements.some(({ content }) => {
       const { gone, compressed, renamed, away } = content
       // At an end, what the next start could not find goes out.

@@ -19,8 +19,6 @@ export interface Setup {
   /** Limit of one attempt. When short it passes on a busy machine too, and a retry proves nothing. */
   readonly timeoutMs: number
   readonly partialMs: number
-  /** What becomes of an unfinished line when the daemon ends. */
-  readonly partialAtStop: 'deliver' | 'keep'
   readonly rotateWaitMs: number
   readonly scanMs: number
   readonly openFiles: number
@@ -47,7 +45,6 @@ export const PLAIN: Setup = {
   tls: false,
   timeoutMs: 10_000,
   partialMs: 600_000,
-  partialAtStop: 'keep',
   rotateWaitMs: 60_000,
   scanMs: 50,
   openFiles: 4096,

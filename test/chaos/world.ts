@@ -290,7 +290,6 @@ export class World {
           decode: setup.format === 'json' ? 'json' : 'text',
           max_line_bytes: setup.lineBytes,
           partial_line_timeout: `${setup.partialMs}ms`,
-          partial_line_at_stop: setup.partialAtStop,
           rotate_wait: `${setup.rotateWaitMs}ms`,
           scan_interval: `${setup.scanMs}ms`,
           max_open_files: setup.openFiles,

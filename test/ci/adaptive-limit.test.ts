@@ -143,16 +143,16 @@ const changing = (workMs: number) => [4, 20, 2, 12].map(capacity => ({ capacity,
 for (const [title, world] of [
   ['refuses', { refuses: true, phaseMs: 30_000, phases: changing(50) }],
   ['refuses with Retry-After', { refuses: true, retryAfterMs: 1000, phaseMs: 30_000, phases: changing(50) }],
-  ['lets them wait', { refuses: false, phaseMs: 30_000, phases: changing(100) }],
+  ['lets them wait', { refuses: false, phaseMs: 15_000, phases: changing(100) }],
   [
     'becomes slower and faster',
-    { refuses: false, phaseMs: 60_000, phases: [50, 400, 50].map(workMs => ({ capacity: 8, workMs })) },
+    { refuses: false, phaseMs: 30_000, phases: [50, 400, 50].map(workMs => ({ capacity: 8, workMs })) },
   ],
 ] as const satisfies [string, World][])
   t.test(`at least 0.9 of the best number, at a receiver whose capacity changes: ${title}`, async t => {
     const best: number[] = []
     for (const phase of world.phases) best.push(...(await run({ ...world, phases: [phase] }, phase.capacity, 1)))
-    for (const seed of [1, 2]) {
+    for (const seed of world.refuses ? [1] : [1, 2]) {
       const taken = await run(world, 'auto', seed)
       const shares = taken.map((count, i) => (count / best[i]!).toFixed(2)).join(', ')
       t.ok(sum(taken) >= 0.9 * sum(best), `${(sum(taken) / sum(best)).toFixed(3)} with seed ${seed} (${shares})`)

@@ -106,8 +106,8 @@ t.test('FB#4918: the timeout delivers what waits, SIGTERM too; what is too large
   t.same(messages(out).slice(4), ['SELECT 1\nFROM a;', 'SELECT 2\nFR'], 'what waited was delivered at the end')
 })
 
-const FILE = (options: string, more = '') => `
-sources: { log: { type: file, include: [app.log], ${more} multiline: { start: '^S', ${options} } } }
+const FILE = (options: string) => `
+sources: { log: { type: file, include: [app.log], multiline: { start: '^S', ${options} } } }
 destinations: { out: { type: file, inputs: [log], path: out.ndjson, encoding: json } }
 `
 
@@ -137,30 +137,6 @@ t.test('file: an event that waits is neither lost nor cut by a kill or an end', 
     t.notOk(eventsIn(out).some(event => event.partial))
   }
 })
-
-t.test(
-  'file: with partial_line_at_stop: deliver what waits is delivered at an end, and not again; what comes later says that it goes on',
-  async t => {
-    const folder = testFolder(t, { 'app.log': 'S1\n a\nS2\n b\n' })
-    const path = join(folder, 'app.log')
-    const out = join(folder, 'out.ndjson')
-    const first = await startDaemon(t, folder, FILE('timeout: 1h', 'partial_line_at_stop: deliver,'))
-    await delivered(first, out, 1)
-    // All of it has been read by then; longer than a file counts as being written.
-    await pause(350)
-    t.match(await first.stop(t), { received: 2, undelivered: 0 })
-    t.same(messages(out), ['S1\n a', 'S2\n b'])
-    const again = await startDaemon(t, folder, FILE('timeout: 50ms'))
-    appendFileSync(path, ' c\nS3\n d\n')
-    await delivered(again, out, 4)
-    await again.stop(t)
-    t.match(eventsIn(out).slice(2), [
-      { message: ' c', partial: 'last' },
-      { message: 'S3\n d', partial: undefined },
-    ])
-    t.equal(messages(out).length, 4, 'nothing is repeated')
-  },
-)
 
 t.test('file: the timeout delivers, also the last event of a file that was rotated, truncated or deleted', async t => {
   const folder = testFolder(t, { 'app.log': 'S1\n a\n' })

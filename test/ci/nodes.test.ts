@@ -1,18 +1,18 @@
-import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
+import { MIGRATIONS } from '../../src/service/api/store/schema.js'
 import { fuzzNodes } from '../fuzz/run.js'
-import { HOST, ownPort } from '../support/address.js'
-import { bound } from '../support/bound.js'
+import { HOST } from '../support/address.js'
+import { BALANCERS, startBalancer } from '../support/balancer.js'
 import { testFolder } from '../support/folder.js'
-import { needs } from '../support/needs.js'
-import { type ServedNode, startNodes, Writer } from '../support/nodes.js'
+import { type ServedNode, Sinks, startNodes } from '../support/nodes.js'
 import { inDatabase, newDatabase, startPostgres } from '../support/postgres.js'
 import { startProxy } from '../support/proxy.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { startRedis } from '../support/redis-server.js'
 import { until } from '../support/until.js'
+import { productBefore } from './same/product.js'
 
 /** Several nodes of the service, with one database. */
 
@@ -41,25 +41,77 @@ const idsIn = (receiver: Receiver, path = '') =>
     .filter(one => one.status === 200 && one.path.startsWith(path))
     .flatMap(({ body }) => [...body.matchAll(/"id":"([^"]+)"/g)].map(([, id]) => id!))
 
-t.test('two nodes with one database', async t => {
+/** What adds, and so leaves what the nodes of before read and write. */
+const ADDS = /^(CREATE (TABLE|INDEX) \w+ |ALTER TABLE \w+ ADD COLUMN \w+ \w+( NOT NULL DEFAULT .+)?$)/
+
+async function checkMigrations(t: Test, before: string): Promise<void> {
+  const schema = pathToFileURL(join(dirname(before), '../service/api/store/schema.js')).href
+  const { MIGRATIONS: run } = await import(schema)
+  t.same(MIGRATIONS.slice(0, run.length), run, 'a migration that has run stays as it is')
+  const statements = MIGRATIONS.flatMap(text => text.split(';').map(statement => statement.trim())).filter(Boolean)
+  const others = statements.filter(statement => !ADDS.test(statement))
+  t.same(others, [], 'migrations only add')
+}
+
+t.test('two nodes with one database, upgraded from the commit before', async t => {
   const server = await startPostgres(t)
   if (!server) return
   const folder = testFolder(t)
   const redis = await startRedis(t, folder)
   if (!redis) return
   const options = await newDatabase(server.options)
-  const place = new URL(options.url)
-  const proxy = await startProxy(t, Number(place.port))
-  const urls = [options.url, options.url.replace(place.port, String(proxy.port))]
-  const { nodes, made } = await startNodes(t, folder, options, {
-    urls,
-    more: '  limits: { requests: 6000, failed_tries: 100000 }\n',
-  })
+  const more = '  limits: { requests: 6000, failed_tries: 100000 }\n'
+  const { main } = productBefore()
+  await checkMigrations(t, main)
+  const { nodes, made } = await startNodes(t, folder, options, { more, main })
   const [a, b] = nodes as [ServedNode, ServedNode]
   const key = made.manager.key
   const receiver = await receiverOf(t)
   const post = (node: ServedNode, id: string, events: object[], more: Record<string, string> = {}) =>
     node.send('POST', `/v3/ingest/${id}`, { key, json: events, headers: more })
+
+  const pipeline = await publish(t, a, key, { destinations: { out: to(receiver.url('/first')) } })
+  const acknowledged: string[] = []
+  let isUpgraded = false
+  /** One event after the other, at each node in turn until it is taken. */
+  const sendOn = async () => {
+    for (let n = 0; !isUpgraded; acknowledged.push(`upgrade-${n++}`)) {
+      const send = (node: ServedNode) =>
+        post(node, pipeline, [{ id: `upgrade-${n}` }], { 'idempotency-key': `upgrade-${n}` })
+      for (let i = n, status: unknown; status !== 202; i++)
+        status = await send(nodes[i % 2]!).then(
+          answer => answer.status,
+          () => new Promise(resolve => setTimeout(resolve, 20)),
+        )
+    }
+  }
+  const sending = sendOn()
+  const goesOn = (count = acknowledged.length + 4) =>
+    until('new events to be taken', () => acknowledged.length >= count, { show: () => a.log + b.log })
+  await goesOn()
+  for (const [node, other] of [
+    [a, b],
+    [b, a],
+  ] as const) {
+    const end = node.end('SIGTERM')
+    await goesOn()
+    t.equal(await end, 0)
+    node.main = undefined
+    await node.start()
+    await goesOn()
+    for (const [by, seenBy] of [
+      [node, other],
+      [other, node],
+    ] as const) {
+      const title = `${by.port} after ${node.port}`
+      t.equal((await by.send('PUT', `/v3/pipeline/${pipeline}`, { key, json: { title } })).status, 200)
+      const seen = async () => (await seenBy.send('GET', `/v3/pipeline/${pipeline}`, { key })).body.data.title
+      await until('the other to see it', async () => (await seen()) === title)
+    }
+  }
+  isUpgraded = true
+  await sending
+  t.same(idsIn(receiver).sort(), acknowledged.sort(), 'during an upgrade nothing is lost, and nothing comes twice')
 
   const share = async (node: ServedNode) =>
     (await node.send('GET', '/v3/auth/token', { key })).headers.get('ratelimit-limit')
@@ -74,9 +126,6 @@ t.test('two nodes with one database', async t => {
   await until('the other to refuse it', async () => (await status(b)) === 401)
   t.ok(performance.now() - revoked < 3000, `${performance.now() - revoked} ms`)
 
-  const pipeline = await publish(t, a, key, { destinations: { out: to(receiver.url('/first')) } })
-  for (const node of [b, a])
-    await until('it to run the pipeline', async () => (await post(node, pipeline, [{ id: 'x' }])).status === 202)
   for (let n = 0; n < 20; n++) {
     const same = { 'idempotency-key': `key-${n}` }
     const both = await Promise.all([a, b].map(node => post(node, pipeline, [{ id: `once-${n}` }], same)))
@@ -125,28 +174,6 @@ t.test('two nodes with one database', async t => {
     t.same(statuses.sort(), [200, 412], 'one change of a pipeline, and not two')
   }
 
-  const whoami = async (node: ServedNode) => {
-    const began = performance.now()
-    const answer = await node.send('GET', '/v3/auth/token', { key })
-    t.ok(performance.now() - began < 20_000, 'in time')
-    return answer
-  }
-  for (const how of ['closed', 'silent'] as const) {
-    proxy.network = how
-    if (how === 'closed') proxy.cut()
-    await until('the node without a database to refuse', async () => {
-      const { status, body } = await whoami(b)
-      return status === 503 && body.code === 'store_unusable'
-    })
-    await until('it not to be ready', async () => (await b.ready()) === 503)
-    t.equal((await whoami(a)).status, 200)
-    t.equal(await a.ready(), 200)
-    proxy.network = 'open'
-    proxy.cut()
-    await until('it to continue', async () => (await whoami(b)).status === 200)
-    await until('it to be ready', async () => (await b.ready()) === 200)
-  }
-
   receiver.otherwise = { hang: 'after_body' }
   const claimed = { 'idempotency-key': 'claimed' }
   const unanswered = post(b, pipeline, [{ id: 'claimed' }], claimed).catch(() => undefined)
@@ -169,115 +196,49 @@ t.test('two nodes with one database', async t => {
   t.ok(Object.keys(statuses).length >= 7, JSON.stringify(statuses))
 })
 
-interface Balancer {
-  readonly program: string
-  readonly args: (file: string, folder: string) => string[]
-  readonly config: (port: number, nodes: readonly ServedNode[], folder: string) => string
-}
-
-const BALANCERS: Record<string, Balancer> = {
-  HAProxy: {
-    program: 'haproxy',
-    args: file => ['-db', '-f', file],
-    config: (port, nodes) => `
-defaults
-  mode http
-  timeout connect 1s
-  timeout client 60s
-  timeout server 60s
-  retries 3
-  option redispatch 1
-frontend service
-  bind ${HOST}:${port}
-  default_backend nodes
-backend nodes
-  option httpchk GET /readyz
-  timeout check 1s
-  default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions
-${nodes.map((node, i) => `  server n${i} ${HOST}:${node.port} check port ${node.metricsPort}\n`).join('')}`,
-  },
-  nginx: {
-    program: 'nginx',
-    args: (file, folder) => ['-c', file, '-p', folder, '-e', join(folder, 'error.log')],
-    config: (port, nodes, folder) => `
-daemon off;
-worker_processes 1;
-pid ${folder}/nginx.pid;
-${process.getuid!() === 0 ? 'user root;' : ''}
-events {}
-http {
-  access_log off;
-  ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(name => `${name}_temp_path ${folder}/${name};`).join(' ')}
-  upstream nodes {
-${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s;\n`).join('')}  }
-  server {
-    listen ${HOST}:${port};
-    client_max_body_size 16m;
-    location / {
-      proxy_pass http://nodes;
-      proxy_connect_timeout 1s;
-      proxy_read_timeout 3s;
-      proxy_next_upstream error timeout;
-    }
-  }
-}`,
-  },
-}
-
-async function startBalancer(t: Test, name: string, nodes: readonly ServedNode[]): Promise<string | undefined> {
-  const { program, args, config } = BALANCERS[name]!
-  const path = needs(t, program)
-  if (!path) return undefined
-  const folder = t.testdirName
-  const port = await ownPort()
-  const file = join(folder, `${program}.cfg`)
-  writeFileSync(file, config(port, nodes, folder))
-  const child = spawn(...bound(path, args(file, folder)), { stdio: ['ignore', 'pipe', 'pipe'] })
-  let said = ''
-  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (said += text))
-  t.teardown(() => child.kill('SIGTERM'))
-  const url = `http://${HOST}:${port}`
-  const answers = () =>
-    fetch(`${url}/v3/openapi.json`).then(
-      ({ status }) => status < 500,
-      () => false,
-    )
-  await until(`${name} to answer`, answers, { show: () => said })
-  return url
-}
-
-for (const name of Object.keys(BALANCERS))
-  t.test(`nodes that are killed, drained and stopped behind ${name}`, async t => {
+for (const name of BALANCERS)
+  t.test(`50 daemons send through ${name} to nodes that are killed, drained, cut off and stopped`, async t => {
     const server = await startPostgres(t)
     if (!server) return
+    const folder = testFolder(t)
+    const redis = await startRedis(t, folder)
+    if (!redis) return
     const options = await newDatabase(server.options)
-    const { nodes, made } = await startNodes(t, testFolder(t), options, {
+    const place = new URL(options.url)
+    const database = await startProxy(t, Number(place.port))
+    const limits = await startProxy(t, redis.port)
+    const { nodes, made } = await startNodes(t, folder, options, {
       count: 3,
+      urls: [options.url, options.url, options.url.replace(place.port, String(database.port))],
       more: '  limits: { requests: 1000000 }\n',
     })
-    const [killed, drained, stopped] = nodes as [ServedNode, ServedNode, ServedNode]
+    const [killed, drained, cut] = nodes as [ServedNode, ServedNode, ServedNode]
     const url = await startBalancer(t, name, nodes)
     if (!url) return
     const { key } = made.manager
     const receiver = await receiverOf(t)
     receiver.otherwise = 503
-    const out = to(receiver.url(), { buffer: { type: 'disk' } })
-    const pipeline = await publish(t, killed, key, { destinations: { out } })
-    const writers = Array.from({ length: 4 }, (_, i) => new Writer(`w${i}`, url, key, pipeline))
-    t.teardown(() => Promise.all(writers.map(writer => writer.stop())))
-    const continues = async (what: string) => {
-      const from = performance.now()
-      const show = () => writers.map(({ failures, lastBegan }) => [lastBegan - from, ...failures])
-      await until(`new requests to succeed after ${what}`, () => writers.every(one => one.lastBegan > from), { show })
-      return Math.round(performance.now() - from)
-    }
-    /** Of what has to take five seconds at most where nothing else runs. */
+    t.equal((await killed.send('PUT', '/v3/account/feature/throttle', { key, json: { enabled: true } })).status, 200)
+    // It passes all events, with and without Redis.
+    const limit = { type: 'throttle', inputs: ['ingest'], limit: 1e9, window: '1 Hours' }
+    const shared = { scope: 'cluster', accuracy: 'exact', redis: { url: `redis://${HOST}:${limits.port}` } }
+    const pipeline = await publish(t, killed, key, {
+      processors: { limit: { ...limit, ...shared } },
+      destinations: { out: to(receiver.url(), { inputs: ['limit'], buffer: { type: 'disk' } }) },
+    })
+    const json = [{ id: 'first' }]
+    for (const node of nodes)
+      await until(
+        'it to run the pipeline',
+        async () => (await node.send('POST', `/v3/ingest/${pipeline}`, { key, json })).status === 202,
+      )
+    const sinks = await Sinks.start(t, 50, `${url}/v3/ingest/${pipeline}`, key)
+    /** Five seconds at most, where nothing else runs. */
     const continuesSoon = async (what: string) => {
-      const took = await continues(what)
-      t.comment(JSON.stringify(writers.map(({ failures }) => [...failures])))
-      t.ok(took < 15_000, `${took} ms until new requests of all writers succeed after ${what}`)
+      const took = await sinks.continue(what)
+      t.ok(took < 15_000, `${took} ms until new requests of all daemons succeed after ${what}`)
     }
-    await continues('the start')
+    await sinks.continue('the start')
     // Each node counts its events every two seconds, and reports them every second.
     const reported = async () => (await inDatabase(options, 'SELECT id FROM node WHERE events > 0')).rowCount
     await until('each to report events', async () => (await reported()) === nodes.length)
@@ -298,20 +259,40 @@ for (const name of Object.keys(BALANCERS))
     const end = drained.end('SIGTERM')
     await continuesSoon('a node drains')
     t.equal(await end, 0)
-    await until('it to be forgotten', async () => (await stopped.metric('sluice_service_nodes')) === 2)
-    await drained.start()
-    await until('it to run its pipeline', () => drained.log.includes('a published pipeline runs'))
+    await until('it to be forgotten', async () => (await cut.metric('sluice_service_nodes')) === 2)
 
-    stopped.running!.child.kill('SIGSTOP')
+    database.network = name === 'nginx' ? 'silent' : 'closed'
+    if (database.network === 'closed') database.cut()
+    await continuesSoon('a node is cut off from the database')
+    const whoami = async () => await cut.send('GET', '/v3/auth/token', { key })
+    await until('it to refuse', async () => (await whoami()).body.code === 'store_unusable')
+    await until('it not to be ready', async () => (await cut.ready()) === 503)
+    t.equal(await killed.ready(), 200)
+    database.network = 'open'
+    database.cut()
+    await until('it to continue', async () => (await whoami()).status === 200)
+    await until('it to be ready', async () => (await cut.ready()) === 200)
+
+    limits.network = 'silent'
+    await continuesSoon('the nodes are cut off from Redis')
+    for (const node of [killed, cut])
+      await until('it to limit alone', () => node.log.includes('SLUICE_THROTTLE_BACKEND'))
+    limits.network = 'open'
+    limits.cut()
+
+    cut.running!.child.kill('SIGSTOP')
     await continuesSoon('a node is stopped')
-    stopped.running!.child.kill('SIGCONT')
-    await continues('it continues')
+    cut.running!.child.kill('SIGCONT')
+    await sinks.continue('it continues')
 
-    await Promise.all(writers.map(writer => writer.stop()))
-    const sent = writers.flatMap(({ acknowledged }) => acknowledged)
-    await until('everything acknowledged to be delivered', () => {
-      const got = new Set(idsIn(receiver))
-      return sent.every(id => got.has(id))
-    })
-    t.comment(`${sent.length} events, ${idsIn(receiver).length - new Set(idsIn(receiver)).size} twice`)
+    const sent = await sinks.stop()
+    let got: number[] = []
+    const delivered = () => {
+      const bodies = receiver.requests.filter(({ status }) => status === 200).map(({ body }) => body)
+      got = bodies.flatMap(body => [...body.matchAll(/"n":(\d+)/g)].map(([, n]) => Number(n)))
+      const all = new Set(got)
+      return sent.every(n => all.has(n))
+    }
+    await until('everything acknowledged to be delivered', delivered, { every: 200 })
+    t.comment(`${sent.length} events, ${got.length - new Set(got).size} twice`)
   })

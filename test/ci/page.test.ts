@@ -56,16 +56,16 @@ async function shown(t: Test, world: World, hash = '') {
 async function goTo(page: Page, url: string): Promise<void> {
   await page.go('about:blank')
   await page.go(url)
-  await until('the first numbers', () => page.value(`document.querySelector('main') !== null`))
+  await until('the first numbers', () => page.value(`document.querySelector('main') !== null`).catch(() => false))
 }
 
 const text = (page: Page, selector = 'body') =>
   page.value<string>(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ''`)
-/** Waits for a text on the page. */
+/** Waits for a text on the page, also while that loads: its answer to a question is then an error. */
 async function sees(page: Page, words: string | RegExp, selector?: string): Promise<void> {
   let seen = ''
   const look = async () => {
-    seen = await text(page, selector)
+    seen = await text(page, selector).catch((error: Error) => error.message)
     return typeof words === 'string' ? seen.includes(words) : words.test(seen)
   }
   await until(`${words}`, look, { show: () => seen })

@@ -172,12 +172,6 @@ const REPORTS: readonly Report[] = [
     arrived: 7,
   },
   {
-    title: 'FB#11265: or goes out as it is, and its rest with the next one',
-    setup: { format: 'json', partialAtStop: 'deliver' },
-    steps: [START, append(A, 5, { tear: 0.5 }), TAKEN, pause(400), TERM, append(A, 1), START, TAKEN],
-    arrived: 7,
-  },
-  {
     title: 'FB#3488: lines that are far too long, between others, with restarts in the middle of them',
     setup: { format: 'text', lineBytes: 1024, batchEvents: 7 },
     steps: [

@@ -69,7 +69,7 @@ t.test('whatever is in a file comes out byte for byte, at once or in portions', 
       await pause(10)
     }
   }
-  // Unfinished lines are cut meanwhile; not in a file in which there was a pause before.
+  // Unfinished lines are cut meanwhile.
   await pause(100)
   for (const name of names) appendFileSync(join(folder, `${name}.portions`), '\n')
   const total = 2 * Object.values(FILES).reduce((sum, { length }) => sum + length, 0) + names.length

@@ -32,10 +32,10 @@ export class Answers {
     const known = method === 'HEAD' ? 'GET' : method
     const operation = this.#document.paths[template]?.[known.toLowerCase()]
     if (!UUID.test(got.headers.get('x-request-id') ?? '')) faults.push('no x-request-id')
-    if (got.status !== 401 && got.status !== 404 && got.status !== 429) faults.push(...identityFaults(got))
+    if (![401, 404, 429, 503].includes(got.status)) faults.push(...identityFaults(got))
     const answer = operation?.responses[got.status]
     if (!answer) {
-      const mistaken = operation === undefined && [401, 403, 404, 405, 429].includes(got.status)
+      const mistaken = operation === undefined && [401, 403, 404, 405, 429, 503].includes(got.status)
       return mistaken ? faults : [...faults, `status ${got.status} is not documented`]
     }
     if (method === 'HEAD') return got.text === '' ? faults : [...faults, 'HEAD has a body']

@@ -10,3 +10,8 @@ const why = CI ? false : 'takes long: runs with CI=true'
 export function longTest(name: string, run: (t: Test) => unknown): void {
   if (!SLUICE_SHORT) void t.test(name, { skip: why }, run)
 }
+
+/** How often a test tries what it draws: `inCi` times where long tests run. */
+export function rounds(inCi: number, otherwise: number): number {
+  return CI && !SLUICE_SHORT ? inCi : otherwise
+}

@@ -1,13 +1,15 @@
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import type { PostgresOptions } from '../../src/engine/config/store-options.js'
+import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { HOST, ownPort } from './address.js'
 import { checkout } from './checkout.js'
+import { deliver, make } from './destination.js'
 import { seriesIn } from './series.js'
-import { init } from './served.js'
 import { type Got, type Sending, send } from './service.js'
 import { type Running, sluice } from './sluice.js'
+import { until } from './until.js'
 
 /** A node of the service as its operator runs it: `sluice serve`, at a port that stays the same. */
 export class ServedNode {
@@ -15,6 +17,8 @@ export class ServedNode {
   readonly port: number
   readonly metricsPort: number
   running: Running | undefined
+  /** Of the build that it runs. */
+  main: string | undefined
   readonly #config: string
 
   constructor(folder: string, [port, metricsPort]: readonly [number, number], text: string) {
@@ -42,8 +46,14 @@ export class ServedNode {
   }
 
   async start(): Promise<void> {
-    this.running = sluice(['serve', '--config', this.#config], { cwd: this.folder })
+    this.running = this.command('serve')
     await this.running.until(() => this.log.includes('the service is ready'))
+  }
+
+  /** Another process of its program. */
+  command(...args: readonly string[]): Running {
+    const { folder, main } = this
+    return sluice([...args, '--config', this.#config], { cwd: folder, ...(main === undefined ? {} : { main }) })
   }
 
   /** Resolves when it has ended. */
@@ -77,80 +87,97 @@ function filled(text: string, places: Readonly<Record<string, string>>): string 
 
 /**
  * Starts nodes of config/service-nodes.yaml, with one database and one secret. The first creates the keys. `urls`: what
- * they call the database.
+ * they call the database. `main`: of the build
+ * that they run, which has its own example.
  */
 export async function startNodes(
   t: Test,
   folder: string,
   { url, password_file, tls }: PostgresOptions,
-  { count = 2, more = '', urls = [] as readonly string[] } = {},
+  { count = 2, more = '', urls = [] as readonly string[], main = undefined as string | undefined } = {},
 ) {
   const nodes: ServedNode[] = []
   t.teardown(async () => {
     for (const node of nodes) await node.end('SIGKILL')
   })
   for (let i = 0; i < count; i++) {
-    const text = filled(readFileSync(join(checkout, 'config/service-nodes.yaml'), 'utf8') + more, {
+    const build = main ? join(dirname(main), '../../..') : checkout
+    const text = filled(readFileSync(join(build, 'config/service-nodes.yaml'), 'utf8') + more, {
       'postgresql://sluice@db.example.com:5432/sluice': urls[i] ?? url,
       '/etc/sluice/postgresql-password': password_file!,
       '/etc/sluice/postgresql-ca.pem': tls!.ca_file!,
       // Processes start slowly on a busy machine.
       '["10.0.0.9:6379"]': '["127.0.0.0/8"]\n    process_timeout: 1 Minutes',
     })
-    nodes.push(new ServedNode(join(folder, `node-${i}`), [await ownPort(), await ownPort()], text))
+    const node = new ServedNode(join(folder, `node-${i}`), [await ownPort(), await ownPort()], text)
+    node.main = main
+    nodes.push(node)
   }
   const [first, ...others] = nodes as [ServedNode, ...ServedNode[]]
   await first.start()
-  const made = await init(t, join(first.folder, 'service.yaml'))
+  const init = first.command('admin', 'init', '--json')
+  t.equal(await init.exit, 0, init.stderr)
+  const made = JSON.parse(init.stdout) as InitResult
   for (const { folder } of others) cpSync(join(first.folder, 'state/secret'), join(folder, 'state/secret'))
   await Promise.all(others.map(node => node.start()))
   return { nodes, made }
 }
 
 /**
- * Sends events, one a request, until it is stopped: each one again with its key until it is acknowledged, or a node that
- * ended holds the key.
+ * Daemons, as far as a service sees them: destinations of this process with their deliveries, which retry. Each event is
+ * a request. Daemons that are processes would take all CPU.
  */
-export class Writer {
-  readonly acknowledged: string[] = []
-  /** When the last acknowledged request began. */
-  lastBegan = 0
-  readonly failures = new Map<string, number>()
-  #stopped = false
-  readonly #done: Promise<void>
+export class Sinks {
+  readonly #sinks: readonly ReturnType<typeof deliver>[]
+  /** By each of them. */
+  readonly #written: number[]
+  readonly #writing: NodeJS.Timeout
 
-  constructor(name: string, url: string, key: string, pipeline: string) {
-    this.#done = this.#run(name, `${url}/v3/ingest/${pipeline}`, key)
+  constructor(t: Test, sinks: readonly ReturnType<typeof deliver>[]) {
+    this.#sinks = sinks
+    this.#written = sinks.map(() => 0)
+    // One after the other: how much they send is not what is tested.
+    let next = 0
+    this.#writing = setInterval(() => this.#write(next++ % sinks.length), 200)
+    t.teardown(() => clearInterval(this.#writing))
   }
 
-  async #run(name: string, url: string, key: string): Promise<void> {
-    for (let n = 0; !this.#stopped; n++) {
-      const id = `${name}-${n}`
-      while (!(await this.#sent(id, url, key)) && !this.#stopped) await new Promise(resolve => setTimeout(resolve, 50))
+  static async start(t: Test, count: number, url: string, key: string): Promise<Sinks> {
+    const sinks: ReturnType<typeof deliver>[] = []
+    const options = { batch: { max_events: 1 }, max_in_flight: 2, retry: { initial: '100ms', max: '1s' } }
+    for (let i = 0; i < count; i++) {
+      const sink = deliver(t.testdirName, await make({ url, auth: { key } }), options)
+      await sink.delivery.start()
+      t.teardown(() => sink.delivery.stop(AbortSignal.abort()))
+      sinks.push(sink)
     }
+    return new Sinks(t, sinks)
   }
 
-  async #sent(id: string, url: string, key: string): Promise<boolean> {
-    const began = performance.now()
-    const headers = { authorization: `Token ${key}`, 'content-type': 'application/json', 'idempotency-key': id }
-    const request = { method: 'POST', headers, body: JSON.stringify([{ id }]), signal: AbortSignal.timeout(20_000) }
-    const answer = await fetch(url, request).then(
-      async response => `${response.status} ${(await response.text()).slice(0, 80)}`,
-      error => String(error.cause ?? error),
-    )
-    if (answer.startsWith('202')) {
-      this.acknowledged.push(id)
-      this.lastBegan = began
-      // What one writer sends in a second is not what is tested.
-      await new Promise(resolve => setTimeout(resolve, 20))
-      return true
-    }
-    this.failures.set(answer, (this.failures.get(answer) ?? 0) + 1)
-    return answer.includes('not_delivered_yet')
+  #write(i: number): void {
+    this.#sinks[i]!.put(1, i * 1_000_000 + this.#written[i]!++)
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true
-    await this.#done
+  /** Waits until the service has acknowledged an event of each that was written after the call: how many milliseconds. */
+  async continue(what: string): Promise<number> {
+    const from = performance.now()
+    const before = [...this.#written]
+    // Of the earlier events, some may wait for a node that ended.
+    for (const [i, { settled }] of this.#sinks.entries())
+      for (let left = before[i]! - settled.length; left >= 0; left--) this.#write(i)
+    const all = () => this.#sinks.every(({ settled }, i) => settled.length > before[i]!)
+    const show = () => this.#sinks.map(({ settled }, i) => settled.length - before[i]!)
+    await until(`new requests to succeed after ${what}`, all, { show })
+    return Math.round(performance.now() - from)
+  }
+
+  /** Writes no more, waits until all events are acknowledged, and resolves with their numbers. */
+  async stop(): Promise<number[]> {
+    clearInterval(this.#writing)
+    const all = () => this.#sinks.every(({ settled }, i) => settled.length === this.#written[i])
+    await until('everything to be acknowledged', all)
+    const refused = this.#sinks.flatMap(({ settled }) => settled).filter(status => status !== 'delivered')
+    if (refused.length > 0) throw new Error(`${refused.length} events were refused`)
+    return this.#written.flatMap((count, i) => Array.from({ length: count }, (_, n) => i * 1_000_000 + n))
   }
 }

@@ -1,5 +1,5 @@
 import { basename, join } from 'node:path'
-import { type Output, REPLACED, type Source, type SourceContext } from '../../core/component.js'
+import type { Output, Source, SourceContext } from '../../core/component.js'
 import { GivenBackError } from '../../core/errors.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
@@ -13,8 +13,7 @@ import { OpenFiles } from './open-files.js'
 import type { FileOptions } from './options.js'
 import { PathProblems } from './path-problems.js'
 import { Reader } from './reading/reader.js'
-import type { Tailer } from './reading/tailer.js'
-import type { TailerContext } from './reading/tailing.js'
+import type { Tailer, TailerContext } from './reading/tailer.js'
 import { Waker } from './reading/waker.js'
 import { Losses } from './rotation/losses.js'
 import { Saved, type SavedDocument } from './saved.js'
@@ -44,8 +43,6 @@ export class FileSource implements Source {
   readonly #scans: { value: number }
   #out: Output | undefined
   #stopped = false
-  /** The source stops because a successor replaces it; the daemon keeps running. */
-  #replaced = false
   #swept = false
   /** The last sweep was skipped because a file system does not respond. */
   #isBlocked = false
@@ -81,7 +78,6 @@ export class FileSource implements Source {
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options, context.metrics),
-      follows: options.follow,
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
@@ -110,13 +106,30 @@ export class FileSource implements Source {
           'skipped a hole at the beginning of the file: its writer continued at its old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
         ),
     }
+    this.#openFiles = new OpenFiles({
+      context,
+      options,
+      compressedSince: options.read_old_compressed ? 0 : this.#compressedSince,
+      saved: this.#saved,
+      tailing,
+      problems: this.#problems,
+      descriptors: this.#descriptors,
+      rotations: metrics.counter(
+        'sluice_file_rotations_total',
+        'New files under the name of a file that was read before.',
+      ),
+      losses,
+      areWatched: () => this.#watches.areComplete,
+      onReady: tailer => this.#reader.ready(tailer),
+      onEnd: tailer => this.#reader.finish(tailer, this.#out!),
+      onForget: tailer => this.#reader.forget(tailer),
+    })
     this.#reader = new Reader({
       ...shared,
       splitting: tailing.splitting,
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
-      finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
-      unfindable: () => this.#openFiles.unfindable(),
+      files: this.#openFiles,
       // The next start counts exactly what is lost: what was read may be delivered until the end.
       onUnfindable: tailers => {
         losses.warn(tailers)
@@ -136,29 +149,7 @@ export class FileSource implements Source {
       // A destination may have made the file just before it was found. It says so before it writes the first byte.
       open: tailer =>
         !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
-      onTruncated: tailer => this.#openFiles.truncated(tailer),
-      hold: tailer => this.#openFiles.held.add(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
-    })
-    this.#openFiles = new OpenFiles({
-      context,
-      codec: options.decode,
-      fromEnd: options.read_from === 'end',
-      compressedSince: options.read_old_compressed ? 0 : this.#compressedSince,
-      rotateWaitMs: options.rotate_wait,
-      saved: this.#saved,
-      tailing,
-      problems: this.#problems,
-      descriptors: this.#descriptors,
-      rotations: metrics.counter(
-        'sluice_file_rotations_total',
-        'New files under the name of a file that was read before.',
-      ),
-      losses,
-      areWatched: () => this.#watches.areComplete,
-      onReady: tailer => this.#reader.ready(tailer),
-      onEnd: tailer => this.#reader.finish(tailer, this.#out!),
-      onForget: tailer => this.#reader.forget(tailer),
     })
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
@@ -199,7 +190,6 @@ export class FileSource implements Source {
     const ended = new AbortController()
     const end = () => {
       this.#stopped ||= signal.aborted
-      this.#replaced ||= signal.reason === REPLACED
       ended.abort()
       this.#waker.wake()
     }
@@ -328,7 +318,7 @@ export class FileSource implements Source {
     const path = join(folder, name)
     const tailer = this.#openFiles.at(path)
     // While a destination is blocked, it is not read, but the next sweep must see whether it was truncated.
-    tailer?.growth.checks.report()
+    tailer?.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
       return

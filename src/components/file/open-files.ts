@@ -1,19 +1,17 @@
 import type { BigIntStats } from 'node:fs'
-import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
-import { errorCode } from '../../core/errors.js'
-import { closeSync, fstatSync, statSync } from '../../lib/files/disk/disk.js'
+import { errorCode, lacksDescriptor } from '../../core/errors.js'
+import { closeSync, fstatSync, statSync, unlessSilent } from '../../lib/files/disk/disk.js'
 import { finalPath } from '../../lib/files/final-path.js'
-import type { Descriptors } from './descriptors.js'
+import { type Descriptors, TooManyOpen } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, isKnownFile, judge, keyOf, same, type Verdict } from './identity.js'
 import { Lineage } from './lineage.js'
-import { Opening, openKnown, openWithinSync } from './opening.js'
+import { openKnown, openWithinSync } from './opening.js'
+import type { FileOptions } from './options.js'
 import { isMangled, type PathProblems } from './path-problems.js'
-import { Held } from './reading/held.js'
-import { findOverwritten } from './reading/overwritten.js'
-import { Tailer } from './reading/tailer.js'
-import type { TailerContext } from './reading/tailing.js'
+import { beginningOf, positionOf, resumeOf, startOf } from './positions.js'
+import { Tailer, type TailerContext } from './reading/tailer.js'
 import type { Listed } from './rotation/candidates.js'
 import { Copy } from './rotation/copy.js'
 import { CurrentNames } from './rotation/current-names.js'
@@ -24,17 +22,13 @@ import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
-import { beginningOf, positionOf, precedesStart, resumeOf, startOf } from './start.js'
 import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
   readonly context: SourceContext
-  readonly codec: Codec
-  readonly fromEnd: boolean
+  readonly options: FileOptions
   /** Compressed files from before this time are not read, wall clock in milliseconds. */
   readonly compressedSince: number
-  /** How long a missing file is kept open and watched for growth. */
-  readonly rotateWaitMs: number
   readonly saved: Saved
   readonly tailing: TailerContext
   readonly problems: PathProblems
@@ -57,52 +51,24 @@ interface OpenFilesOptions {
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
   unsaved = 0
-  readonly held: Held
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
+  /** Files that must not be read until the search for files that come before them is over. */
+  readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
-  readonly #names: CurrentNames
+  readonly #names = new CurrentNames(this)
   readonly #births = new BirthTimes()
-  readonly #opening: Opening
   readonly #search: Search
   readonly #detached: DetachedFiles
   readonly #sweeps: Sweeps
 
   constructor(options: OpenFilesOptions) {
     this.#options = options
-    const { saved, problems, context } = options
+    const { saved, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.held = new Held(options)
-    this.#opening = new Opening(options.descriptors, problems, births)
-    this.#names = new CurrentNames({
-      isRead: tailer => this.#tailers.has(tailer.key),
-      onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
-      lookedAt: () => this.lookedAt,
-      onGap: (path, since) => this.#displace(path, since),
-    })
-    const shared = { ...options, births, forget: (tailer: Tailer) => this.#forget(tailer) }
-    this.#search = new Search({
-      ...shared,
-      tailers: () => this.#tailers.values(),
-      at: path => this.#names.paths.get(path),
-      isName: path => this.#names.paths.has(path) || saved.has(path),
-      isRead: (stat, path) => this.#isReadFile(stat, path),
-      isSaved: (stat, path) => this.#isSavedFile(stat, path),
-      open: tailer => this.open(tailer),
-      adopt: (path, entry) => this.#adopt(path, 'plain', entry),
-      adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
-      readOn: (tailer, place) => this.#readOn(tailer, place),
-      precede: (name, tailer) => this.#names.precede(name, tailer),
-      retire: tailer => this.#detached.retire(tailer),
-      onTruncated: tailer => this.truncated(tailer),
-      examine: (path, kind) => this.examine(path, kind, true),
-      isOld: stat => this.#isOld(stat),
-    })
-    this.#detached = new DetachedFiles({
-      ...shared,
-      isHidden: tailer => this.#search.mayHideRestOf(tailer),
-    })
+    this.#search = new Search({ ...options, births, files: this })
+    this.#detached = new DetachedFiles({ ...options, files: this, search: this.#search })
   }
 
   /** The open files that the next start could not find. */
@@ -127,9 +93,24 @@ export class OpenFiles {
     return this.#search.unseen.displacements
   }
 
+  /** Whether the tailer is still in use. */
+  reads(tailer: Tailer): boolean {
+    return this.#tailers.has(tailer.key)
+  }
+
   /** The file last found under this name. */
   at(path: string): Tailer | undefined {
     return this.#names.at(path)
+  }
+
+  /** The file that has this name now. */
+  named(path: string): Tailer | undefined {
+    return this.#names.paths.get(path)
+  }
+
+  /** Whether a file with this name is or was read. */
+  isName(path: string): boolean {
+    return this.#names.paths.has(path) || this.#options.saved.has(path)
   }
 
   /** The target folders of symbolic links. */
@@ -137,7 +118,40 @@ export class OpenFiles {
 
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean {
-    return this.#opening.open(tailer)
+    const { descriptors, problems } = this.#options
+    if (tailer.copy) {
+      if (tailer.copy.isLost) tailer.failed = 'moved'
+      return tailer.isOpen
+    }
+    try {
+      if (!tailer.isOpen) {
+        descriptors.makeRoom()
+        const fd = openKnown(tailer.path, tailer, this.#births)
+        if (fd === undefined) {
+          tailer.failed = 'moved'
+          return false
+        }
+        tailer.open(fd)
+      }
+    } catch (error) {
+      this.#notOpened(tailer.path, error)
+      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : error instanceof TooManyOpen ? 'waits' : 'open'
+      return false
+    }
+    descriptors.used(tailer)
+    if (tailer.failed === 'open' || tailer.failed === 'waits') {
+      tailer.failed = undefined
+      problems.over(tailer.path)
+    }
+    return true
+  }
+
+  /** Records why a file cannot be opened. Throws if its file system does not respond. */
+  #notOpened(path: string, error: unknown): void {
+    const { descriptors, problems } = this.#options
+    unlessSilent(error)
+    if (lacksDescriptor(error)) descriptors.refused()
+    if (errorCode(error) !== 'ENOENT') problems.failed(path, 'open', error)
   }
 
   /** Examines the paths in `files`, and files found earlier that are no longer among them. */
@@ -146,7 +160,7 @@ export class OpenFiles {
   }
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
-    const { problems, saved, context, descriptors } = this.#options
+    const { problems, saved, context, descriptors, onReady } = this.#options
     descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
@@ -156,24 +170,57 @@ export class OpenFiles {
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt
     this.#names.succeed()
-    const held = this.held.now
+    const held = [...this.#held]
     const unseen = this.#unseen()
     if (descriptors.areUsedUp) await this.#detached.locate(unseen, slices)
     const closed = await this.#detached.visit(unseen, slices)
     await this.#search.run(closed, thorough, this.#sweeps.beganAt, slices)
-    await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
-    this.held.release(held.filter(tailer => !this.#search.delays.has(tailer)))
+    await this.#findOverwritten(slices)
+    for (const tailer of held) if (!this.#search.delays.has(tailer) && this.#release(tailer)) onReady(tailer)
     // Before anything is read, files that were rotated unseen can still be put first.
-    if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.held.takeBack(tailer)
+    if (this.#sweeps.isFirst) for (const tailer of this.#search.delays) this.#takeBack(tailer)
     problems.nextSweep()
     if (!thorough || !this.#search.isComplete) return
     this.#sweeps.wasThorough(now)
     saved.prune(context.clock.wall(), this.#search.isKept)
   }
 
+  /** Finds open files that were truncated before they were read to their end, unless this sweep found them unchanged. */
+  async #findOverwritten(slices: Slices): Promise<void> {
+    for (const tailer of this.#tailers.values()) {
+      if (tailer.unchanged === this.#sweeps.number && tailer.at === tailer.size) continue
+      if (slices.due) await slices.pause()
+      try {
+        if (tailer.isOverwritten) this.truncated(tailer)
+        else tailer.learnHead()
+      } catch (error) {
+        unlessSilent(error)
+        // The next read fails as well and is reported.
+      }
+    }
+  }
+
+  /** Does not read the file before the next sweep has looked for those that come before it. */
+  hold(tailer: Tailer): void {
+    this.#held.add(tailer)
+    tailer.held = true
+  }
+
+  /** Holds a file that may already be in the queue. */
+  #takeBack(tailer: Tailer): void {
+    if (!tailer.isNew || tailer.reading || tailer.held) return
+    this.#options.onForget(tailer)
+    this.hold(tailer)
+  }
+
+  #release(tailer: Tailer): boolean {
+    tailer.held = false
+    return this.#held.delete(tailer)
+  }
+
   /** Whether files wait for the next sweep. */
   get holds(): boolean {
-    return this.held.size > 0 || this.#search.newcomers.wait
+    return this.#held.size > 0 || this.#search.newcomers.wait
   }
 
   /** Whether the search for files that were rotated unseen is incomplete, or files wait to be opened. */
@@ -189,7 +236,7 @@ export class OpenFiles {
       if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
         tailer.path = found
         tailer.movedAt = this.#options.context.clock.now()
-        if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
+        if (tailer.pending > 0 || tailer.parked) this.#options.onReady(tailer)
       }
       if (tailer.seen !== this.#sweeps.number) unseen.push(tailer)
     }
@@ -201,8 +248,8 @@ export class OpenFiles {
     const { context, areWatched } = this.#options
     const tailer = this.#names.paths.get(path)
     if (!tailer?.isOpen || context.isOwnOutput?.(tailer.key, tailer.birth)) return false
-    const { checks, at } = tailer.growth
-    const isKnown = checks.suffice(at) && areWatched()
+    const { checks, grownAt } = tailer
+    const isKnown = checks.suffice(grownAt) && areWatched()
     if (!isKnown) checks.check()
     this.#seen(tailer, path, !isKnown && tailer.glance())
     return true
@@ -228,7 +275,7 @@ export class OpenFiles {
       } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
     } catch (error) {
-      this.#opening.failed(path, error)
+      this.#notOpened(path, error)
       const isUnread = stat?.isFile() && errorCode(error) !== 'ENOENT' && !this.#tailers.has(keyOf(stat))
       if (isUnread) this.#search.noteUnopened(path, stat!)
     }
@@ -239,7 +286,7 @@ export class OpenFiles {
     if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
       this.#options.problems.ownOutput(path)
       const tailer = this.#tailers.get(keyOf(stat))
-      if (tailer) this.#forget(tailer)
+      if (tailer) this.forget(tailer)
       return
     }
     let tailer = this.#tailerOf(stat, path)
@@ -250,21 +297,22 @@ export class OpenFiles {
     }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
-    tailer ??= this.#adopt(path, kind, undefined, isOwn)
+    tailer ??= this.adopt(path, kind, undefined, isOwn)
     if (!tailer) return
     this.#names.set(path, tailer)
     this.#seen(tailer, path, changed ?? true)
   }
 
-  /** Whether the file at `path` has a tailer. Without birth times, the content shows whether its inode was reused. */
-  #isReadFile(stat: BigIntStats, path: string): boolean {
+  /** Whether a tailer reads the file at `path`. Without birth times, the content shows whether its inode was reused. */
+  isRead(stat: BigIntStats, path: string): boolean {
     const tailer = this.#tailers.get(keyOf(stat))
     if (!tailer || tailer.isOpen) return tailer !== undefined
     const { birth, at: offset, head, tail } = tailer
     return isKnownFile(path, stat, { birth, offset, head, tail }, this.#births)
   }
 
-  #isSavedFile(stat: BigIntStats, path: string): boolean {
+  /** Whether the file at `path` is that of an entry. */
+  isSaved(stat: BigIntStats, path: string): boolean {
     const { saved } = this.#options
     const entry = saved.knows(stat, this.#births) ? saved.find(stat.dev, stat.ino, path) : undefined
     return (
@@ -275,7 +323,7 @@ export class OpenFiles {
   }
 
   /** Whether a compressed file is older than the time since which they are read. */
-  #isOld(stat: BigIntStats): boolean {
+  isOld(stat: BigIntStats): boolean {
     const madeAt = this.#births.kept(stat) ? stat.birthtimeMs : stat.mtimeMs
     return Number(madeAt) < this.#options.compressedSince
   }
@@ -292,7 +340,7 @@ export class OpenFiles {
   }
 
   /** A new file took the name of another, whose rest must be read first. */
-  #onRotated(path: string, tailer: Tailer, former: Tailer): void {
+  rotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
     const { head } = former
@@ -307,14 +355,14 @@ export class OpenFiles {
         'file was replaced by a new one that begins with the same bytes, as editors do; reading it from its beginning',
       )
     // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
-    this.held.takeBack(tailer)
+    this.#takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts reading a file that has no tailer. */
-  #adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
-    const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
+  /** Starts reading the file at `path`, which has no tailer; with `away`, if it is that of this entry. */
+  adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
+    const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
     let taken = false
@@ -329,24 +377,30 @@ export class OpenFiles {
       const verdict = remembered && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
-      const atEnd = fromEnd && this.#sweeps.isFirst
+      const atEnd = options.read_from === 'end' && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
-      const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
-      if (entry || precedesStart(stat, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
+      const tailer = new Tailer(
+        path,
+        stat,
+        context.origin(options.decode, entry?.file ?? entry?.path ?? path),
+        start,
+        tailing,
+      )
       if (entry && entry.path !== path) {
         // Where several files had the name, their order is found with them.
         if (!away) this.#names.setFormer(entry.path, tailer)
-        this.#displace(entry.path)
+        this.displace(entry.path)
       }
       tailer.claimed = entry?.claimed
       tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
+      if (entry || this.#sweeps.isAfter(stat)) tailer.fellBehind()
       taken = true
       this.#add(tailer, entry === undefined)
       descriptors.used(tailer)
@@ -362,8 +416,8 @@ export class OpenFiles {
 
   /** Whether copies may be made: while files are followed, and not before the first look at them. */
   get #compares(): boolean {
-    const { tailing, saved } = this.#options
-    return tailing.follows && !(this.#sweeps.isFirst && saved.savedAt === undefined)
+    const { options, saved } = this.#options
+    return options.follow && !(this.#sweeps.isFirst && saved.savedAt === undefined)
   }
 
   /**
@@ -375,17 +429,17 @@ export class OpenFiles {
     if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
     tailer.isUncompared = false
     if (!this.#search.newcomers.addByContent(path, 'unknown', fd, this.#compares)) return false
-    this.#forget(tailer)
+    this.forget(tailer)
     return true
   }
 
   /** Starts reading the rest of a file that is gone from a copy. */
-  #adoptCopy(entry: Entry, copy: Copy): Tailer {
-    const { context, codec, tailing, saved } = this.#options
+  adoptCopy(entry: Entry, copy: Copy): Tailer {
+    const { context, options, tailing, saved } = this.#options
     saved.remove(entry)
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
-    const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
+    const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), positionOf(entry), tailing)
     tailer.readOn(copy)
     tailer.sees(entry.size ?? 0)
     this.#add(tailer, false)
@@ -403,8 +457,11 @@ export class OpenFiles {
     else lineage.insert(tailer, this.#names.paths.get(name))
   }
 
-  /** The name refers to another file than before. Files that had it in between may be found. */
-  #displace(path: string, since = this.lookedAt): void {
+  /**
+   * The name refers to another file than before. Files that had it since a time, wall clock in milliseconds, may be
+   * found.
+   */
+  displace(path: string, since = this.lookedAt): void {
     // A first run does not look for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#search.unseen.displaced(path, since)
   }
@@ -412,7 +469,7 @@ export class OpenFiles {
   /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.knows(original))
-    for (const original of known) this.#displace(original)
+    for (const original of known) this.displace(original)
     return known.length > 0
   }
 
@@ -421,7 +478,7 @@ export class OpenFiles {
    * tailer reads the current content from the beginning.
    */
   truncated(former: Tailer): void {
-    const { context, codec, tailing, descriptors, onForget } = this.#options
+    const { context, options, tailing, descriptors, onForget } = this.#options
     const { fd } = former
     // What was read of the old content is not lost: it is taken first, and the next read finds the truncation.
     if (fd === undefined || former.hasPortion) return
@@ -433,21 +490,21 @@ export class OpenFiles {
     former.truncatedSince = this.lookedAt
     // Its copy is searched for immediately.
     former.seen = 0
-    const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
+    const tailer = new Tailer(former.path, stat, context.origin(options.decode, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
     tailer.isUncompared = true
     tailer.open(fd)
     this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
-    this.held.add(tailer)
-    this.#displace(former.origin.path!)
+    this.hold(tailer)
+    this.displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** Continues reading a removed file in a copy. */
-  #readOn(tailer: Tailer, place: Listed | Copy): boolean {
+  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
+  readOn(tailer: Tailer, place: Listed | Copy): boolean {
     if (place instanceof Copy) {
       this.#rekey(tailer, () => tailer.readOn(place))
       return true
@@ -460,7 +517,7 @@ export class OpenFiles {
       if (fd === undefined) return false
       this.#rekey(tailer, () => tailer.moveTo(path, stat, fd))
     } catch (error) {
-      this.#opening.failed(place.path, error)
+      this.#notOpened(place.path, error)
       return false
     }
     this.#options.descriptors.used(tailer)
@@ -479,7 +536,7 @@ export class OpenFiles {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)
     // It may contain other data that begins with the same bytes.
-    this.#displace(entry.file ?? entry.path)
+    this.displace(entry.file ?? entry.path)
     if (verdict === 'same') return
     // The old content may be in a copy.
     saved.put({ ...entry, ...(verdict === 'truncated' && { path, file: entry.file ?? entry.path }), gone: true })
@@ -488,10 +545,20 @@ export class OpenFiles {
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
   }
 
-  #forget(tailer: Tailer): void {
+  /** Puts the lines of this tailer before those of the file that has this name now. */
+  precede(name: string, tailer: Tailer): void {
+    this.#names.precede(name, tailer)
+  }
+
+  /** Releases a file of which nothing is left, once it was quiet for long enough. */
+  retire(tailer: Tailer): void {
+    this.#detached.retire(tailer)
+  }
+
+  forget(tailer: Tailer): void {
     const { descriptors, context, onForget } = this.#options
     onForget(tailer)
-    this.held.delete(tailer)
+    this.#release(tailer)
     descriptors.close(tailer)
     tailer.park()
     this.#tailers.delete(tailer.key)

@@ -43,13 +43,13 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. Default: until the file is renamed or deleted, then `rotate_wait`. Lines that pause at write blocks (multiples of 1 KiB) always wait until then.',
+        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: until the file is renamed or deleted, then `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])
-      .default('keep')
+      .optional()
       .describe(
-        'What a stop does with an unfinished line or event. `keep`: the next start reads it again. `deliver`: deliver it, unless the file grew in the last 250 ms. It always delivers the rest of files deleted or moved elsewhere.',
+        'Has no effect. A stop keeps an unfinished line or event for the next start, and delivers the rest of files deleted or moved elsewhere.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()

@@ -5,7 +5,6 @@ import { refuseNewer } from '../../core/unreadable.js'
 import { existsSync } from '../../lib/files/disk/disk.js'
 import { fileSystems } from '../../lib/files/disk/file-systems.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
-import type { Tailer } from './reading/tailer.js'
 
 /**
  * The checkpoint document of a file source, and its entries without an open file: files that are gone or not found yet.
@@ -49,7 +48,7 @@ const entrySchema = z.object({
   away: z.number().optional(),
   /** Device and inode of the file that was found to be its copy. */
   claimed: z.string().optional(),
-  /** Some places up to which it was read: see growth.ts. */
+  /** Some places up to which it was read: see trail.ts. */
   marks: z
     .array(z.object({ offset: bytes, tail: fingerprint }))
     .readonly()
@@ -117,8 +116,8 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // Its inode was reused for the file of this entry.
-    if (former && former.birth !== entry.birth) {
+    // Its inode was reused for the file of this entry. Without birth times, the first bytes may show it.
+    if (former && (former.birth !== entry.birth || differ(former.head, entry.head))) {
       this.remove(former)
       this.put({ ...former, gone: true })
     }
@@ -194,6 +193,11 @@ export class Saved {
   }
 }
 
+/** Whether the first bytes of two files differ. Those of one file may have become more. */
+function differ(a: Entry['head'], b: Entry['head']): boolean {
+  return a.bytes === b.bytes && a.hash !== b.hash
+}
+
 /** The existing files that `selects` accepts and that the source of this document has started to read. */
 export function startedFiles(document: unknown, selects: (path: string) => boolean): string[] {
   const isThere = (path: string) => fileSystems.silentAt(path) !== undefined || existsSync(path)
@@ -201,46 +205,13 @@ export function startedFiles(document: unknown, selects: (path: string) => boole
   return read.map(({ path }) => path).filter(path => selects(path) && isThere(path))
 }
 
-/** The entry of a file delivered up to its committed position. `size`: its last known size. */
-export function entryOf(
-  of: Pick<Tailer, 'path' | 'origin' | 'key' | 'birth' | 'committed' | 'growth' | 'claimed'>,
-  size: number,
-  gone: boolean,
-): Entry {
-  const { path, origin, key, birth, committed, growth, claimed } = of
-  const { offset, continues, carry, tail, content } = committed
-  const [dev, ino] = key.split(':', 2) as [string, string]
-  const marks = growth.trail.saved(offset)
-  return {
-    path,
-    ...(origin.path === path ? {} : { file: origin.path }),
-    dev,
-    ino,
-    birth: String(birth),
-    offset,
-    continues,
-    ...(carry === 0 ? {} : { carry }),
-    head: content.head,
-    tail,
-    reading: content.reading,
-    ...(marks.length > 0 && { marks }),
-    ...(gone ? { gone } : {}),
-    ...(claimed !== undefined && { claimed }),
-    // The size is useless without content that identifies the file.
-    ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
-  }
-}
-
 const goneKeys = new WeakMap<Entry, string>()
 
 /** The key of an entry's file, as long as the entry is not replaced. */
 export function entryKey(entry: Entry): string {
-  return entry.gone ? goneKeyOf(entry) : `${entry.dev}:${entry.ino}`
-}
-
-/** The key of an entry whose file is gone. */
-export function goneKeyOf(entry: Entry): string {
-  let key = goneKeys.get(entry)
-  if (!key) goneKeys.set(entry, (key = goneKey(`${entry.dev}:${entry.ino}`)))
-  return key
+  const key = `${entry.dev}:${entry.ino}`
+  if (!entry.gone) return key
+  let gone = goneKeys.get(entry)
+  if (!gone) goneKeys.set(entry, (gone = goneKey(key)))
+  return gone
 }

@@ -1,3 +1,5 @@
+import type { BigIntStats } from 'node:fs'
+
 /** How often to search folders for files without a matching name, which may have grown after they were released. */
 const THOROUGH_MS = 600_000
 
@@ -8,7 +10,7 @@ export class Sweeps {
   /** Whether no sweep has completed yet. */
   isFirst = true
   /** When the first sweep began, wall clock in milliseconds. */
-  startedAt = Number.POSITIVE_INFINITY
+  #startedAt = Number.POSITIVE_INFINITY
   /** When the next thorough sweep is due. */
   thoroughAt = 0
   /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
@@ -23,7 +25,7 @@ export class Sweeps {
   async run(now: number, sweep: () => Promise<void>): Promise<void> {
     const before = this.#began
     this.number++
-    this.startedAt = Math.min(this.startedAt, now)
+    this.#startedAt = Math.min(this.#startedAt, now)
     this.#began = [now, ...before].slice(0, 3)
     try {
       await sweep()
@@ -32,6 +34,11 @@ export class Sweeps {
       this.#began = before
       throw error
     }
+  }
+
+  /** Whether what a file without a position has was written before the first sweep. */
+  isAfter({ mtimeMs }: BigIntStats): boolean {
+    return this.isFirst || Number(mtimeMs) < this.#startedAt
   }
 
   wasThorough(now: number): void {

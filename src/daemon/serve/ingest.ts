@@ -12,7 +12,7 @@ import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
-import type { Store } from '../../service/api/store/store.js'
+import type { Store, Table } from '../../service/api/store/store.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
@@ -139,25 +139,31 @@ export class ServedIngest implements Ingest {
 
   /** Applies what other nodes change, within a second of when this one sees it. */
   #followOthers(store: Pick<Store, 'watch'>): () => void {
-    let isDue = false
+    const due = new Map<Table, () => Promise<void>>()
     let hasFailed = false
-    store.watch(['pipeline', 'secret'], () => (isDue = true))
+    store.watch(['pipeline'], () => due.set('pipeline', () => this.#inspectPipelines()))
+    store.watch(['secret'], () => due.set('secret', () => this.#inspectSecrets()))
     return every(INSPECT_MS, () => {
-      if (!isDue || this.#inspecting) return
-      isDue = false
-      this.#inspecting = this.#inspect()
+      if (due.size === 0 || this.#inspecting) return
+      const inspections = [...due]
+      due.clear()
+      const inspect = async () => {
+        for (const [, one] of inspections) await one()
+      }
+      this.#inspecting = inspect()
         .then(() => (hasFailed = false))
         .catch(error => {
           if (!hasFailed)
             this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
-          hasFailed = isDue = true
+          hasFailed = true
+          for (const [table, one] of inspections) due.set(table, one)
         })
         .then(() => (this.#inspecting = undefined))
     })
   }
 
-  async #inspect(): Promise<void> {
-    const { pipelines, secrets } = this.#service
+  async #inspectPipelines(): Promise<void> {
+    const { pipelines } = this.#service
     for (const [id, revision] of await pipelines.states(await this.#host.pipelines())) {
       if (this.#stopped) return
       if (revision === undefined) await this.#remove(id)
@@ -166,6 +172,10 @@ export class ServedIngest implements Ingest {
         if (published) await this.#publish(published)
       }
     }
+  }
+
+  async #inspectSecrets(): Promise<void> {
+    const { pipelines, secrets } = this.#service
     for (const { id, secrets: used } of this.#host.usersOfSecrets) {
       const published = await pipelines.publishedNow(id)
       if (!published || this.#stopped) continue

@@ -48,13 +48,15 @@ function codecNamed(decode: string | { readonly codec: string }): Codec {
 }
 
 function frameOf(lines: readonly (string | Buffer | object)[], options: BatchOptions): Frame {
-  const bytes = Buffer.concat(lines.flatMap(line => [bytesOf(line), Buffer.from('\n')]))
+  const bytes = Buffer.concat(lines.flatMap(line => [bytesOf(line), LF]))
   const splitter = new LineSplitter(options.maxLineBytes ?? 2 ** 30)
   if (!options.unterminated) return splitter.push(bytes) ?? EMPTY_FRAME
   if (bytes.subarray(0, -1).includes(0x0a)) throw new Error('only a single line may be unterminated')
   splitter.push(bytes.subarray(0, -1))
   return splitter.flush() ?? EMPTY_FRAME
 }
+
+const LF = Buffer.from('\n')
 
 function bytesOf(line: string | Buffer | object): Buffer {
   if (Buffer.isBuffer(line)) return line

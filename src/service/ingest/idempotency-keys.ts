@@ -274,5 +274,6 @@ function underWayElsewhere(): Refusal {
 
 function unsaved(): Refusal {
   const message = 'the idempotency-key cannot be saved: the service cannot use its store at the moment; send this again'
-  return new Refusal(503, 'store_unusable', message, { 'retry-after': '5' })
+  // Another node may take it at once.
+  return new Refusal(503, 'store_unusable', message, { 'retry-after': '1' })
 }

@@ -25,6 +25,7 @@ The output, the exit code, the last line of the log and texts are compared.
   --worlds N   number of random configurations (default: 300)
   --from N     seed of the first one (default: 1)
   --configs N  maximum number of configurations of examples and pages
+  --mistakes N number of mistakes that \`validate\` is to find in each of them, one at a time (default: 20)
   --jobs N     number of programs at the same time (default: ${JOBS})
 
 test/ci/same/decided.json lists intended differences. The exit code is 1 if there are others. Ctrl-C ends the comparison
@@ -41,12 +42,10 @@ interface Decided {
 }
 
 const { options, operands } = programOptions(
-  { worlds: 300, from: 1, configs: Number.POSITIVE_INFINITY, jobs: JOBS },
+  { worlds: 300, from: 1, configs: Number.POSITIVE_INFINITY, mistakes: 20, jobs: JOBS },
   USAGE,
   true,
 )
-/** Per configuration. */
-const MISTAKES = 20
 const MISTAKE = '-mistake-'
 /** Per call of `validate`. */
 const FILES = 100
@@ -104,7 +103,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
 
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())
-    for (let i = 0; i < MISTAKES; i++)
+    for (let i = 0; i < options.mistakes; i++)
       texts.set(`${slug(config.name)}${MISTAKE}${i}.yaml`, broken(config, new Seeded(n * 1000 + i)))
   const folder = join(scratch, 'validate')
   mkdirSync(folder)

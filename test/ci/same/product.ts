@@ -26,9 +26,15 @@ export interface Product {
   readonly main: string
 }
 
+/** What the main branch had before its last commit or merge that changed the program. */
+export function productBefore(): Product {
+  const changed = run('git', ['log', '-1', '--first-parent', '--format=%H', '--', 'src'], checkout).trim()
+  return builtProduct(`${changed}^`)
+}
+
 /**
  * Builds the program of a commit, or of `base`, in a folder of its own. The checkout keeps the result. A build takes some
- * seconds and needs npm's registry.
+ * seconds and, if the commit depends on other packages than this checkout, npm's registry.
  */
 export function builtProduct(commit: string): Product {
   const name = commit === 'base' ? BASE : commit
@@ -41,7 +47,9 @@ export function builtProduct(commit: string): Product {
   const building = mkdtempSync(`${folder}.`)
   try {
     run('sh', ['-c', `git -C "$0" archive ${id} | tar -x`, checkout], building)
-    run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], building)
+    if (isSame('package-lock.json', building))
+      symlinkSync(join(checkout, 'node_modules'), join(building, 'node_modules'))
+    else run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], building)
     buildSources(building)
     // Another process may have built it in the meantime.
     if (!existsSync(folder)) renameSync(building, folder)
@@ -50,6 +58,9 @@ export function builtProduct(commit: string): Product {
   }
   return product
 }
+
+const isSame = (file: string, folder: string) =>
+  readFileSync(join(folder, file)).equals(readFileSync(join(checkout, file)))
 
 const TYPES = { mode: 'transform' } as const
 

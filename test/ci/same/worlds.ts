@@ -84,7 +84,7 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
         ? { ...http, ...delivery, inputs, url: `${receiver}/${id}` }
         : { type: 'file', ...delivery, inputs, path: `out/${id}.log` }
     const sides = outputs.map((output, i): [string, object] => [`side${i}`, destination(`side${i}`, [output])])
-    const files = { type: 'file', include: ['in/*.log*'], follow: false, partial_line_at_stop: setup.partialAtStop }
+    const files = { type: 'file', include: ['in/*.log*'], follow: false }
     const config = {
       data_dir: 'state',
       metrics: false,

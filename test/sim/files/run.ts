@@ -137,6 +137,7 @@ class Run {
       this.#tailing.kill()
       throw failed('EINTR', call, path)
     }
+    if (this.#tailing.isStopping) return
     if (call === 'stat' || call === 'open') this.#folder.seen(path, call === 'open')
   }
 

@@ -75,6 +75,11 @@ export class Tailing {
     return this.#isDead
   }
 
+  /** It looks only for names now, and no longer for what files have. */
+  get isStopping(): boolean {
+    return this.#abort.signal.aborted
+  }
+
   async start(): Promise<void> {
     const world = this.#world
     world.isAlive = true

@@ -17,6 +17,7 @@ import { Members } from '../../../src/lib/formats/members.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { type Edit, edit, edited, randomEdit } from '../../support/edits.js'
 import { isKnownAmiss, JsonLines, MIXES_NAMES_UP } from '../../support/json-lines.js'
+import { rounds } from '../../support/long-test.js'
 import { Seeded, seeded } from '../../support/seeded.js'
 
 const PATHS = [
@@ -37,7 +38,7 @@ const readable = (line: Buffer) => (isKnownAmiss(line) ? Buffer.from('{"a":1}') 
 const json = (batch: EventBatch) => Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts).toString()
 
 /** Of about four events, each with about two changes. */
-const ROUNDS = process.env.CI ? 3000 : 600
+const ROUNDS = rounds(1200, 300)
 
 /** The first difference between changes of random lines and of the decoded objects; undefined if there is none. */
 function difference(round: number, random: Seeded, { wanted, editor, fields, readers }: ReturnType<typeof prepared>) {
@@ -215,7 +216,7 @@ t.test('changed events stay what they are, whatever happens to their batches', a
   const random = new Seeded(21)
   const { wanted, editor, fields, readers } = prepared()
   const decoder = new BatchDecoder(wanted)
-  for (let round = 0; round < 600; round++) {
+  for (let round = 0; round < ROUNDS / 2; round++) {
     const input = Array.from({ length: 1 + random.below(30) }, (_, n) => ({ a: n, b: { c: n }, list: [n], é: 'x' }))
     const decode = random.pick(['json', 'json', 'text'])
     const batch = batchOf(input, { wanted, decode })

@@ -6,6 +6,7 @@ import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, numbersFor, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
+import { rounds } from '../../support/long-test.js'
 import { seeded } from '../../support/seeded.js'
 
 const READ = 512 * 1024
@@ -34,7 +35,7 @@ const textOf = (batch: EventBatch) => {
 }
 
 t.test('a chunk and its columns are used again, and never while somebody needs them', async t => {
-  const COUNT = 400
+  const COUNT = rounds(400, 100)
   const splitter = new LineSplitter(1 << 20, false, findLines)
   const chunks = new Set<Buffer>()
   const columns = new Set<ArrayBufferLike>()

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
 import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/lines/line-splitter.js'
+import { rounds } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
 
 interface Line {
@@ -114,7 +115,7 @@ function feed(splitter: LineSplitter, input: Buffer, random: Seeded, largest: nu
 t.test('whatever the portions, the lines are those of a split at LF', async t => {
   const random = new Seeded(11)
   const wrong: string[] = []
-  for (let round = 0; round < 5000 && wrong.length < 5; round++) {
+  for (let round = 0; round < rounds(5000, 1000) && wrong.length < 5; round++) {
     const maxLineBytes = random.pick([4, 5, 7, 16, 40, 1 << 20])
     const input = inputOf(random)
     const splitter = new LineSplitter(maxLineBytes)
@@ -146,7 +147,7 @@ t.test('whatever the portions, the lines are those of a split at LF', async t =>
 t.test('a flush gives out what is there, and the line goes on', async t => {
   const random = new Seeded(12)
   const wrong: string[] = []
-  for (let round = 0; round < 2000 && wrong.length < 5; round++) {
+  for (let round = 0; round < rounds(2000, 400) && wrong.length < 5; round++) {
     const maxLineBytes = random.pick([4, 7, 40, 1 << 20])
     const splitter = new LineSplitter(maxLineBytes, random.chance(0.3))
     const inputs: Buffer[] = []

@@ -4,7 +4,7 @@ import { Atoms } from '../../../src/lib/regex/atoms.js'
 import { compileLinear, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
 import { readSyntax } from '../../../src/lib/regex/syntax.js'
 import { heldBytes } from '../../support/heap.js'
-import { longTest } from '../../support/long-test.js'
+import { longTest, rounds } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** What a Pattern does with texts that it does not leave to V8. */
@@ -131,7 +131,7 @@ t.test('any pattern means what it means to V8', async t => {
   }
   const pick = (all: readonly string[]) => all[below(all.length)]!
   const chars = ['a', 'b', 'c', 'A', 'é', '1', '\n', '😀', 'K', '\u212a', ' ', '.', '\ud83d', '\ude00']
-  for (let i = 0; i < Number(process.env.SLUICE_PATTERNS ?? (process.env.CI ? 1500 : 400)); i++) {
+  for (let i = 0; i < Number(process.env.SLUICE_PATTERNS ?? rounds(600, 150)); i++) {
     const [source, flags] = [randomPattern(below, 5), `u${pick(['', 'i', 'm', 's', 'im', 'is'])}`]
     const native = new RegExp(source, flags)
     const exact = nativeSearch(new RegExp(source, `${flags}dg`))

@@ -5,9 +5,10 @@ import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../s
 import { type Joiner, JUDGED_BYTES, type RecordLimits, RecordSplitter } from '../../../src/lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../../src/lib/lines/stack-traces.js'
 import type { Matcher } from '../../../src/lib/pattern.js'
+import { rounds } from '../../support/long-test.js'
 import { Seeded } from '../../support/seeded.js'
 
-const ROUNDS = process.env.CI ? 2500 : 800
+const ROUNDS = rounds(1000, 300)
 
 interface Event {
   /** With its line end. */

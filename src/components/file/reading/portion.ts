@@ -1,9 +1,19 @@
+import { readv, readvSync } from 'node:fs'
+import { DirectCalls } from '../../../lib/files/direct-calls.js'
 import { portionAfter } from '../../../lib/lines/chunk-pool.js'
 import type { LineSplitter } from '../../../lib/lines/line-splitter.js'
+import type { Clock } from '../../../lib/time.js'
+import type { Remote } from '../discovery/remote.js'
+
+/** A read that took longer than this, in milliseconds, waited for a disk. */
+const SLOW_MS = 1
 
 const EMPTY = Buffer.alloc(0)
 
-/** The part of a file that is being read, in memory of its splitter. */
+/**
+ * The part of a file that is being read, in memory of its splitter. Reads cached data directly. Reads that wait for a
+ * disk, and all reads from remote file systems, use another thread, so that they do not block the process.
+ */
 export class Portion {
   /** Whether a read is in progress in another thread. */
   reading = false
@@ -11,6 +21,13 @@ export class Portion {
   #splitter: LineSplitter | undefined
   /** One that is no longer used, but is still read into. */
   #left: LineSplitter | undefined
+  readonly #remote: Remote
+  readonly #direct: DirectCalls
+
+  constructor(clock: Clock, remote: Remote) {
+    this.#remote = remote
+    this.#direct = new DirectCalls(clock, SLOW_MS)
+  }
 
   /** `most`: bytes that may be read. A shorter portion after a long unfinished line fits into memory that is reused. */
   begin(splitter: LineSplitter, most: number, offset: number): Buffer {
@@ -41,6 +58,31 @@ export class Portion {
     else splitter.drop()
   }
 
+  /** Fills `parts` from offset `at` of the file found at `path`. Returns the length or the error. */
+  read(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
+    if (this.#remote.has(path)) return this.wait(this.#readRemote(path, fd, parts, at))
+    const began = this.#direct.begin()
+    if (began === undefined) return this.wait(readApart(fd, parts, at))
+    try {
+      return readvSync(fd, parts, at)
+    } catch (error) {
+      return error as Error
+    } finally {
+      this.#direct.end(began)
+    }
+  }
+
+  /** Reads into separate memory, because an abandoned read may write there much later. */
+  async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
+    const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
+    try {
+      const length = await this.#remote.runInTime(path, () => readApart(fd, [room], at))
+      return length instanceof Error ? length : fill(parts, room.subarray(0, length))
+    } catch (error) {
+      return error as Error
+    }
+  }
+
   async wait(result: Promise<number | Error>): Promise<number | Error> {
     this.reading = true
     try {
@@ -56,4 +98,15 @@ export class Portion {
     this.room = EMPTY
     this.#splitter = undefined
   }
+}
+
+/** Distributes `from` over `parts`; returns the number of bytes. */
+function fill(parts: readonly Buffer[], from: Buffer): number {
+  let taken = 0
+  for (const part of parts) taken += from.copy(part, 0, taken)
+  return taken
+}
+
+function readApart(fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
+  return new Promise(resolve => readv(fd, parts, at, (error, length) => resolve(error ?? length)))
 }

@@ -6,6 +6,7 @@ import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
 import { LinkedList } from '../../../lib/linked-list.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
+import type { OpenFiles } from '../open-files.js'
 import type { PathProblems } from '../path-problems.js'
 import { Slices } from '../slices.js'
 import type { Tailer } from './tailer.js'
@@ -17,8 +18,6 @@ const SHARE = 2
 /** The least time between two reads because of append hints, so that many small appends become one read. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
-/** At the end of the daemon, a line that grew within this time is assumed to be incomplete. */
-const QUIET_MS = 250
 
 export interface ReaderOptions {
   readonly clock: Clock
@@ -29,10 +28,7 @@ export interface ReaderOptions {
   readonly rotateWaitMs: number
   /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
-  /** Whether unfinished lines are delivered at the stop. */
-  finishesLines(): boolean
-  /** The open files that the next start could not find. */
-  unfindable(): Promise<Tailer[]>
+  readonly files: Pick<OpenFiles, 'unfindable' | 'truncated' | 'hold'>
   /** Called at the stop with the files that must be delivered before it ends. */
   onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
@@ -41,10 +37,6 @@ export interface ReaderOptions {
   beforeSend(batch: EventBatch): Promise<void> | undefined
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
-  /** Called when the file no longer contains what was read from it. */
-  onTruncated(tailer: Tailer): void
-  /** Called when the file must not be read before the next sweep has looked for the file before it. */
-  hold(tailer: Tailer): void
   /** Whether there are files that will be ready soon. */
   areHeld(): boolean
 }
@@ -162,10 +154,7 @@ export class Reader {
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
-      if (this.#options.isStopped()) {
-        await this.#readOutGone(out)
-        if (this.#options.finishesLines()) this.#finishQuiet(out)
-      }
+      if (this.#options.isStopped()) await this.#readOutGone(out)
     } finally {
       signal.removeEventListener('abort', onAbort)
       await this.#abandon()
@@ -175,7 +164,7 @@ export class Reader {
   /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
-    const unfindable = await this.#options.unfindable()
+    const unfindable = await this.#options.files.unfindable()
     this.#options.onUnfindable(unfindable)
     for (const tailer of unfindable) {
       const origins = [tailer.origin, tailer.successor?.origin]
@@ -199,7 +188,7 @@ export class Reader {
   }
 
   async #readOut(tailer: Tailer, out: Output): Promise<void> {
-    tailer.growth.parked = undefined
+    tailer.parked = undefined
     // The sweep that the stop found under way may release it, or find that it was truncated.
     while (!this.#givenUp && tailer.isOpen) {
       const left = tailer.left()
@@ -212,18 +201,6 @@ export class Reader {
     }
   }
 
-  /** Sends unfinished lines that are not being written. Does not wait for room, because they are few and short. */
-  #finishQuiet(out: Output): void {
-    const before = this.#options.clock.now() - QUIET_MS
-    for (const tailer of this.#unfinished.tailers) {
-      // If earlier lines can no longer be sent, they are read again, and so is this one.
-      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
-      if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
-      const batch = tailer.flush(out)
-      if (batch) void out.send(batch).catch(() => {})
-    }
-  }
-
   /** Turns the current portion into a batch. Returns whether that was read directly, and should be sent at once. */
   async #take(out: Output): Promise<boolean> {
     const reading = this.#reading
@@ -233,7 +210,7 @@ export class Reader {
     const { tailer } = reading
     try {
       const taken = tailer.take(result, out)
-      if (taken === 'truncated') this.#options.onTruncated(tailer)
+      if (taken === 'truncated') this.#options.files.truncated(tailer)
       else this.#post(taken)
       this.#worked(tailer)
     } catch (error) {
@@ -303,7 +280,7 @@ export class Reader {
       // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
       if (tailer.isBehind && tailer.earlier.some(one => one.isPostponed && !(tailer.copy && one.held))) {
         this.#drop(tailer)
-        this.#options.hold(tailer)
+        this.#options.files.hold(tailer)
         continue
       }
       if (this.#options.remote.isSilent(tailer.path)) {
@@ -321,7 +298,7 @@ export class Reader {
           return
         }
         if (left < 0) {
-          this.#options.onTruncated(tailer)
+          this.#options.files.truncated(tailer)
           continue
         }
         this.#drop(tailer)
@@ -340,7 +317,7 @@ export class Reader {
     if (tailer.sawEarlier) return false
     tailer.sawEarlier = true
     for (const one of tailer.earlier) {
-      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.growth.parked
+      const isRead = one.isOpen && !one.copy && !one.failed && !one.held && !one.parked
       if (!isRead || hasMore(one) !== true) continue
       this.ready(one)
       tailer.isBehind ||= one.queued
@@ -362,7 +339,7 @@ export class Reader {
   }
 
   #rest(tailer: Tailer, out: Output): void {
-    tailer.rest()
+    tailer.atEnd()
     tailer.releaseMemory()
     this.#unfinished.note(tailer)
     if (tailer.isOver && !tailer.hasParts ? tailer.pending === 0 : this.#unfinished.trim()) return
@@ -405,7 +382,7 @@ export class Reader {
   fellBehind(): void {
     for (const tailer of [...this.#queue, ...this.#hinted]) {
       if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
-      tailer.catchUp.until(tailer.size)
+      tailer.fellBehind()
     }
   }
 

@@ -2,9 +2,13 @@ import type { BigIntStats } from 'node:fs'
 import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
+import type { Splitting } from '../../../core/options/multiline-options.js'
 import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
 import { closeSync, fstatSync } from '../../../lib/files/disk/disk.js'
 import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
+import type { Clock } from '../../../lib/time.js'
+import { Checks } from '../checks.js'
+import type { Remote } from '../discovery/remote.js'
 import {
   FINGERPRINT_BYTES,
   type Fingerprint,
@@ -14,6 +18,8 @@ import {
   firstBytes,
   goneKey,
   type Identity,
+  isCopyOnly,
+  keyOf,
   same,
   startsWith,
   tailOf,
@@ -21,12 +27,31 @@ import {
 import type { Lineage } from '../lineage.js'
 import { type Content, type Position, positionsIn, readFrom } from '../positions.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
-import { Growth } from '../rotation/growth.js'
-import { type Entry, entryOf } from '../saved.js'
+import { Trail } from '../rotation/trail.js'
+import type { Entry } from '../saved.js'
 import { Portion } from './portion.js'
-import { Reads } from './reads.js'
-import { READ_BYTES, type TailerContext } from './tailing.js'
-import { Tracked } from './tracked.js'
+
+/** Maximum size of a read, in bytes. */
+export const READ_BYTES = 512 * 1024
+
+/** Shared state of a source's tailers. */
+export interface TailerContext {
+  readonly clock: Clock
+  readonly splitting: Splitting
+  readonly remote: Remote
+  /** Counter of pieces of over-long lines. */
+  readonly pieces: { value: number }
+  /** Scratch memory for the bytes before a portion and its first bytes. One portion is read at a time. */
+  readonly before: Buffer
+  /** Called after a committed position moved. */
+  onCommit(): void
+  /** Called when a batch was given back: the file is read again from its committed position. */
+  onErrored(tailer: Tailer): void
+  /** Called after a truncation, with the number of bytes read and of bytes seen but not read. */
+  onTruncated(path: string, read: number, unread: number): void
+  /** Called when a hole at the beginning of the file was skipped. */
+  onHole(path: string, bytes: number): void
+}
 
 /**
  * One file: reads it, creates batches of its lines, and tracks what is delivered.
@@ -34,22 +59,78 @@ import { Tracked } from './tracked.js'
  * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is never within
  * an undelivered line. An open file is identified by its inode, which is not reused while the file is open.
  */
-export class Tailer extends Tracked {
+export class Tailer {
   readonly origin: Origin
-  growth: Growth
+  /** Identifies the file: its device and inode, while they are its own. */
+  key = ''
+  birth = 0n
+  /** Last known path of the file. */
+  path = ''
+  /** The name under which it was last found. */
+  found = ''
+  /** The path without symbolic links. */
+  target = ''
+  /** Last known size. */
+  size = 0
+  /** Modification time at the last sweep, in nanoseconds. */
+  changedAt = 0n
+  /** Since when it has not been found under a matching name and has not grown. */
+  awaySince: number | undefined
+  /** The number of the sweep that last found it. */
+  seen = 0
+  /** The number of the last sweep that found it as it was at the last read. */
+  unchanged = 0
+  /** Whether it is in the reader's queue, which has the links. */
+  queued = false
+  previous: this | undefined
+  next: this | undefined
+  list: unknown
+  /** Whether files before it in its lineage come first: not after it was at its end, until they get more. */
+  isBehind = true
+  /** Whether what programs still wrote to those was looked for since this file was at its end. */
+  sawEarlier = false
+  /** The copy that is read after the file itself is gone. */
+  copy: Copy | undefined
+  /** Device and inode of the file that was found to be its copy. */
+  claimed: string | undefined
+  /** Whether its first bytes are not compared with those of other files yet, because it was empty. */
+  isUncompared = false
+  /** Whether reading must wait for the search for the former file with this name. */
+  held = false
+  /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
+  truncatedSince: number | undefined
+  /**
+   * What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more.
+   * `waits`: too many files were open.
+   */
+  failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
+  /** When it was found under another name. */
+  movedAt = Number.NEGATIVE_INFINITY
+  /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
+  parked: { readonly at: number; readonly inLine: boolean } | undefined
+  /** When the last new byte was read, on the monotonic clock. */
+  grownAt: number
+  /** Checks of its size, other than by reading. */
+  readonly checks: Checks
+  readonly trail: Trail
   /** The files whose events go out under the same name. */
   lineage: Lineage<Tailer> | undefined
   /** The file that took the parts of a line at the end of this one, until they are delivered. */
   successor: Tailer | undefined
+  /** The largest size seen while the file certainly contained what was read from it. */
+  #sureSize = 0
+  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
+  readonly #firstSeen: number
   readonly #context: TailerContext
-  readonly #reads: Reads
   #fd: number | undefined
   #gone = false
   #closing = false
-  readonly #portion = new Portion()
+  readonly #portion: Portion
   /** How far the file was read, and from where on. */
   #at: number
   readonly #start: number
+  /** The largest offset ever read. */
+  #furthest: number
   /** Fingerprint of the bytes before #at. */
   #tail: Fingerprint
   #hole: Hole
@@ -62,23 +143,78 @@ export class Tailer extends Tracked {
   #pieces = 0
   /** What the file before it has of its first line, until that is delivered. */
   #parts: Parts | undefined
+  /** Everything before this offset was in the file when its reading began again, after a start or a stall. */
+  #backlogEnd = 0
   /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
-    super(path, stat, context.clock.wall())
     this.origin = origin
+    this.#firstSeen = context.clock.wall()
+    this.grownAt = context.clock.now()
+    this.checks = new Checks(context.clock)
+    this.trail = new Trail(start.marks)
+    this.setFile(path, stat)
     this.#context = context
-    this.#reads = new Reads(context.clock, context.remote)
+    this.#portion = new Portion(context.clock, context.remote)
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
     this.#start = start.offset
+    this.#furthest = start.offset
     this.#tail = start.tail
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
-    this.growth = new Growth(context.clock, start.offset, start.marks)
+  }
+
+  /** Associates the tailer with a file. */
+  setFile(path: string, stat: Identity): void {
+    this.key = keyOf(stat)
+    this.birth = stat.birthtimeNs
+    this.path = path
+    this.found = path
+    this.target = path
+    this.size = 0
+    this.#sureSize = 0
+  }
+
+  /** If the file shrinks, the bytes seen before are still missing, so the size never decreases. */
+  sees(size: number): void {
+    this.size = Math.max(this.size, size)
+  }
+
+  /** Whether a sweep must look for it before it can be read. Then the files that follow it wait, too. */
+  get isPostponed(): boolean {
+    return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
+  }
+
+  /** Called after it was looked for, or is no longer read. */
+  wasLookedFor(): void {
+    if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
+  }
+
+  /** Nothing is left of what came before it, or of itself. */
+  atEnd(): void {
+    this.isBehind = false
+    this.sawEarlier = false
+  }
+
+  /** Whether it was made after `other`. */
+  isNewerThan(other: Tailer): boolean {
+    // Its inode may be older than what was copied from it before.
+    if (this.truncatedSince !== undefined)
+      return (other.copy?.changedAt ?? Number(other.changedAt) / 1e6) <= this.#firstSeen
+    if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
+    return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
+  }
+
+  /**
+   * Whether it was made when a file was rotated that was last written at `writtenAt`. Programs still write to a renamed
+   * file for a while, and copies may have rounded times: what counts is which end of its own life that is closer to.
+   */
+  #follows(writtenAt: bigint): boolean {
+    return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
   }
 
   /** Whether a read is in progress in another thread. */
@@ -132,12 +268,12 @@ export class Tailer extends Tracked {
 
   /** Whether the unfinished part ends within a line. */
   get inLine(): boolean {
-    return this.growth.parked?.inLine ?? this.#splitter.inLine
+    return this.parked?.inLine ?? this.#splitter.inLine
   }
 
   /** How far the file is known, even if the unfinished part is not in memory. */
   get #end(): number {
-    return this.growth.parked?.at ?? this.#at
+    return this.parked?.at ?? this.#at
   }
 
   /** Bytes seen in the file that are not in a batch. */
@@ -192,7 +328,7 @@ export class Tailer extends Tracked {
     if (this.pending === 0) return
     const parked = { at: this.#at, inLine: this.inLine }
     this.#goTo(this.#delivered)
-    this.growth.parked = parked
+    this.parked = parked
   }
 
   /** The inode of the closed file may be reused, so it can only be identified by its content. */
@@ -206,7 +342,7 @@ export class Tailer extends Tracked {
   detach(): void {
     this.#fd = undefined
     // A larger size may be that of the new content.
-    this.size = Math.max(this.#at, this.sureSize)
+    this.size = Math.max(this.#at, this.#sureSize)
     this.leave()
   }
 
@@ -225,7 +361,7 @@ export class Tailer extends Tracked {
   }
 
   #goTo(position: Position): void {
-    this.growth.parked = undefined
+    this.parked = undefined
     this.#delivered = position
     ;[this.#content, this.#at, this.#tail] = [position.content, position.offset, position.tail]
     this.#hole = new Hole(position.offset)
@@ -237,7 +373,7 @@ export class Tailer extends Tracked {
 
   /** Whether its end belongs to a line that may go on in the next file. */
   get hasParts(): boolean {
-    return this.#context.splitting.joinsParts && !this.growth.parked && this.pending > 0 && !this.inLine
+    return this.#context.splitting.joinsParts && !this.parked && this.pending > 0 && !this.inLine
   }
 
   /** Takes the parts of a line at the end of the file before it, which may go on in this one. Returns that file. */
@@ -254,9 +390,7 @@ export class Tailer extends Tracked {
     const { chunk, starts, ends, release } = this.#splitter.flush()!
     const bytes = Buffer.concat([chunk.subarray(starts[0]!, ends[0]!), LINE_FEED])
     release?.()
-    const { continues, carry } = this.#splitter
-    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
-    const settle = this.#positions.add(this.#delivered)
+    const settle = this.#positions.add(this.#deliver(this.#at, this.#tail))
     this.successor = successor
     return {
       bytes,
@@ -296,14 +430,19 @@ export class Tailer extends Tracked {
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
+  /** What is known of the file now is backlog. */
+  fellBehind(): void {
+    this.#backlogEnd = Math.max(this.#backlogEnd, this.size)
+  }
+
   /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
-    if (this.growth.parked) {
+    if (this.parked) {
       this.size = fstatSync(this.#fd!).size
       // A file without a matching name gets no more data, so its last line must be in memory.
-      if (this.size === this.growth.parked.at && this.awaySince === undefined) return 0
-      this.growth.parked = undefined
+      if (this.size === this.parked.at && this.awaySince === undefined) return 0
+      this.parked = undefined
     }
     // A whole portion existed at the last check. If it is gone, the read detects this.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
@@ -328,7 +467,7 @@ export class Tailer extends Tracked {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     const first = firstBytes(this.#fd)
     this.#content.head = fingerprint(first, 0, first.length)
-    this.growth.trail.begin(first)
+    this.trail.begin(first)
   }
 
   /** Whether the open file certainly contains what was read. */
@@ -343,8 +482,24 @@ export class Tailer extends Tracked {
     const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
     if (!isSame || size < this.size) return false
     this.learnHead()
-    this.sureSize = size
+    this.#sureSize = size
     return true
+  }
+
+  /**
+   * Whether the open file was truncated before it was read to its end. While a destination is blocked, no read detects
+   * this, and each further rotation would leave another unknown copy.
+   */
+  get isOverwritten(): boolean {
+    const { at, size, head } = this
+    if (this.#fd === undefined || this.reading || this.copy) return false
+    const { size: now } = fstatSync(this.#fd)
+    if (now < at) return true
+    // A file that was read to its end is compared at the next read.
+    if (now === at && now === size) return false
+    const holds = at === 0 ? now >= size && same(fingerprintAt(this.#fd, 0, head.bytes), head) : this.#tailMatches()
+    if (holds && head.bytes > 0) this.#sureSize = Math.max(this.#sureSize, now)
+    return !holds
   }
 
   /** Whether it has no name any more. */
@@ -360,13 +515,14 @@ export class Tailer extends Tracked {
   /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
-    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES), this.#at)
+    // A batch is either backlog or not.
+    const most = this.#at < this.#backlogEnd ? Math.min(left, this.#backlogEnd - this.#at) : left
+    const room = portion.begin(this.#splitter, Math.min(most, READ_BYTES), this.#at)
     const before = this.#context.before.subarray(0, this.#tail.bytes)
     if (this.copy)
       return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
     const parts = before.length === 0 ? [room] : [before, room]
-    const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
-    return result instanceof Promise ? portion.wait(result) : result
+    return portion.read(this.path, this.#fd!, parts, this.#at - before.length)
   }
 
   /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
@@ -388,7 +544,7 @@ export class Tailer extends Tracked {
     if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // There are fewer bytes than before: the previous content began with the same ones.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
-    this.sureSize = Math.max(this.sureSize, this.size)
+    this.#sureSize = Math.max(this.#sureSize, this.size)
     return true
   }
 
@@ -414,12 +570,15 @@ export class Tailer extends Tracked {
     const tailAtEnd = tailBefore(length)
     // A copy of a part of the file is recognized regardless of the sizes of the reads.
     const end = this.#at + length
-    this.growth.trail.add(this.#at, end, room.subarray(0, length), offset => tailBefore(offset - this.#at))
+    this.trail.add(this.#at, end, room.subarray(0, length), offset => tailBefore(offset - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)
     const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, room[0]!)
+    if (this.#at > this.#furthest) {
+      this.#furthest = this.#at
+      this.grownAt = this.#context.clock.now()
+    }
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) {
@@ -436,24 +595,27 @@ export class Tailer extends Tracked {
 
   /** The file has only a byte order mark until now, which is part of no event. */
   #passMark(): void {
+    this.#positions.add(this.#deliver(this.#at, this.#tail))()
+  }
+
+  /** The next batch begins at this offset. `tail`: the fingerprint of the bytes before it. */
+  #deliver(offset: number, tail: Fingerprint): Position {
     const { continues, carry } = this.#splitter
-    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
-    this.#positions.add(this.#delivered)()
+    return (this.#delivered = { offset, continues, carry, tail, content: this.#content })
   }
 
   #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
     const splitter = this.#splitter
     this.#context.pieces.value += splitter.pieces - this.#pieces
     this.#pieces = splitter.pieces
-    const { continues, carry, pending } = splitter
-    const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
+    const isBehind = this.copy !== undefined || this.#delivered.offset < this.#backlogEnd
     const from = this.#delivered
     // Parts from the file before are not in this one.
     const parts = from.offset === 0 ? this.#parts : undefined
-    this.#delivered = { offset: Math.max(0, this.#at - pending), continues, carry, tail, content: this.#content }
-    const positionOf = positionsIn(frame, from, this.#delivered)
+    const to = this.#deliver(Math.max(0, this.#at - splitter.pending), tail)
+    const positionOf = positionsIn(frame, from, to)
     const positions = this.#positions
-    const settle = positions.add(this.#delivered)
+    const settle = positions.add(to)
     const ack = out.ack((status, before = 0) => {
       if (status !== 'errored') {
         parts?.settle()
@@ -465,21 +627,14 @@ export class Tailer extends Tracked {
       this.#context.onErrored(this)
     })
     const batch = new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
-    if (!parts) batch.readFrom = readFrom(frame, this.#delivered)
+    if (!parts) batch.readFrom = readFrom(frame, to)
     return batch
   }
 
   /** Delivers the unfinished line or event as it is. */
   flush(out: Output): EventBatch | undefined {
     const frame = this.#splitter.flush()
-    this.growth.cut()
     return frame && this.#batch(frame, this.#tail, out)
-  }
-
-  /** At the end for now. */
-  rest(): void {
-    this.atEnd()
-    if (!this.growth.parked) this.growth.rest(this.#at)
   }
 
   /** Keeps only the memory needed for an unfinished line. Throws if nothing more of the file can be read. */
@@ -487,9 +642,30 @@ export class Tailer extends Tracked {
     this.#splitter.release()
   }
 
-  /** The checkpoint entry of the file. */
+  /** The checkpoint entry of the file, delivered up to its committed position. */
   entry(): Entry {
-    return entryOf(this, this.size, this.#gone)
+    const { path, origin, birth, claimed, size } = this
+    const { offset, continues, carry, tail, content } = this.committed
+    const [dev, ino] = this.key.split(':', 2) as [string, string]
+    const marks = this.trail.saved(offset)
+    return {
+      path,
+      ...(origin.path === path ? {} : { file: origin.path }),
+      dev,
+      ino,
+      birth: String(birth),
+      offset,
+      continues,
+      ...(carry === 0 ? {} : { carry }),
+      head: content.head,
+      tail,
+      reading: content.reading,
+      ...(marks.length > 0 && { marks }),
+      ...(this.#gone && { gone: true }),
+      ...(claimed !== undefined && { claimed }),
+      // The size is useless without content that identifies the file.
+      ...(this.#gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
+    }
   }
 }
 

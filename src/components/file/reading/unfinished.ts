@@ -1,6 +1,5 @@
-import type { Splitting } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
-import type { Clock } from '../../../lib/time.js'
+import type { ReaderOptions } from './reader.js'
 import type { Tailer } from './tailer.js'
 
 /** Limit for all unfinished lines of a source. Beyond it, the first ones are dropped and read again later. */
@@ -9,11 +8,7 @@ const MAX_PENDING_BYTES = 32 * 1024 * 1024
 /** When unfinished lines on a file system that does not respond are checked again. */
 const SILENT_MS = 1000
 
-export interface UnfinishedOptions {
-  readonly clock: Clock
-  readonly splitting: Splitting
-  /** How long a renamed file must be quiet before its unfinished line is delivered. */
-  readonly rotateWaitMs: number
+interface UnfinishedOptions extends Pick<ReaderOptions, 'clock' | 'splitting' | 'rotateWaitMs'> {
   /** Called when the file has more to read. */
   onReady(tailer: Tailer): void
 }
@@ -31,10 +26,6 @@ export class Unfinished {
     this.#options = options
   }
 
-  get tailers(): Iterable<Tailer> {
-    return this.#tailers.keys()
-  }
-
   get dueAt(): number {
     return this.#dueAt
   }
@@ -42,7 +33,7 @@ export class Unfinished {
   /** Registers a file that was read to its end. */
   note(tailer: Tailer): void {
     this.#setBytes(tailer, tailer.pending)
-    if (tailer.pending === 0 && !tailer.growth.parked) this.#tailers.delete(tailer)
+    if (tailer.pending === 0 && !tailer.parked) this.#tailers.delete(tailer)
     else this.#dueAt = Math.min(this.#dueAt, this.#dueAtOf(tailer))
   }
 
@@ -70,12 +61,11 @@ export class Unfinished {
   /** When the unfinished part is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
-    const { growth, inLine, origin, path, movedAt } = tailer
-    const waitMs = inLine && growth.mayPauseInLine ? Number.POSITIVE_INFINITY : splitting.patienceMs(inLine)
+    const { grownAt, inLine, origin, path, movedAt } = tailer
     const isRenamed = origin.path !== path
     return Math.min(
-      growth.at + waitMs,
-      isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
+      grownAt + splitting.patienceMs(inLine),
+      isRenamed ? Math.max(grownAt, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
     )
   }
 
@@ -91,7 +81,7 @@ export class Unfinished {
         this.#dueAt = Math.min(this.#dueAt, dueAt)
         continue
       }
-      const more = tailer.queued || tailer.growth.parked !== undefined || hasMore(tailer)
+      const more = tailer.queued || tailer.parked !== undefined || hasMore(tailer)
       if (more === undefined) {
         this.#dueAt = Math.min(this.#dueAt, now + SILENT_MS)
         continue
@@ -99,7 +89,7 @@ export class Unfinished {
       this.forget(tailer)
       // A file with more to read is registered again when its end is reached.
       if (more) {
-        tailer.growth.parked = undefined
+        tailer.parked = undefined
         onReady(tailer)
       } else yield tailer
     }

@@ -1,16 +1,6 @@
 import { dirname } from 'node:path'
+import type { OpenFiles } from '../open-files.js'
 import type { Tailer } from '../reading/tailer.js'
-
-export interface CurrentNamesOptions {
-  /** Whether the tailer is still in use. */
-  isRead(tailer: Tailer): boolean
-  /** Called when a new file took the name of `former`. */
-  onRotated(path: string, tailer: Tailer, former: Tailer): void
-  /** Time before which all rotations were observed, wall clock in milliseconds. */
-  lookedAt(): number
-  /** Called when files may have come and gone under this name since a time, wall clock in milliseconds. */
-  onGap(path: string, since: number): void
-}
 
 interface Former {
   readonly tailer: Tailer
@@ -20,15 +10,15 @@ interface Former {
 
 /** Maps names to the files that have them, and remembers those that had them. */
 export class CurrentNames {
-  readonly #options: CurrentNamesOptions
+  readonly #files: OpenFiles
   readonly #paths = new Map<string, Tailer>()
   /** The file that had a name before it was renamed or deleted; the next file with this name follows it. */
   readonly #former = new Map<string, Former>()
   /** Targets of symbolic links, where watches report appends. */
   readonly #targets = new Map<string, Tailer>()
 
-  constructor(options: CurrentNamesOptions) {
-    this.#options = options
+  constructor(files: OpenFiles) {
+    this.#files = files
   }
 
   /** The current names. */
@@ -72,12 +62,12 @@ export class CurrentNames {
     if (!tailer) return
     this.#paths.delete(path)
     this.setFormer(path, tailer)
-    this.#options.onGap(path, this.#former.get(path)!.since)
+    this.#files.displace(path, this.#former.get(path)!.since)
   }
 
   /** Records that this file had the name before. */
   setFormer(path: string, tailer: Tailer): void {
-    const { since = this.#options.lookedAt() } = this.#former.get(path) ?? {}
+    const { since = this.#files.lookedAt } = this.#former.get(path) ?? {}
     this.#former.set(path, { tailer, since })
   }
 
@@ -89,12 +79,12 @@ export class CurrentNames {
   #succeed(path: string, { tailer: former, since }: Former): void {
     const tailer = this.#paths.get(path)
     if (tailer && tailer !== former && tailer.isNew) {
-      this.#options.onRotated(path, tailer, former)
-      this.#options.onGap(path, since)
+      this.#files.rotated(path, tailer, former)
+      this.#files.displace(path, since)
     }
-    if (!tailer && this.#options.isRead(former)) return
+    if (!tailer && this.#files.reads(former)) return
     this.#former.delete(path)
-    if (!tailer) this.#options.onGap(path, since)
+    if (!tailer) this.#files.displace(path, since)
   }
 
   /** Records that this file had the name, unless it has a new file now. */

@@ -1,18 +1,17 @@
 import { dirname } from 'node:path'
-import { unlessSilent } from '../../../lib/files/disk/disk.js'
+import { namesOrNone, unlessSilent } from '../../../lib/files/disk/disk.js'
 import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { formatOfName } from '../compression.js'
 import { keyOf, leadsTo } from '../identity.js'
+import type { FileOptions } from '../options.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'
 import { list } from './candidates.js'
-import { hasCompressed, type SearchOptions } from './search.js'
+import type { Search, SearchOptions } from './search.js'
 
-export interface DetachedFilesOptions
-  extends Pick<SearchOptions, 'context' | 'saved' | 'problems' | 'losses' | 'onReady' | 'onEnd' | 'forget'> {
-  /** How long a missing file is kept open and watched for growth. */
-  readonly rotateWaitMs: number
-  /** Whether a file that cannot be read may have the rest. */
-  isHidden(tailer: Tailer): boolean
+interface DetachedFilesOptions extends Omit<SearchOptions, 'births'> {
+  readonly search: Search
+  readonly options: FileOptions
 }
 
 /**
@@ -75,7 +74,7 @@ export class DetachedFiles {
   }
 
   #visit(tailer: Tailer, now: number): void {
-    const { onReady, onEnd, problems, rotateWaitMs } = this.#options
+    const { onReady, onEnd, problems, options } = this.#options
     if (tailer.queued && !tailer.failed) {
       tailer.awaySince = now
       return
@@ -94,7 +93,7 @@ export class DetachedFiles {
     if (left !== 0 && !tailer.failed) {
       tailer.awaySince = now
       onReady(tailer)
-    } else if (now - quietSince(tailer) < rotateWaitMs) {
+    } else if (now - quietSince(tailer) < options.rotate_wait) {
       if (tailer.failed) onReady(tailer)
     } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
     else this.retire(tailer)
@@ -102,17 +101,17 @@ export class DetachedFiles {
 
   /** Releases a file once it was quiet for long enough. Its position is kept in case it reappears. */
   retire(tailer: Tailer): void {
-    const { context, saved, rotateWaitMs, forget, isHidden } = this.#options
-    if (context.clock.now() - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    const { context, saved, options, files, search } = this.#options
+    if (context.clock.now() - quietSince(tailer) < options.rotate_wait || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
-    const mayBeCopied = unlinked && hasCompressed(dirname(tailer.path))
-    const mayBeHidden = tailer.unread > 0 && isHidden(tailer)
+    const mayBeCopied = unlinked && namesOrNone(dirname(tailer.path)).some(name => formatOfName(name) !== undefined)
+    const mayBeHidden = tailer.unread > 0 && search.mayHideRestOf(tailer)
     if (tailer.unread > 0 && !mayBeHidden) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), ...(!mayBeHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)
     else if (mayBeCopied) saved.put({ ...entry, gone: true })
-    forget(tailer)
+    files.forget(tailer)
   }
 
   #reportLost({ origin, path, unread: bytes, truncatedSince, awaySince }: Tailer): void {
@@ -130,6 +129,6 @@ export class DetachedFiles {
 }
 
 /** Since when it has been missing without growing. */
-function quietSince({ awaySince, growth }: Tailer): number {
-  return Math.max(awaySince!, growth.at)
+function quietSince({ awaySince, grownAt }: Tailer): number {
+  return Math.max(awaySince!, grownAt)
 }

@@ -4,45 +4,23 @@ import { statOrNone, withFile } from '../../../lib/files/disk/disk.js'
 import type { Clock } from '../../../lib/time.js'
 import { type Format, formatOf, isReadable } from '../compression.js'
 import type { NameKind } from '../discovery/discovery.js'
-import { ALIKE_BYTES, begins, type Fingerprint, fingerprint, firstBytes, keyOf, same } from '../identity.js'
-import type { PathProblems } from '../path-problems.js'
+import { ALIKE_BYTES, begins, fingerprint, firstBytes, keyOf, same } from '../identity.js'
 import type { Slices } from '../slices.js'
 import type { Candidates } from './candidates.js'
-import type { Trail } from './growth.js'
 import { originalNames } from './names.js'
+import type { SearchOptions } from './search.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
 
 const NOTHING = Buffer.alloc(0)
 
-/** A file that is or was read. */
-export interface Other {
-  readonly path: string
-  /** The name in its events. */
-  readonly name: string
-  readonly head: Fingerprint
-  /** Places in it, if they are known. */
-  readonly trail?: Trail
-}
-
-export interface NewcomersOptions {
+interface NewcomersOptions extends Pick<SearchOptions, 'files' | 'saved' | 'problems'> {
   readonly clock: Clock
-  readonly problems: PathProblems
   readonly candidates: Candidates
-  /** All files that are or were read. */
-  others(): Iterable<Other>
-  /** Whether a file of this name is or was read. */
-  isName(path: string): boolean
-  /** Whether an open file has this name now. */
-  isOpen(path: string): boolean
   /** Whether all copies of the files of this name are assigned. */
   isSettled(path: string): boolean
   open(path: string): number
-  /** Reads the file as one of its own. */
-  examine(path: string, kind: NameKind): void
-  /** Whether a compressed file was there before those of its kind were read. */
-  isOld(stat: BigIntStats): boolean
 }
 
 interface Seen {
@@ -90,7 +68,7 @@ export class Newcomers {
   /** Whether the name is that of a copy, or the file is known as one. If so, it waits for `takeUp`. */
   add(path: string, kind: NameKind, stat: BigIntStats): boolean {
     const isKnown = this.#copies.has(keyOf(stat))
-    if (!isKnown && !originalsOf(path).some(original => this.#options.isName(original))) return false
+    if (!isKnown && !originalsOf(path).some(original => this.#options.files.isName(original))) return false
     this.#waiting.set(path, kind)
     return true
   }
@@ -107,13 +85,18 @@ export class Newcomers {
 
   /** Whether a file is or was read that begins like this one. Files whose name it took do not count. */
   #isKnown(path: string, first: Buffer): boolean {
+    const { files, saved } = this.#options
     const all = fingerprint(first, 0, first.length)
-    for (const { head, name, path: of, trail } of this.#options.others()) {
-      if (head.bytes < ALIKE_BYTES || of === path || name === path) continue
+    for (const { head, origin, path: of, trail } of files.tailers) {
+      if (head.bytes < ALIKE_BYTES || of === path || origin.path === path) continue
       if (begins(first, head)) return true
       // It has less than is known of the other one's beginning.
-      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail?.within(first.length) : undefined
+      const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail.within(first.length) : undefined
       if (first.length >= ALIKE_BYTES && mark?.offset === first.length && same(mark.tail, all)) return true
+    }
+    for (const entry of saved.entries()) {
+      if (entry.head.bytes < ALIKE_BYTES || entry.path === path || entry.file === path) continue
+      if (begins(first, entry.head)) return true
     }
     return false
   }
@@ -152,7 +135,7 @@ export class Newcomers {
       if (state === 'later') this.#waiting.set(path, kind)
       else if (state === 'new') {
         this.#copies.delete(keyOf(stat))
-        this.#options.examine(path, kind)
+        this.#options.files.examine(path, kind, true)
       } else this.#copies.set(keyOf(stat), state)
     }
   }
@@ -164,7 +147,7 @@ export class Newcomers {
     compared: bigint | undefined,
     inflate: (stat: BigIntStats) => boolean,
   ): Seen | 'later' | 'new' {
-    const { clock, isSettled, isOpen, open } = this.#options
+    const { clock, files, isSettled, open } = this.#options
     const seen = this.#copies.get(keyOf(stat))
     const names = originalsOf(path)
     if (!names.every(isSettled) || (of !== undefined && !isSettled(of))) return 'later'
@@ -177,7 +160,7 @@ export class Newcomers {
       return isDone ? { ...state, isCompressed: true } : 'later'
     }
     // A copy that has just been created is empty.
-    if (size === 0n && names.some(isOpen)) return state
+    if (size === 0n && names.some(name => files.named(name)?.fd !== undefined)) return state
     // A copy that is being made was empty when files were compared.
     if (of === undefined) return size === 0n || compared ? 'new' : 'later'
     return names.includes(of) || clock.now() - state.since < TWIN_MS ? state : 'new'
@@ -185,10 +168,10 @@ export class Newcomers {
 
   /** Reads a compressed file that is not a copy, or reports why not. False: it may still be written. */
   #takeCompressed(path: string, stat: BigIntStats, format: Format, inflate: (stat: BigIntStats) => boolean): boolean {
-    const { candidates, problems, isOld } = this.#options
+    const { candidates, problems, files } = this.#options
     if (!candidates.isAtRest(stat)) return false
     if (!isReadable(format)) problems.compressed(path, 'format')
-    else if (isOld(stat)) problems.compressed(path, 'old')
+    else if (files.isOld(stat)) problems.compressed(path, 'old')
     else if (candidates.firstBytes(dirname(path), { name: basename(path), stat })?.length !== 0) return inflate(stat)
     return true
   }

@@ -1,83 +1,38 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
-import { errorCode } from '../../../core/errors.js'
-import { existsSync, namesOrNone, statOrNone, unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { existsSync, statOrNone } from '../../../lib/files/disk/disk.js'
 import { formatOfName } from '../compression.js'
-import {
-  type BirthTimes,
-  COPY_ONLY,
-  FINGERPRINT_BYTES,
-  fingerprint,
-  fingerprintAt,
-  keyOf,
-  leadsTo,
-  NO_BYTES,
-  same,
-} from '../identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import type { OpenFiles } from '../open-files.js'
 import { openWithinSync } from '../opening.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Entry, entryKey, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
-import {
-  Candidates,
-  type CandidatesOptions,
-  type Compressed,
-  isCompressed,
-  type Listed,
-  list,
-  type Place,
-  type Unreadable,
-} from './candidates.js'
-import { Copy } from './copy.js'
+import { Candidates, isCompressed, type Listed, list, type Place, type Unreadable } from './candidates.js'
 import { Hidden } from './hidden.js'
 import { Slots } from './inflated.js'
 import type { Losses } from './losses.js'
 import { assign, type Claim } from './match.js'
 import { compareAge, isRotatedName, mayBecome, stemOf } from './names.js'
-import { Newcomers, type NewcomersOptions, type Other, originalsOf } from './newcomers.js'
+import { Newcomers, originalsOf } from './newcomers.js'
+import { identityOf, Rests, stateOf } from './rests.js'
 import { CLOCK_MS, nameOf, ofEntry, ofTailer, type Subject } from './subjects.js'
 import { Unseen } from './unseen.js'
 
-export interface SearchOptions extends Pick<NewcomersOptions, 'isName' | 'examine' | 'isOld'> {
+export interface SearchOptions {
   readonly context: SourceContext
   readonly saved: Saved
   readonly problems: PathProblems
   readonly births: BirthTimes
   readonly losses: Losses
-  /** All tailers, including those of missing files. */
-  tailers(): Iterable<Tailer>
-  /** The open file that has this name now. */
-  at(name: string): Tailer | undefined
-  /** Whether a tailer reads this file. */
-  isRead(stat: BigIntStats, path: string): boolean
-  /** Whether the file at `path` is the one of the entry. */
-  isSaved(stat: BigIntStats, path: string): boolean
-  /** Opens the file if it is closed; false if it cannot be read now. */
-  open(tailer: Tailer): boolean
-  /** Starts reading the file at `path` if it is that of the entry; otherwise undefined. */
-  adopt(path: string, entry: Entry): Tailer | undefined
-  /** Starts reading the rest of the entry's file from a compressed copy. */
-  adoptCopy(entry: Entry, copy: Copy): Tailer
-  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
-  readOn(tailer: Tailer, place: Listed | Copy): boolean
-  /** Puts the lines of this tailer before those of the file that has this name now. */
-  precede(name: string, tailer: Tailer): void
-  forget(tailer: Tailer): void
-  /** Releases a file of which nothing is left, once it was quiet for long enough. */
-  retire(tailer: Tailer): void
+  readonly files: OpenFiles
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
-  /** Called when the open file no longer contains what was read from it. */
-  onTruncated(tailer: Tailer): void
 }
-
-/** A byte of gzip inflates to no more than this. The size of a damaged file may say more. */
-const MOST_INFLATED = 1032
 
 type Claimed = Claim<Subject, Place>
 
@@ -96,40 +51,29 @@ interface Folder {
  * listed once; then every known file claims at most one of the others (match.ts), and what follows is done at once.
  */
 export class Search {
-  readonly candidates: Candidates
   readonly newcomers: Newcomers
   readonly unseen: Unseen
   /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   readonly #options: SearchOptions
-  readonly #opening: CandidatesOptions
+  readonly #candidates: Candidates
+  readonly #rests: Rests
   /** Folders that changed during their search. */
   #again = new Set<string>()
   readonly #hidden: Hidden
 
   constructor(options: SearchOptions) {
     this.#options = options
+    this.#hidden = new Hidden(options.problems)
     const { context } = options
     const open = (path: string) => openWithinSync(context.reach, path)
-    this.#opening = { ...options, clock: context.clock, slots: new Slots(), open }
-    this.candidates = new Candidates(this.#opening)
-    this.#hidden = new Hidden(options.problems)
-    this.newcomers = new Newcomers({
-      ...options,
-      clock: context.clock,
-      candidates: this.candidates,
-      others: () => this.#others(),
-      isOpen: path => options.at(path)?.fd !== undefined,
-      isSettled: path => this.unseen.isSettled(path),
-      open,
-    })
+    const opening = { ...options, clock: context.clock, slots: new Slots(), open }
+    const candidates = new Candidates(opening)
+    this.#candidates = candidates
+    const searchAgain = (folder: string) => this.#again.add(folder)
+    this.#rests = new Rests({ ...opening, candidates, hidden: this.#hidden, searchAgain })
+    this.newcomers = new Newcomers({ ...opening, candidates, isSettled: path => this.unseen.isSettled(path) })
     this.unseen = new Unseen(options)
-  }
-
-  *#others(): Iterable<Other> {
-    for (const { path, origin, head, growth } of this.#options.tailers())
-      yield { path, name: origin.path!, head, trail: growth.trail }
-    for (const entry of this.#options.saved.entries()) yield { path: entry.path, name: nameOf(entry), head: entry.head }
   }
 
   /** Whether a search waits for files that change now. */
@@ -144,7 +88,7 @@ export class Search {
 
   /** Whether the compressed file is there that has what was read, or may have. */
   isKept = (entry: Entry): boolean =>
-    this.#hidden.has(entry) || (entry.claimed !== undefined && this.candidates.has(dirname(entry.path), entry.claimed))
+    this.#hidden.has(entry) || (entry.claimed !== undefined && this.#candidates.has(dirname(entry.path), entry.claimed))
 
   /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
   noteUnopened(path: string, stat: BigIntStats): void {
@@ -189,13 +133,13 @@ export class Search {
       for (const tailer of this.unseen.delayed()) delays.add(tailer)
       if (!this.isWaiting) this.unseen.isStarting = false
       const isUsed = { has: (folder: string) => positions.has(folder) || paths.has(folder) }
-      this.candidates.keep(isUsed)
+      this.#candidates.keep(isUsed)
       this.#hidden.keep(isUsed)
     } catch (error) {
       for (const path of paths) this.#again.add(path)
       throw error
     } finally {
-      this.candidates.close()
+      this.#candidates.close()
     }
   }
 
@@ -214,7 +158,7 @@ export class Search {
 
   /** Finds files that still exist under another name, and resumes those that grew. */
   async #locate(path: string, entries: readonly Entry[], closed: readonly Tailer[], slices: Slices): Promise<Folder> {
-    const { births, open, forget, context } = this.#options
+    const { births, files, context } = this.#options
     const above = statOrNone(path)
     if (above) births.learn(above)
     const listed = await list(path, slices)
@@ -230,7 +174,7 @@ export class Search {
     }
     // Of several files that had a name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
-    for (const { one, entry } of grown) this.#resume(one.path, entry)
+    for (const { one, entry } of grown) this.#rests.resume(one.path, entry)
     for (const tailer of closed) {
       if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
       const one = byKey.get(tailer.key)
@@ -239,27 +183,15 @@ export class Search {
       tailer.path = tailer.found = one.path
       if (!tailer.look(Number(one.stat.size), one.stat.mtimeNs)) continue
       there.add(tailer)
-      if (!open(tailer)) tailer.awaySince = context.clock.now()
-      else if (births.kept(one.stat) || tailer.verify()) goOn(tailer, one.path, this.#options)
+      if (!files.open(tailer)) tailer.awaySince = context.clock.now()
+      else if (births.kept(one.stat) || tailer.verify()) this.#rests.goOn(tailer, one.path)
       else {
         // It is forgotten under the names that it has.
         Object.assign(tailer, { path: name, found })
-        forget(tailer)
+        files.forget(tailer)
       }
     }
     return { path, listed, byKey, stamp: stampOf(listed), there }
-  }
-
-  #resume(path: string, entry: Entry): void {
-    try {
-      const tailer = this.#options.adopt(path, entry)
-      if (!tailer) return
-      this.#options.precede(nameOf(entry), tailer)
-      goOn(tailer, path, this.#options)
-    } catch (error) {
-      this.#failed(path, error)
-      this.#hidden.addUnopened(entry)
-    }
   }
 
   /** Assigns the files of a folder to those that are known, and does what follows from it. */
@@ -273,7 +205,8 @@ export class Search {
     const { path } = folder
     const sought = closed.filter(tailer => dirname(tailer.path) === path && !tailer.isOpen && !folder.there.has(tailer))
     const missing = (entries.get(path) ?? []).filter(entry => !folder.there.has(entry) && this.#isCurrent(entry))
-    const isKnown = ({ path, stat }: Listed) => this.#options.isRead(stat, path) || this.#options.isSaved(stat, path)
+    const { files } = this.#options
+    const isKnown = ({ path, stat }: Listed) => files.isRead(stat, path) || files.isSaved(stat, path)
     const names = this.unseen.namesIn(path, folder.listed, isKnown)
     const hasNew = this.newcomers.in(path).length > 0
     if (sought.length + missing.length + names.length === 0 && !hasNew) return
@@ -282,7 +215,7 @@ export class Search {
     const others = folder.listed.filter(one => !isKnown(one))
     const wanted = this.#wantedIn(folder, sought, missing)
     const isNew = (one: Listed) => this.newcomers.has(one.path)
-    const { places, unreadable } = await this.candidates.of(path, others, wanted, isNew, slices)
+    const { places, unreadable } = await this.#candidates.of(path, others, wanted, isNew, slices)
     this.#hidden.setUnreadable(path, unreadable)
     const reading = this.#readingIn(path)
     const free = places.filter(one => !reading.has(stateOf(one)))
@@ -323,7 +256,7 @@ export class Search {
     const inflate = (stat: BigIntStats) => {
       const place = unclaimed.find(({ key }) => key === keyOf(stat))
       if (!place || !isCompressed(place) || place.stat.size !== stat.size) return false
-      if (!this.#isKnownByLink(place)) this.#inflate(place.path, place)
+      if (!this.#rests.isKnownByLink(place)) this.#rests.inflate(place.path, place)
       return true
     }
     await this.newcomers.takeUp(path, copyOf, folder.byKey, inflate, slices)
@@ -333,22 +266,22 @@ export class Search {
   #originalsIn(folder: string, names: readonly string[]): ReadonlyMap<string, Tailer> {
     const found = new Map<string, Tailer>()
     for (const name of [...names, ...this.newcomers.in(folder).flatMap(originalsOf)]) {
-      const tailer = this.#options.at(name)
+      const tailer = this.#options.files.named(name)
       if (tailer && !tailer.copy) found.set(name, tailer)
     }
     return found
   }
 
   /** Notices truncations of these files. Returns whether there were none, and all still have their names. */
-  #checkOpen(files: Iterable<[name: string | undefined, Tailer]>): boolean {
-    const { open, onTruncated } = this.#options
+  #checkOpen(named: Iterable<[name: string | undefined, Tailer]>): boolean {
+    const { files } = this.#options
     let areSame = true
-    for (const [name, tailer] of files) {
-      if (!open(tailer) || tailer.fd === undefined) continue
+    for (const [name, tailer] of named) {
+      if (!files.open(tailer) || tailer.fd === undefined) continue
       // If it was just renamed, the files found may have had the name after it.
       if (tailer.hasPortion || (name !== undefined && !leadsTo(name, tailer.key))) areSame = false
       else if (!tailer.holds()) {
-        onTruncated(tailer)
+        files.truncated(tailer)
         areSame = false
       }
     }
@@ -372,14 +305,14 @@ export class Search {
   /** The files that are read from compressed copies, by those. */
   #readingIn(folder: string): ReadonlyMap<string, Tailer> {
     const reading = new Map<string, Tailer>()
-    for (const tailer of this.#options.tailers())
+    for (const tailer of this.#options.files.tailers)
       if (tailer.copy && dirname(tailer.path) === folder) reading.set(stateOf(tailer.copy), tailer)
     return reading
   }
 
   #subjectsIn({ path, there, byKey }: Folder, missing: readonly Entry[]): Subject[] {
     const subjects: Subject[] = []
-    for (const tailer of this.#options.tailers()) {
+    for (const tailer of this.#options.files.tailers) {
       if (dirname(tailer.path) !== path || tailer.copy) continue
       // Its copies have what was written to it since the sweep looked at it.
       if (tailer.fd !== undefined && tailer.at === 0 && tailer.head.bytes < FINGERPRINT_BYTES) tailer.holds()
@@ -410,11 +343,11 @@ export class Search {
       if (step.done) return step.value
       if (slices.due) await slices.pause()
       const question = step.value
-      let answered = this.candidates.answer(question)
+      let answered = this.#candidates.answer(question)
       if (!answered) {
-        const isOver = await this.candidates.inflate(question)
+        const isOver = await this.#candidates.inflate(question)
         slices.restart()
-        answered = isOver ? this.candidates.answer(question) : undefined
+        answered = isOver ? this.#candidates.answer(question) : undefined
         if (!answered) return undefined
       }
       step = run.next(answered.answer)
@@ -430,44 +363,11 @@ export class Search {
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue
-      if (tailer) this.#found(tailer, candidate, isRest)
-      else if (isRest) this.#readOn(entry!, candidate)
-      else if (!candidate.isCompressed) this.#putEnd(candidate, nameOf(entry!))
+      if (tailer) this.#rests.found(tailer, candidate, isRest)
+      else if (isRest) this.#rests.readOn(entry!, candidate)
+      else if (!candidate.isCompressed) this.#rests.putEnd(candidate, nameOf(entry!))
       if (entry && !isRest) this.#options.saved.replace(entry, { ...entry, claimed: candidate.key })
     }
-  }
-
-  #found(tailer: Tailer, place: Place, isRest: boolean): void {
-    const { readOn, onReady, context } = this.#options
-    if (isRest) {
-      const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
-      if (!readOn(tailer, copy ?? place)) {
-        this.#again.add(dirname(place.path))
-        return
-      }
-      tailer.claimed = place.key
-      report(tailer, place, context)
-      tailer.awaySince = context.clock.now()
-      tailer.wasLookedFor()
-      onReady(tailer)
-      return
-    }
-    tailer.claimed = place.key
-    if (!place.isCompressed) this.#putEnd(place, tailer.origin.path!)
-  }
-
-  #copyOf(place: Compressed, offset: number): Copy {
-    return new Copy(place, this.#opening, this.candidates.take(place.stat, offset))
-  }
-
-  /** Remembers a plain copy of what was read, so that it is known if it grows. */
-  #putEnd({ path, stat, size, first }: Place, file: string): void {
-    const head = fingerprint(first, 0, first.length)
-    const tail = withFile(path, fd => fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size)) ?? NO_BYTES
-    // Its modification time decides how long its position is kept.
-    const away = Number(stat.mtimeNs) / 1e6
-    const position = { offset: size, continues: false, head, tail, claimed: keyOf(stat) }
-    this.#options.saved.put({ path, file, ...identityOf(stat), ...position, away })
   }
 
   /** No copy has the rest of a file that is closed. */
@@ -475,7 +375,7 @@ export class Search {
     if (tailer.isOpen || tailer.copy) return
     tailer.wasLookedFor()
     if (tailer.truncatedSince !== undefined && tailer.pending > 0) this.#options.onEnd(tailer)
-    this.#options.retire(tailer)
+    this.#options.files.retire(tailer)
   }
 
   #lose(entry: Entry, { path, listed }: Folder): void {
@@ -525,156 +425,13 @@ export class Search {
     try {
       for (const place of places) {
         unclaimed.splice(unclaimed.indexOf(place), 1)
-        if (!this.#beginUnseen(name, place)) this.unseen.displaced(name, since)
+        if (!this.#rests.readUnseen(name, place)) this.unseen.displaced(name, since)
       }
     } catch (error) {
       this.unseen.displaced(name, since)
       throw error
     }
   }
-
-  /** False: it was just renamed, and must be found again. */
-  #beginUnseen(name: string, place: Place): boolean {
-    const { path, stat, first } = place
-    if (isCompressed(place)) {
-      this.#inflate(name, place)
-      return true
-    }
-    const head = fingerprint(first, 0, first.length)
-    const position = { offset: 0, continues: false, head, tail: NO_BYTES }
-    return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
-  }
-
-  /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
-  #isKnownByLink(place: Compressed): boolean {
-    for (const { copy } of this.#options.tailers()) if (copy && stateOf(copy) === stateOf(place)) return true
-    for (const { claimed, dev, birth, head } of this.#options.saved.entries())
-      if (
-        claimed === place.key &&
-        dev === COPY_ONLY.dev &&
-        birth === birthOf(place) &&
-        same(head, place.head(head.bytes))
-      )
-        return true
-    return false
-  }
-
-  /** Reads a compressed file from its beginning. Its events have this name. */
-  #inflate(name: string, place: Compressed): void {
-    const { adoptCopy, precede, context, onReady } = this.#options
-    const { path, stat, first, size } = place
-    const entry: Entry = {
-      path: name,
-      ...COPY_ONLY,
-      birth: birthOf(place),
-      offset: 0,
-      continues: false,
-      head: fingerprint(first, 0, first.length),
-      tail: NO_BYTES,
-      ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
-      gone: true,
-    }
-    const tailer = adoptCopy(entry, this.#copyOf(place, 0))
-    tailer.claimed = place.key
-    if (name === path) context.log.info({ file: path }, 'reading a compressed file')
-    else {
-      precede(name, tailer)
-      context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
-    }
-    onReady(tailer)
-  }
-
-  #readOn(entry: Entry, place: Place): void {
-    const { adoptCopy, precede, onReady, context, saved } = this.#options
-    const file = nameOf(entry)
-    if (isCompressed(place)) {
-      const tailer = adoptCopy(entry, this.#copyOf(place, entry.offset))
-      tailer.claimed = place.key
-      precede(file, tailer)
-      context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
-      onReady(tailer)
-      return
-    }
-    const { path, stat } = place
-    const { gone: _gone, size: _size, ...rest } = entry
-    const moved = { ...rest, path, file, ...identityOf(stat), claimed: place.key }
-    saved.remove(entry)
-    if (stat.size <= BigInt(entry.offset)) saved.put(moved)
-    else if (!this.#begin(path, moved, entry)) this.#again.add(dirname(path))
-  }
-
-  /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
-  #begin(path: string, entry: Entry, former?: Entry): boolean {
-    const { saved, adopt, precede, context } = this.#options
-    const file = nameOf(entry)
-    saved.put(entry)
-    try {
-      const tailer = adopt(path, entry)
-      if (!tailer) return false
-      precede(file, tailer)
-      const { offset } = entry
-      context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
-      follow(tailer, path, this.#options)
-      return true
-    } catch (error) {
-      if (error instanceof SilentFileSystem) {
-        saved.remove(entry)
-        if (former) saved.put(former)
-      }
-      return this.#failed(path, error)
-    }
-  }
-
-  /** Returns whether it is known what became of the file. */
-  #failed(path: string, error: unknown): boolean {
-    unlessSilent(error)
-    // It was just renamed.
-    if (errorCode(error) === 'ENOENT') {
-      this.#again.add(dirname(path))
-      return false
-    }
-    this.#options.problems.failed(path, 'open', error)
-    return true
-  }
-}
-
-/** Identifies a compressed file: its inode may be given to another one. */
-function stateOf({ key, birth, changedAt }: Pick<Place, 'key' | 'birth' | 'changedAt'>): string {
-  return `${key}@${birth ?? changedAt}`
-}
-
-/** What stands for the birth time of a file only seen as a compressed copy. */
-function birthOf({ changedAt }: Place): string {
-  return String(Math.round(changedAt * 1e6))
-}
-
-/** Whether the folder contains compressed files. */
-export function hasCompressed(folder: string): boolean {
-  return namesOrNone(folder).some(name => formatOfName(name) !== undefined)
-}
-
-/** Reads the rest of a file that was renamed. */
-export function goOn(tailer: Tailer, path: string, options: Pick<SearchOptions, 'context' | 'onReady'>): void {
-  options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-  follow(tailer, path, options)
-}
-
-function follow(tailer: Tailer, path: string, { context, onReady }: Pick<SearchOptions, 'context' | 'onReady'>): void {
-  tailer.path = path
-  tailer.found = path
-  tailer.awaySince = context.clock.now()
-  onReady(tailer)
-}
-
-function report({ origin, unread, at }: Tailer, place: Place, { log }: SourceContext): void {
-  const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-  if (place.isCompressed) log.info(fields, 'file is gone; searching a compressed copy for its rest')
-  else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
-  else log.debug(fields, 'the copy of a truncated file was read to its end')
-}
-
-function identityOf({ dev, ino, birthtimeNs }: BigIntStats): Pick<Entry, 'dev' | 'ino' | 'birth'> {
-  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
 }
 
 function stampOf(listed: readonly Listed[]): string {

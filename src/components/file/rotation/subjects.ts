@@ -4,8 +4,8 @@ import { FINGERPRINT_BYTES, type Fingerprint, fingerprintAt, keyOf } from '../id
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import { type Listed, withKnown } from './candidates.js'
-import { Trail } from './growth.js'
 import type { Known, Mark } from './match.js'
+import { Trail } from './trail.js'
 
 /** Clocks of file systems may be behind by up to this. */
 export const CLOCK_MS = 10
@@ -23,7 +23,7 @@ export function nameOf({ file, path }: Entry): string {
 
 /** A tailer that does not read a compressed copy. `there`: where its file was found, if it is closed. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
-  const { origin, path, birth, fd, head, at, tail, growth, claimed, truncatedSince } = tailer
+  const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
   // Another file may have its descriptor by the time that it is asked for.
   const isOpen = () => tailer.fd === fd
@@ -45,7 +45,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     ...(own ?? {
       isThere: false,
       size: () => tailer.size,
-      markIn: markIn(position, head, growth.trail),
+      markIn: markIn(position, head, trail),
     }),
   }
 }

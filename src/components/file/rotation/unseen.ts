@@ -18,7 +18,7 @@ const LONGEST_DELAY_MS = 10_000
 export class Unseen {
   /** Whether the files that existed at the start are still being reported: compressed ones are complete. */
   isStarting = true
-  readonly #options: Pick<SearchOptions, 'context' | 'saved' | 'problems' | 'births' | 'tailers' | 'at'>
+  readonly #options: SearchOptions
   /** The earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
   /** Files that could not be opened, and the name that was searched for with its time. They may be new, or copies. */
@@ -124,15 +124,15 @@ export class Unseen {
 
   /** The files that come after those searched for: the current one, and those that had the name during the search. */
   *delayed(): Iterable<Tailer> {
-    const { at, tailers, context } = this.#options
+    const { files, context } = this.#options
     const now = context.clock.now()
     for (const name of this.#displaced.keys()) {
-      const current = at(name)
+      const current = files.named(name)
       if (current) yield current
       const since = this.#waitingSince.get(name) ?? now
       this.#waitingSince.set(name, since)
       if (now - since > LONGEST_DELAY_MS) continue
-      for (const tailer of tailers()) {
+      for (const tailer of files.tailers) {
         // The search itself waits for copies to be read.
         if (tailer.held && !tailer.copy && tailer.origin.path === name) yield tailer
       }

@@ -22,12 +22,14 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** Minimum number of events inspected per second while sampling; usually, it is a quarter of `looks`. */
-const LEAST_LOOKS = 2000
+/** Maximum number of events inspected per second while sampling. */
+const SAMPLED_LOOKS = 2000
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
 const STEPS = [1, 100, 1000] as const
+/** The minimum step of samples. */
+const SAMPLED_STEP = 1
 
 /** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
 export const REST = 0
@@ -112,7 +114,7 @@ export class KeyCounts {
     const { clock, looks, bytes } = options
     this.#options = options
     this.#bytes = bytes
-    this.#sampler = new EventSampler(clock, looks, 1, Math.max(LEAST_LOOKS, looks / 4))
+    this.#sampler = new EventSampler(clock, looks, 1, SAMPLED_LOOKS)
     this.#key = new BucketKey([], this.#seed)
     this.#wall.offsetMs = clock.wall() - clock.now()
     this.#from = Math.floor(clock.wall())
@@ -179,7 +181,9 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     this.#now = wall
-    const step = STEPS[this.#step]!
+    const isSampled = this.#sampler.oneIn > 1
+    // Short steps would not make a sample exact.
+    const step = STEPS[isSampled ? Math.max(SAMPLED_STEP, this.#step) : this.#step]!
     const at = wall - (wall % step)
     if (at !== this.#at) this.flush()
     this.#at = at
@@ -193,6 +197,8 @@ export class KeyCounts {
     this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands, known?.ids[i] ?? -1))
     if (this.#sampler.oneIn === 1) return
     const { oneIn, until } = this.#sampled
+    const { until: coarseUntil, step: coarseStep } = this.#coarse
+    if (isSampled) this.#coarse = { until: wall, step: Math.max(step, coarseUntil < wall - KEPT_MS ? 1 : coarseStep) }
     this.#sampled = { until: wall, oneIn: Math.max(until < wall - KEPT_MS ? 1 : oneIn, this.#sampler.oneIn) }
   }
 

@@ -1,4 +1,5 @@
 import type { AnyDefinition } from '../../../core/component.js'
+import { exampleConfig, fence } from './reference.js'
 
 /** Generates the page about the guarantees of network destinations. */
 export function destinationsText(components: readonly AnyDefinition[]): string {
@@ -14,13 +15,15 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
       '[all JSON to S3, a limited stream to Loki](../config/examples/app-json-to-s3-and-loki.yaml). Every option is in',
       '[the reference](../config/reference.md#destinations). `npm run docs` generates this page.',
     ].join('\n'),
-    ...components.flatMap(({ kind, type, summary, promises }) => {
+    ...components.flatMap(definition => {
+      const { kind, type, summary, promises, examples } = definition
       if (!promises) return []
       const { guarantee, order, duplicates, limits, tested } = promises
       const rows = Object.entries({ guarantee, order, duplicates, limits, 'tested with': tested })
       return [
         `## ${type}`,
         `${summary} [Options](../config/reference.md#${kind}-${type}).`,
+        fence('yaml part', exampleConfig(definition, examples[0]!)),
         ['| | |', '|---|---|', ...rows.map(([name, text]) => `| ${name} | ${text} |`)].join('\n'),
       ]
     }),

@@ -142,11 +142,15 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-function exampleText({ kind, type }: AnyDefinition, example: Example): string[] {
-  const { title, yaml, files = {}, input, output, outputs = {} } = example
+/** The lines of a configuration with the component of an example. */
+export function exampleConfig({ kind, type }: AnyDefinition, { yaml }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
-  const block = [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
-  const texts = [`${title}:`, fence('yaml', block)]
+  return [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
+}
+
+function exampleText(definition: AnyDefinition, example: Example): string[] {
+  const { title, files = {}, input, output, outputs = {} } = example
+  const texts = [`${title}:`, fence('yaml', exampleConfig(definition, example))]
   for (const [name, text] of Object.entries(files))
     texts.push(`${code(name)}:`, fence(name.replace(/^.*\./, ''), text.trimEnd().split('\n')))
   if (input) texts.push('In:', fence('json', input))
@@ -155,7 +159,8 @@ function exampleText({ kind, type }: AnyDefinition, example: Example): string[] 
   return texts
 }
 
-const fence = (language: string, lines: readonly string[]): string => [`\`\`\`${language}`, ...lines, '```'].join('\n')
+export const fence = (language: string, lines: readonly string[]): string =>
+  [`\`\`\`${language}`, ...lines, '```'].join('\n')
 const code = (text: string): string => `\`${text}\``
 const capital = (text: string): string => text[0]!.toUpperCase() + text.slice(1)
 

@@ -8,14 +8,20 @@ import { HEALTHS, time } from './documents.js'
 
 const DAY_MS = 86_400_000
 const LONGEST_TITLE = 200
-/** Control characters, and characters that change the direction of text. */
-const UNSHOWABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
+/**
+ * Control characters, and characters that change the direction of text: the inside of a class that readers of the API's
+ * description understand, as they do not all know `\p{Cc}`.
+ */
+const UNSHOWABLE = String.raw`\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069`
+const SHOWABLE = new RegExp(`^[^${UNSHOWABLE}]*$`, 'u')
+const EMAIL = new RegExp(String.raw`^[^\s@<>"(),:;\\[\]${UNSHOWABLE}]{1,64}@[^\s@<>"(),:;\\[\]${UNSHOWABLE}]+$`, 'u')
 
 const text = (most: number) => showable(z.string().trim().min(1).max(most))
 
 /** PostgreSQL cannot store or compare a character U+0000. */
 function showable(schema: z.ZodString) {
-  return schema.refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
+  const message = 'must not have control characters'
+  return schema.regex(SHOWABLE, message).refine(value => !SHOWABLE.test(value) || value.isWellFormed(), message)
 }
 
 const title = text(LONGEST_TITLE).describe('Name shown to people.')
@@ -23,8 +29,8 @@ const title = text(LONGEST_TITLE).describe('Name shown to people.')
 const email = z
   .string()
   .max(254)
-  .regex(/^[^\s@<>"(),:;\\[\]\p{Cc}]{1,64}@[^\s@<>"(),:;\\[\]\p{Cc}]+$/u, 'must be an e-mail address')
-  .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
+  .regex(EMAIL, 'must be an e-mail address')
+  .refine(value => value.isWellFormed(), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
 /** A duration or a number of seconds, as milliseconds. The limits are in milliseconds, too. */
@@ -47,7 +53,7 @@ function period(least: number, most: number) {
 }
 
 const expiresIn = period(1000, 3650 * DAY_MS).describe(
-  'How long the key is valid, in seconds or for example as `12 Hours`.',
+  'How long the key is valid, at least a second: in seconds, or for example as `12 Hours`.',
 )
 const grace = period(0, 30 * DAY_MS).describe(
   'How long the old key remains valid. Default: it stops working immediately.',
@@ -136,7 +142,7 @@ export const secretInput = z.strictObject({
           'must be one line of printable ASCII without spaces around it',
         ),
     )
-    .describe('The value. A line end after it is ignored. The value is never returned.'),
+    .describe('One line of printable ASCII. A line end after it is ignored. The value is never returned.'),
 })
 export type SecretInput = z.output<typeof secretInput>
 

@@ -35,7 +35,6 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly tls?: TlsOptions | undefined
 }
 
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 /** A longer path parameter cannot be an id. */
 const LONGEST_PARAM = 100
 
@@ -216,7 +215,7 @@ function serve(
         principal: request.principal!,
         params: request.params as Record<string, string>,
         query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
-        body: body && read(body, request.body ?? bodyInstead(route), 'body'),
+        body: body && read(body, request.body === undefined ? bodyInstead(route) : request.body, 'body'),
         request,
         confirm: confirmed,
       } as never)
@@ -230,7 +229,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], auth
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
     if (own.includes('GET')) own.push('HEAD')
-    const others = METHODS.filter(method => !own.includes(method))
+    const others = app.supportedMethods.filter(method => !own.includes(method))
     const allow = own.join(', ')
     const onRequest = async (request: FastifyRequest) => {
       request.route = path

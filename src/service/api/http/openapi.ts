@@ -28,6 +28,7 @@ const COMMON: readonly { status: number; text: string; when: (route: Route) => b
     when: ({ body, stream }) => Boolean(body ?? stream),
   },
   { status: 429, text: 'Too many requests. Wait for the time in Retry-After.', when: () => true },
+  { status: 503, text: 'The service cannot do this now. Wait for the time in Retry-After.', when: () => true },
 ]
 
 function takesInput({ body, query, stream }: Route): boolean {
@@ -75,7 +76,7 @@ class Schemas {
     const copy: Json = {}
     for (const [key, value] of Object.entries(node)) {
       // The limits of safe integers do not carry information. An id of zod is a name here, not the URI of a resource.
-      if (value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER) continue
+      if ((node as Json).type === 'integer' && Math.abs(Number(value)) === Number.MAX_SAFE_INTEGER) continue
       if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
       copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)
     }

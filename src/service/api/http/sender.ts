@@ -170,7 +170,7 @@ function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
     log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
     const message =
       'the service cannot use its store at the moment; the change may have been saved or not, so check before you try again'
-    return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '5' } })
+    return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '1' } })
   }
   const code = errorCode(error)
   const [status, own, message] = BY_FRAMEWORK[code ?? ''] ?? []

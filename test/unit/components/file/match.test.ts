@@ -1,7 +1,7 @@
 import t from 'tap'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../../../../src/components/file/identity.js'
-import { Trail } from '../../../../src/components/file/rotation/growth.js'
 import { assign, type Candidate, type Known } from '../../../../src/components/file/rotation/match.js'
+import { Trail } from '../../../../src/components/file/rotation/trail.js'
 
 /** Which file of a folder holds the rest of which known one: the table of vectors, each in both orders of listing. */
 

@@ -38,113 +38,138 @@ for (const [title, log, rotated, others] of SCHEMES) {
   })
 }
 
-const line = (tag: string, text: string, stream = 'stdout') =>
-  `2026-01-31T12:00:00.123456789Z ${stream} ${tag} ${text}\n`
+type Line = (tag: 'P' | 'F', text: string, stream?: string) => string
+
+/** What the runtimes write: each its own lines, and names of rotated files. */
+const RUNTIMES: [decode: string, rotated: string, line: Line][] = [
+  [
+    'cri',
+    '.20260131-120000',
+    (tag, text, stream = 'stdout') => `2026-01-31T12:00:00.123456789Z ${stream} ${tag} ${text}\n`,
+  ],
+  [
+    'docker_json',
+    '.1',
+    (tag, log, stream = 'stdout') =>
+      `${JSON.stringify({ log: tag === 'F' ? `${log}\n` : log, stream, time: '2026-01-31T12:00:00.123456789Z' })}\n`,
+  ],
+]
 const joined = (...parts: string[]) => parts.join('').slice(0, -1)
 
-/** The clock is slow: no part is delivered because it waited. */
-function start(options: object, checkpoints = new MemoryCheckpoints(), out = new Receiver()) {
-  const clock = { ...systemClock, now: () => systemClock.now() / 10 }
-  return tail({ decode: 'cri', ...options }, checkpoints, out, clock)
-}
+for (const [decode, rotatedName, line] of RUNTIMES) {
+  /** The clock is slow: no part is delivered because it waited. */
+  const start = (options: object, checkpoints = new MemoryCheckpoints(), out = new Receiver()) => {
+    const clock = { ...systemClock, now: () => systemClock.now() / 10 }
+    return tail({ decode, ...options }, checkpoints, out, clock)
+  }
 
-for (const isCompressed of [false, true])
-  t.test(`a line in parts goes on in the next file${isCompressed ? ', read from a compressed copy' : ''}`, async t => {
-    const first = line('F', 'zero') + line('P', 'one, ')
-    const dir = testFolder(t, { '0.log': first })
+  for (const isCompressed of [false, true])
+    t.test(
+      `${decode}: a line in parts goes on in the next file${isCompressed ? ', read from a compressed copy' : ''}`,
+      async t => {
+        const first = line('F', 'zero') + line('P', 'one, ')
+        const dir = testFolder(t, { '0.log': first })
+        const path = join(dir, '0.log')
+        const options = { include: [path] }
+        const run = await start(options)
+        await run.read(path)
+        if (isCompressed) await run.stop()
+        const rotated = `${path}${rotatedName}`
+        renameSync(path, rotated)
+        if (isCompressed) writeFileSync(`${rotated}.gz`, gzipSync(first))
+        if (isCompressed) rmSync(rotated)
+        writeFileSync(path, line('P', 'two, ') + line('F', 'three') + line('F', 'four'))
+        const next = isCompressed ? await start(options, run.checkpoints, run.out) : run
+        await settled(next, 3)
+        t.same(next.out.texts(path), [
+          joined(line('F', 'zero')),
+          joined(line('P', 'one, '), line('P', 'two, '), line('F', 'three')),
+          joined(line('F', 'four')),
+        ])
+        await next.stop()
+        const { files } = next.checkpoints.document as { files: { offset: number; tail: { bytes: number } }[] }
+        const offsets = files.map(({ offset }) => offset)
+        t.ok(offsets.includes(first.length), `all of it is delivered: ${offsets}`)
+      },
+    )
+
+  t.test(`${decode}: the position after the line is that in its own file`, async t => {
+    const dir = testFolder(t, { '0.log': line('P', 'one, ') })
     const path = join(dir, '0.log')
-    const options = { include: [path] }
-    const run = await start(options)
+    const run = await start({ include: [path] })
     await run.read(path)
-    if (isCompressed) await run.stop()
-    const rotated = `${path}.20260131-120000`
-    renameSync(path, rotated)
-    if (isCompressed) writeFileSync(`${rotated}.gz`, gzipSync(first))
-    if (isCompressed) rmSync(rotated)
-    writeFileSync(path, line('P', 'two, ') + line('F', 'three') + line('F', 'four'))
-    const next = isCompressed ? await start(options, run.checkpoints, run.out) : run
-    await settled(next, 3)
-    t.same(next.out.texts(path), [
-      joined(line('F', 'zero')),
-      joined(line('P', 'one, '), line('P', 'two, '), line('F', 'three')),
-      joined(line('F', 'four')),
-    ])
+    renameSync(path, `${path}${rotatedName}`)
+    writeFileSync(path, line('F', 'two') + line('F', 'three').slice(0, -1))
+    await settled(run, 1)
+    await run.stop()
+    appendFileSync(path, '\n')
+    const next = await start({ include: [path] }, run.checkpoints)
+    await settled(next, 1)
+    t.same(next.out.texts(), [joined(line('F', 'three'))])
     await next.stop()
-    const { files } = next.checkpoints.document as { files: { offset: number; tail: { bytes: number } }[] }
-    const offsets = files.map(({ offset }) => offset)
-    t.ok(offsets.includes(first.length), `all of it is delivered: ${offsets}`)
   })
 
-t.test('the position after the line is that in its own file', async t => {
-  const dir = testFolder(t, { '0.log': line('P', 'one, ') })
-  const path = join(dir, '0.log')
-  const run = await start({ include: [path] })
-  await run.read(path)
-  renameSync(path, `${path}.1`)
-  writeFileSync(path, line('F', 'two') + line('F', 'three').slice(0, -1))
-  await settled(run, 1)
-  await run.stop()
-  appendFileSync(path, '\n')
-  const next = await start({ include: [path] }, run.checkpoints)
-  await settled(next, 1)
-  t.same(next.out.texts(), [joined(line('F', 'three'))])
-  await next.stop()
-})
-
-t.test('a kill, and a batch that comes back, before the line is delivered: it comes again, whole', async t => {
-  const dir = testFolder(t, { '0.log': line('P', 'one, ') })
-  const path = join(dir, '0.log')
-  const whole = joined(line('P', 'one, '), line('F', 'two'))
-  const run = await start({ include: [path] })
-  await run.read(path)
-  run.out.hold = true
-  renameSync(path, `${path}.1`)
-  writeFileSync(path, line('F', 'two') + line('F', 'three'))
-  await arrived(run, 2)
-  run.out.settle('errored')
-  await run.run.catch(() => {})
-  const again = run.again()
-  await arrived(run, 4)
-  t.same(run.out.texts(), [whole, joined(line('F', 'three')), whole, joined(line('F', 'three'))])
-  await run.checkpoints.flush()
-  await run.kill()
-  await again.catch(() => {})
-  const next = await start({ include: [path] }, run.checkpoints)
-  await settled(next, 2)
-  t.same(next.out.texts(), [whole, joined(line('F', 'three'))])
-  await next.stop()
-})
-
-t.test('a line that ends in its own file is not joined to the next one, and neither is another stream', async t => {
-  const dir = testFolder(t, { '0.log': line('P', 'one, ') })
-  const path = join(dir, '0.log')
-  const run = await start({ include: [path] })
-  await run.read(path)
-  renameSync(path, `${path}.1`)
-  writeFileSync(path, line('F', 'error', 'stderr') + line('F', 'out'))
-  await settled(run, 3)
-  t.same(
-    run.out.texts(),
-    [line('P', 'one, '), line('F', 'error', 'stderr'), line('F', 'out')].map(one => joined(one)),
+  t.test(
+    `${decode}: a kill, and a batch that comes back, before the line is delivered: it comes again, whole`,
+    async t => {
+      const dir = testFolder(t, { '0.log': line('P', 'one, ') })
+      const path = join(dir, '0.log')
+      const whole = joined(line('P', 'one, '), line('F', 'two'))
+      const run = await start({ include: [path] })
+      await run.read(path)
+      run.out.hold = true
+      renameSync(path, `${path}${rotatedName}`)
+      writeFileSync(path, line('F', 'two') + line('F', 'three'))
+      await arrived(run, 2)
+      run.out.settle('errored')
+      await run.run.catch(() => {})
+      const again = run.again()
+      await arrived(run, 4)
+      t.same(run.out.texts(), [whole, joined(line('F', 'three')), whole, joined(line('F', 'three'))])
+      await run.checkpoints.flush()
+      await run.kill()
+      await again.catch(() => {})
+      const next = await start({ include: [path] }, run.checkpoints)
+      await settled(next, 2)
+      t.same(next.out.texts(), [whole, joined(line('F', 'three'))])
+      await next.stop()
+    },
   )
-  await run.stop()
-})
 
-t.test('the first part is in a deleted file when the daemon stops: it is delivered before', async t => {
-  const dir = testFolder(t, { '0.log': line('P', 'one, ') })
-  const path = join(dir, '0.log')
-  const run = await start({ include: [path] })
-  await run.read(path)
-  renameSync(path, `${path}.1`)
-  writeFileSync(path, line('P', 'two, '))
-  await run.scanned(2)
-  await run.read(path)
-  rmSync(`${path}.1`)
-  await run.stop()
-  t.same(run.out.texts(), [joined(line('P', 'one, '), line('P', 'two, '))])
-  appendFileSync(path, line('F', 'three'))
-  const next = await start({ include: [path] }, run.checkpoints)
-  await settled(next, 1)
-  t.same(next.out.texts(), [joined(line('F', 'three'))])
-  await next.stop()
-})
+  t.test(
+    `${decode}: a line that ends in its own file is not joined to the next one, and neither is another stream`,
+    async t => {
+      const dir = testFolder(t, { '0.log': line('P', 'one, ') })
+      const path = join(dir, '0.log')
+      const run = await start({ include: [path] })
+      await run.read(path)
+      renameSync(path, `${path}${rotatedName}`)
+      writeFileSync(path, line('F', 'error', 'stderr') + line('F', 'out'))
+      await settled(run, 3)
+      t.same(
+        run.out.texts(),
+        [line('P', 'one, '), line('F', 'error', 'stderr'), line('F', 'out')].map(one => joined(one)),
+      )
+      await run.stop()
+    },
+  )
+
+  t.test(`${decode}: the first part is in a deleted file when the daemon stops: it is delivered before`, async t => {
+    const dir = testFolder(t, { '0.log': line('P', 'one, ') })
+    const path = join(dir, '0.log')
+    const run = await start({ include: [path] })
+    await run.read(path)
+    renameSync(path, `${path}${rotatedName}`)
+    writeFileSync(path, line('P', 'two, '))
+    await run.scanned(2)
+    await run.read(path)
+    rmSync(`${path}${rotatedName}`)
+    await run.stop()
+    t.same(run.out.texts(), [joined(line('P', 'one, '), line('P', 'two, '))])
+    appendFileSync(path, line('F', 'three'))
+    const next = await start({ include: [path] }, run.checkpoints)
+    await settled(next, 1)
+    t.same(next.out.texts(), [joined(line('F', 'three'))])
+    await next.stop()
+  })
+}

@@ -31,15 +31,14 @@ import {
   NO_BYTES,
 } from '../../../../src/components/file/identity.js'
 import type { PathProblems } from '../../../../src/components/file/path-problems.js'
-import { emptyStart, positionsIn } from '../../../../src/components/file/positions.js'
+import { beginningOf, emptyStart, positionsIn, resumeOf } from '../../../../src/components/file/positions.js'
 import { Portion } from '../../../../src/components/file/reading/portion.js'
 import { Reader, type ReaderOptions } from '../../../../src/components/file/reading/reader.js'
+import type { TailerContext } from '../../../../src/components/file/reading/tailer.js'
 import { Tailer } from '../../../../src/components/file/reading/tailer.js'
-import type { TailerContext } from '../../../../src/components/file/reading/tailing.js'
 import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { Slices } from '../../../../src/components/file/slices.js'
 import { file } from '../../../../src/components/file/source.js'
-import { beginningOf, resumeOf } from '../../../../src/components/file/start.js'
 import type { Output } from '../../../../src/core/component.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import type { Origin } from '../../../../src/core/event/origin.js'
@@ -298,6 +297,11 @@ t.test('saved positions', async t => {
   t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
   both.prune(1000)
   t.equal([...both.entries()].length, 2)
+  const head = (hash: number, bytes = 10) => ({ head: { bytes, hash } })
+  const other = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/y', head(2))] })
+  t.match([...other.entries()], [{ path: '/a/x', gone: true }, { path: '/a/y' }], 'the same, without birth times')
+  const grown = new Saved({ version: 1, saved: 5, files: [entry(1, '/a/x', head(1)), entry(1, '/a/x', head(2, 20))] })
+  t.match([...grown.entries()], [head(2, 20)], 'its first bytes became more')
 })
 
 /** Opens a file of which nothing was read. */
@@ -312,7 +316,6 @@ function tailerOf(path: string, fd: number): Tailer {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
     onCommit: () => {},
-    follows: true,
     remote: { has: () => false } as Partial<Remote> as Remote,
     pieces: { value: 0 },
     before: Buffer.alloc(2 * FINGERPRINT_BYTES),
@@ -394,14 +397,13 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
     if (!tailer.isOpen) throw new TypeError('there is no descriptor')
     return 6
   }
-  const tailer = { path: 'app.log', isOpen: true, unread: 6, growth: {}, left, read: () => 6, take: () => 'batch' }
+  const tailer = { path: 'app.log', isOpen: true, unread: 6, left, read: () => 6, take: () => 'batch' }
   const options: Partial<ReaderOptions> = {
     clock: systemClock,
     splitting: new Splitting(file.options.parse({ include: ['app.log'] })),
     beforeSend: () => undefined,
     isStopped: () => true,
-    finishesLines: () => false,
-    unfindable: async () => [tailer as unknown as Tailer],
+    files: { unfindable: async () => [tailer as unknown as Tailer] } as unknown as ReaderOptions['files'],
     onUnfindable: () => {},
     onLost: () => said.push('lost'),
     problems: { failed: (...args: unknown[]) => said.push(args) } as unknown as PathProblems,
@@ -417,7 +419,7 @@ t.test('a sweep may release a deleted file while a stop reads its rest', async t
 t.test('what follows a long unfinished line is read into memory that is reused', async t => {
   for (const pending of [0, 20_000, 100_000, 268_287]) {
     const splitter = new LineSplitter(1_000_000)
-    const portion = new Portion()
+    const portion = new Portion(systemClock, {} as TailerContext['remote'])
     // The place in a page that leaves the least room.
     const offset = 2 ** 33 + pending - 1
     splitter.reserve(pending, offset - pending).fill('x', 0, pending)

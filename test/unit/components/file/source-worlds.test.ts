@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
-import { Trail } from '../../../../src/components/file/rotation/growth.js'
+import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 

@@ -11,13 +11,14 @@ import { batchesOf, batchOf } from '../../../support/batches.js'
 import { json, make } from '../../../support/destination.js'
 import { JsonLines } from '../../../support/json-lines.js'
 import { accessLine, dockerLine } from '../../../support/log-lines.js'
+import { rounds } from '../../../support/long-test.js'
 import { messageOf } from '../../../support/protobuf-messages.js'
 import { Seeded } from '../../../support/seeded.js'
 
 /** Requests in protobuf, most of whose records the kernel writes, held to records that JavaScript writes one by one. */
 
 const { context } = await make({ url: 'http://127.0.0.1' }, otlp)
-const ROUNDS = process.env.CI ? 200 : 40
+const ROUNDS = rounds(80, 24)
 const AT_ONCE = 100
 const hex = (random: Seeded, digits: number) =>
   Array.from({ length: digits }, () => random.pick([...'0123456789abcdefABCDEF'])).join('')

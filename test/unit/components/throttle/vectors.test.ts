@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { testFolder } from '../../../support/folder.js'
+import { rounds } from '../../../support/long-test.js'
 import {
   decisionsOn,
   decisionsOnBatches,
@@ -45,7 +46,7 @@ t.test('the files are what the reference program makes', { skip }, async t => {
 })
 
 /** `npm run vectors` runs 10,000; these take a moment. */
-const RUNS = Number(process.env.SLUICE_VECTORS ?? 400)
+const RUNS = Number(process.env.SLUICE_VECTORS ?? rounds(400, 150))
 
 t.test('random limits decide as the reference program does', { skip, timeout: 300_000 + RUNS * 20 }, async t => {
   const maxBuffer = 64 * 1024 * 1024

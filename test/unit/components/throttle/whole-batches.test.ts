@@ -7,9 +7,12 @@ import { Limiter } from '../../../../src/components/throttle/limiter.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
 import { originOf } from '../../../support/batches.js'
+import { rounds } from '../../../support/long-test.js'
 import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { pooledLines } from '../../../support/pooled-batch.js'
 import { throttleDifferences } from '../../../support/throttle-differences.js'
+
+const ROUNDS = rounds(4000, 1500)
 
 t.test('decisions about whole batches are those about the same events one by one', async t => {
   const { strings } = theKernel()!
@@ -24,10 +27,13 @@ t.test('decisions about whole batches are those about the same events one by one
     called.hash++
     return hash.apply(strings, given)
   }
-  const { wrong, events } = throttleDifferences(20_260_101, 4000)
+  const { wrong, events } = throttleDifferences(20_260_101, ROUNDS)
   t.same(wrong, [])
-  t.ok(events > 50_000, `${events} events`)
-  t.ok(called.narrow > 150 && called.hash > 150, `${called.narrow} comparisons and ${called.hash} hashes of batches`)
+  t.ok(events > 12.5 * ROUNDS, `${events} events`)
+  t.ok(
+    called.narrow > ROUNDS / 27 && called.hash > ROUNDS / 27,
+    `${called.narrow} comparisons and ${called.hash} hashes of batches`,
+  )
 })
 
 /** A decider, to which events with these keys come, as JSON. */

@@ -16,6 +16,7 @@ import {
   upTo,
   type Write,
 } from '../../../support/delivery.js'
+import { rounds } from '../../../support/long-test.js'
 import { settle } from '../../../support/manual-time.js'
 import { pooledBatch } from '../../../support/pooled-batch.js'
 import { seeded } from '../../../support/seeded.js'
@@ -385,7 +386,7 @@ t.test('bytes stay where they are until a write has ended, also after its events
 })
 
 t.test('whatever happens: each event ends once, in order where asked', async t => {
-  for (let seed = 1; seed <= 60; seed++) {
+  for (let seed = 1; seed <= rounds(60, 15); seed++) {
     const random = seeded(seed)
     const chance = (p: number) => random() < p
     const inFlight = seed % 2 ? 1 : 3

@@ -14,11 +14,12 @@ import { batchOf, linesOf, readerOf } from '../../../support/batches.js'
 import { checkout } from '../../../support/checkout.js'
 import { fieldDifferences } from '../../../support/field-differences.js'
 import { lineDifferences } from '../../../support/line-differences.js'
+import { rounds } from '../../../support/long-test.js'
 import { chunkOf, scanDifferences } from '../../../support/scan-differences.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
 const FLAGS = { skipped: 0, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
-const LINES = process.env.CI ? 50_000 : 10_000
+const LINES = rounds(20_000, 5_000)
 const FIELD_LINES = 1_500
 
 function scan(texts: readonly string[], ...names: string[]) {

@@ -147,7 +147,7 @@ t.test('a full disk: no new key is taken, none that was taken is forgotten', { b
     status: 503,
     code: 'store_unusable',
     message: /key cannot be saved/,
-    headers: { 'retry-after': '5' },
+    headers: { 'retry-after': '1' },
   }
   await t.rejects(a.send('new', never), unsaved)
   t.same(await a.send('before', never, { noRoom: new Refusal(503, 'x', 'x') }), { received: 1, repeated: true })

@@ -454,6 +454,9 @@ t.test('a body: its size, its type, its shape', async t => {
     t.equal(got.status, status, `${body.slice(0, 40)}: ${got.text}`)
     t.match(got.body, expected, body.slice(0, 40))
   }
+  const headers = { 'content-type': 'application/json' }
+  const optional = await ask('POST', `/v3/pipeline/${'0'.repeat(24)}/publish`, { key: sts, body: 'null', headers })
+  t.match(optional, { status: 400, body: { code: 'invalid_body' } }, 'null is not an empty body')
   t.equal(
     (
       await ask('POST', '/v3/pipeline', {

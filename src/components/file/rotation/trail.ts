@@ -1,0 +1,58 @@
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint } from '../identity.js'
+import type { Mark } from './match.js'
+
+const LF = 0x0a
+
+/** A copy of fewer bytes is recognized if it ends where a line or a read ended; from here on by marks, each twice as far. */
+export const FIRST_MARK = 2 * FINGERPRINT_BYTES
+
+/**
+ * Some places up to which a file was read. By them, a file that is shorter than what was read is recognized as a copy of
+ * its beginning.
+ */
+export class Trail {
+  readonly #marks: Mark[]
+
+  constructor(marks: readonly Mark[] = []) {
+    this.#marks = [...marks]
+  }
+
+  get marks(): readonly Mark[] {
+    return this.#marks
+  }
+
+  /** Registers the first bytes of a file of which nothing was read. */
+  begin(first: Buffer): void {
+    const tailAt = (offset: number) => fingerprint(first, Math.max(0, offset - FINGERPRINT_BYTES), offset)
+    this.add(0, first.length, first, tailAt)
+  }
+
+  /** Registers what was read from `at` to `end`. `tailAt`: the fingerprint of the bytes before an offset in it. */
+  add(at: number, end: number, bytes: Buffer, tailAt: (offset: number) => Fingerprint): void {
+    let from = this.#marks.at(-1)?.offset ?? 0
+    const mark = (offset: number) => {
+      const tail = tailAt(offset)
+      // Less of it is known if a position within a batch was restored.
+      if (tail.bytes === Math.min(offset, FINGERPRINT_BYTES)) this.#marks.push({ offset, tail })
+    }
+    while (from < end && at < FIRST_MARK) {
+      const lf = bytes.indexOf(LF, Math.max(0, from - at))
+      const next = lf === -1 ? end : at + lf + 1
+      if (next >= FIRST_MARK) break
+      from = next
+      mark(from)
+    }
+    for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
+  }
+
+  /** The last place in the first `size` bytes, if it proves that a file of this size has only these. */
+  within(size: number): Mark | undefined {
+    const mark = this.#marks.findLast(({ offset }) => offset <= size)
+    return mark && (mark.offset === size || mark.offset >= FIRST_MARK) ? mark : undefined
+  }
+
+  /** Those that are saved for a file read up to `end`: of a large one, not the ends of its first lines. */
+  saved(end: number): readonly Mark[] {
+    return this.#marks.filter(({ offset }) => offset < end && (offset >= FIRST_MARK || end < 4 * FIRST_MARK))
+  }
+}

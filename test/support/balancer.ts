@@ -1,0 +1,91 @@
+import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { HOST, ownPort } from './address.js'
+import { bound } from './bound.js'
+import { needs } from './needs.js'
+import type { ServedNode } from './nodes.js'
+import { until } from './until.js'
+
+/** Load balancers in front of nodes of the service, as docs/scale.md sets them up. */
+
+interface Balancer {
+  readonly program: string
+  readonly args: (file: string, folder: string) => string[]
+  readonly config: (port: number, nodes: readonly ServedNode[], folder: string) => string
+}
+
+const KINDS: Record<string, Balancer> = {
+  HAProxy: {
+    program: 'haproxy',
+    args: file => ['-db', '-f', file],
+    config: (port, nodes) => `
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 60s
+  timeout server 60s
+  retries 3
+  option redispatch 1
+frontend service
+  bind ${HOST}:${port}
+  default_backend nodes
+backend nodes
+  option httpchk GET /readyz
+  timeout check 1s
+  default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions
+${nodes.map((node, i) => `  server n${i} ${HOST}:${node.port} check port ${node.metricsPort}\n`).join('')}`,
+  },
+  nginx: {
+    program: 'nginx',
+    args: (file, folder) => ['-c', file, '-p', folder, '-e', join(folder, 'error.log')],
+    config: (port, nodes, folder) => `
+daemon off;
+worker_processes 1;
+pid ${folder}/nginx.pid;
+${process.getuid!() === 0 ? 'user root;' : ''}
+events {}
+http {
+  access_log off;
+  ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(name => `${name}_temp_path ${folder}/${name};`).join(' ')}
+  upstream nodes {
+${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s;\n`).join('')}  }
+  server {
+    listen ${HOST}:${port};
+    client_max_body_size 16m;
+    location / {
+      proxy_pass http://nodes;
+      proxy_connect_timeout 1s;
+      proxy_read_timeout 3s;
+      proxy_next_upstream error timeout;
+    }
+  }
+}`,
+  },
+}
+
+export const BALANCERS = Object.keys(KINDS)
+
+/** Resolves with its URL; undefined: it is not installed. */
+export async function startBalancer(t: Test, name: string, nodes: readonly ServedNode[]): Promise<string | undefined> {
+  const { program, args, config } = KINDS[name]!
+  const path = needs(t, program)
+  if (!path) return undefined
+  const folder = t.testdirName
+  const port = await ownPort()
+  const file = join(folder, `${program}.cfg`)
+  writeFileSync(file, config(port, nodes, folder))
+  const child = spawn(...bound(path, args(file, folder)), { stdio: ['ignore', 'pipe', 'pipe'] })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (said += text))
+  t.teardown(() => child.kill('SIGTERM'))
+  const url = `http://${HOST}:${port}`
+  const answers = () =>
+    fetch(`${url}/v3/openapi.json`).then(
+      ({ status }) => status < 500,
+      () => false,
+    )
+  await until(`${name} to answer`, answers, { show: () => said })
+  return url
+}
