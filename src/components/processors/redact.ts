@@ -47,7 +47,7 @@ const pattern = z.strictObject({
     z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, { error: 'must be letters, digits and _.-' }),
   ).describe('Name of the pattern in metrics.'),
   pattern: regex().describe('Regular expression whose matches are redacted.'),
-  ignore_case: z.boolean().prefault(false).describe('Whether to ignore upper and lower case.'),
+  ignore_case: z.boolean().prefault(false).describe('Whether patterns match upper and lower case alike.'),
 })
 
 const options = z

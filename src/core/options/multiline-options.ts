@@ -68,7 +68,7 @@ export const PIECES = [
 
 const SKIPPED = [
   'sluice_skipped_records_total',
-  'Skipped records of more than `max_line_bytes`. Only codecs whose records are not lines have them.',
+  'Skipped records of more than `max_line_bytes`. Counted only with codecs whose records are not lines.',
 ] as const
 
 /** Divides a stream into the records of a codec, and counts records that are too long. */

@@ -65,7 +65,7 @@ export interface FieldExports {
   ): number
 }
 
-/** Maximum size of a frame, and maximum numbers in its slots. */
+/** Maximum size of a frame, and maximum count of numbers in its slots. */
 const FRAME_BYTES = 16 * 1024
 const MIDDLE_SLOTS = 3 * 16
 const MOST_FIELDS = 64

@@ -59,7 +59,7 @@ const limitOptions = {
   cost: fieldPath()
     .optional()
     .describe(
-      'Field with a number, as which the event counts instead of 1. Missing and negative values, and texts such as `"5"`, count as 1. Fractions are counted to the millionth.',
+      'Field with the number that is counted for the event instead of 1. Missing and negative values, and texts such as `"5"`, count as 1. Fractions are counted to the millionth.',
     ),
   also: z
     .array(further)

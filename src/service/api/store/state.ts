@@ -247,7 +247,7 @@ async function replaceState(
     await checkCopy(staging('store'), secret, backup)
     for (const name of names) await secureTree(staging(name))
     if (options.replace) await setAside(dataDir, names)
-    // The store is renamed last: without it, an interrupted restore does not look complete.
+    // The store is renamed last: if the restore is interrupted, the missing store shows that it is not complete.
     for (const name of names.reverse()) await rename(staging(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
