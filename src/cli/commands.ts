@@ -207,7 +207,7 @@ export const commands: readonly Command[] = [
       destination: {
         value: 'ID',
         takes: 'destination',
-        text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
+        text: 'The id of the destination. Not needed with --dry-run, or if only one destination has rejected events.',
       },
       'dry-run': { text: 'Prints the number of events to send, by reason. Does not send them.' },
     },

@@ -419,7 +419,7 @@ longTest('to the service at SLUICE_URL: the apps, and a log only if that is aske
     config: { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } },
   })
   await pipelines.publish(id)
-  t.match(await failing({}), /^2 .*name the pipeline with --pipeline\. Published at \S+ are: .*"web"/)
+  t.match(await failing({}), /^2 .*name the pipeline with --pipeline\. \S+ has these published pipelines: .*"web"/)
   await service.stop()
   t.equal(
     linesOf(service.received!).length,

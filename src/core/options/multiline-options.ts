@@ -26,7 +26,7 @@ export const multilineOption = once(() => {
         .union([z.enum(LANGUAGES), z.array(z.enum(LANGUAGES)).min(1)])
         .optional()
         .describe(
-          'Stack traces of one or several languages are joined to the event before them or form one. If you know how events begin, `start` is more reliable: it also joins other messages of several lines.',
+          'Stack traces of the listed languages are joined to the event before them, or form an event of their own. If you know how events begin, `start` is more reliable: it also joins other messages of several lines.',
         ),
       timeout: duration()
         .prefault('1 Seconds')

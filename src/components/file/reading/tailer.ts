@@ -119,7 +119,7 @@ export class Tailer {
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
-  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
+  /** When this run first saw the file with this content. Wall clock in milliseconds. */
   readonly #firstSeen: number
   readonly #context: TailerContext
   #fd: number | undefined

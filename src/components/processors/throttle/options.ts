@@ -90,7 +90,7 @@ const clusterOptions = {
     .describe('With scope: cluster: group of throttles that share the limit. Default: the id of the component.'),
   redis: redisOptions
     .optional()
-    .describe('With scope: cluster, required: the Redis or Valkey server that keeps the buckets.'),
+    .describe('The Redis or Valkey server that keeps the buckets. Required with scope: cluster.'),
   accuracy: z
     .enum(['exact', 'leased'])
     .optional()

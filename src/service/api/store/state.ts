@@ -141,7 +141,7 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
   })
   const secret = await readSecret(path)
   if (!secret)
-    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
+    throw unusable(`${path} is missing, and no key works without it; restore it from a backup of this data_dir`)
   if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
   return secret
 }
