@@ -103,7 +103,7 @@ export const commands: readonly Command[] = [
         more: true,
         value: 'PATH',
         takes: 'file',
-        text: 'With --tap: the socket of the daemon, if not sluice.sock in the data_dir.',
+        text: 'With --tap: the socket of the daemon. Default: sluice.sock in the data_dir.',
       },
       decisions: {
         more: true,
@@ -241,7 +241,7 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'completion',
-    summary: 'Writes a script for the completion of a shell.',
+    summary: 'Prints a completion script for a shell.',
     options: {},
     operands: { name: 'SHELL', min: 1, max: 1, takes: ['bash', 'zsh', 'fish'], text: 'bash, zsh or fish.' },
     examples: [

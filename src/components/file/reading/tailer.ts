@@ -87,7 +87,7 @@ export class Tailer {
   list: unknown
   /** Whether files before it in its lineage come first: not after it was at its end, until they get more. */
   isBehind = true
-  /** Whether what programs still wrote to those was looked for since this file was at its end. */
+  /** Whether, since this file was at its end, the files before it were checked for lines that were written late. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
