@@ -100,7 +100,7 @@ export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): vo
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   checkDelimited(decode, context)
   if (multiline && !decode.definition.joinsLines) {
-    const message = `cannot be used with decode: ${decode.name}, which says itself where an event ends; use decode: text`
+    const message = `cannot be used with decode: ${decode.name}, which defines where an event ends; use decode: text`
     refuseAt(context, ['multiline'], message)
   }
 }
