@@ -273,7 +273,7 @@ export const commands: readonly Command[] = [
     async run({ options }, io) {
       const { quickstart } = await import('./quickstart/quickstart.js')
       if (options.pipeline !== undefined && !io.env.SLUICE_URL)
-        throw new UsageError('--pipeline has no use without SLUICE_URL', 'quickstart')
+        throw new UsageError('--pipeline has no effect without SLUICE_URL', 'quickstart')
       return quickstart(options, io)
     },
   }),

@@ -102,7 +102,7 @@ export async function importState(
     try {
       return await importStore(store, path, async sql => {
         if (![undefined, checkOf(secret)].includes(await checkIn(sql)))
-          throw new Error(`${file} is another secret than that of the store; ${advice}`)
+          throw new Error(`${file} is not the secret of this store; ${advice}`)
       })
     } finally {
       await store.close()
