@@ -1,4 +1,4 @@
-// Runs the tests. Those of a folder below a house of test/unit share a process, or a few where they are many; every other
+// Runs the tests. Those of a folder below a layer of test/unit share a process, or a few where they are many; every other
 // file has one of its own.
 //
 //   node .scripts/test.mjs [--ci] [PATH…]

@@ -5,7 +5,7 @@ import t from 'tap'
 import type { AnyDefinition } from '../src/core/component.js'
 import { checkout } from './support/checkout.js'
 
-/** From the bottom up. A file imports from its own house and from those below it; nothing imports the files at the top. */
+/** From the bottom up. A file imports from its own layer and from the layers below it; nothing imports the files at the top. */
 const HOUSES = ['lib', 'core', 'net', 'engine', 'components', 'service', 'daemon', 'cli']
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */
@@ -129,7 +129,7 @@ const target = (from: string, specifier: string) =>
 t.test('imports point downwards', async t => {
   t.ok(src.size > 10)
   for (const [path, { imports }] of src) {
-    t.ok(rankOf(path) >= 0, `src/${path} is in a house`)
+    t.ok(rankOf(path) >= 0, `src/${path} is in a layer`)
     for (const { specifier } of imports) {
       if (!specifier.startsWith('.')) continue
       const to = target(path, specifier)

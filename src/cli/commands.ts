@@ -103,7 +103,7 @@ export const commands: readonly Command[] = [
         more: true,
         value: 'PATH',
         takes: 'file',
-        text: 'With --tap: the socket of the daemon, if not sluice.sock in the data_dir.',
+        text: 'With --tap: the socket of the daemon. Default: sluice.sock in the data_dir.',
       },
       decisions: {
         more: true,
@@ -207,7 +207,7 @@ export const commands: readonly Command[] = [
       destination: {
         value: 'ID',
         takes: 'destination',
-        text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
+        text: 'The id of the destination. Not needed with --dry-run, or if only one destination has rejected events.',
       },
       'dry-run': { text: 'Prints the number of events to send, by reason. Does not send them.' },
     },
@@ -241,7 +241,7 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'completion',
-    summary: 'Writes a script for the completion of a shell.',
+    summary: 'Prints a completion script for a shell.',
     options: {},
     operands: { name: 'SHELL', min: 1, max: 1, takes: ['bash', 'zsh', 'fish'], text: 'bash, zsh or fish.' },
     examples: [
@@ -273,7 +273,7 @@ export const commands: readonly Command[] = [
     async run({ options }, io) {
       const { quickstart } = await import('./quickstart/quickstart.js')
       if (options.pipeline !== undefined && !io.env.SLUICE_URL)
-        throw new UsageError('--pipeline has no use without SLUICE_URL', 'quickstart')
+        throw new UsageError('--pipeline has no effect without SLUICE_URL', 'quickstart')
       return quickstart(options, io)
     },
   }),

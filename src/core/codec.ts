@@ -135,7 +135,8 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once if that is faster: sets SCANNED and DECODED of each line and writes its slots to `out`. All
-   * lines are valid UTF-8. Returns how many lines it left to `scan`, without SCANNED; undefined if it scanned none.
+   * lines are valid UTF-8. Lines without SCANNED are left to `scan`; returns their number, or undefined if no line was
+   * scanned.
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 

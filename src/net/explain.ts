@@ -122,7 +122,7 @@ function tlsWords(error: unknown, code: string, { tls, url }: Way): string | und
 const unknownAuthority = ({ ca_file }: DialOptions['tls']) =>
   ca_file === undefined
     ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
-    : `the receiver's certificate is not from an authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
+    : `the receiver's certificate is not from an authority in tls.ca_file (${ca_file}), or the receiver does not send its intermediate certificates`
 const noTls = (_tls: unknown, _error: unknown, url: string) =>
   `it does not speak TLS there: ${url.startsWith('https:') ? 'use http://, or its port for https' : 'connect without TLS, or to its port for TLS'}`
 

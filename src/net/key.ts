@@ -38,7 +38,7 @@ export const auth = z
       .describe(
         'token: a key after the word in `scheme`. bearer: a key after `Bearer`. api_key: a key after `ApiKey`, as Elasticsearch expects it. basic: a user and a password. none: no authentication.',
       ),
-    key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
+    key: secret().optional().describe('The key itself. Prefer an environment variable, as in ${SLUICE_ACCESS_KEY}.'),
     key_file: filePath()
       .optional()
       .describe('File that holds the key, read again when it changes. A trailing newline is ignored.'),
@@ -57,7 +57,7 @@ export const auth = z
       .describe('With `basic`: the user.'),
     password: secret()
       .optional()
-      .describe('With `basic`: the password itself; better from the environment: ${SLUICE_PASSWORD}.'),
+      .describe('With `basic`: the password itself. Prefer an environment variable, as in ${SLUICE_PASSWORD}.'),
     password_file: filePath()
       .optional()
       .describe('With `basic`: file that holds the password, read again when it changes.'),

@@ -31,7 +31,9 @@ const auth = z
     user: reaches('nothing', z.string().min(1))
       .refine(text => !text.includes(':'), { error: 'must be a name without a colon', params: { constant: true } })
       .describe('The user name.'),
-    password: secret().optional().describe('The password itself; better from the environment: ${PROXY_PASSWORD}.'),
+    password: secret()
+      .optional()
+      .describe('The password itself. Prefer an environment variable, as in ${PROXY_PASSWORD}.'),
     password_file: filePath().optional().describe('File that holds the password, read again when it changes.'),
     credential: reaches('credentials', z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/))
       .optional()

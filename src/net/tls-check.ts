@@ -180,7 +180,7 @@ class Inspection {
       try {
         certificates.push(new X509Certificate(block))
       } catch {
-        const which = blocks.length === 1 ? 'a certificate that is damaged' : `a damaged certificate, number ${i + 1}`
+        const which = blocks.length === 1 ? 'a damaged certificate' : `certificates, and number ${i + 1} is damaged`
         this.#add(option, `holds ${which}; copy the file again`)
         return undefined
       }

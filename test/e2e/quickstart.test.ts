@@ -412,14 +412,17 @@ longTest('to the service at SLUICE_URL: the apps, and a log only if that is aske
     /^1 .*answered 401: .*check the key in SLUICE_ACCESS_KEY/,
   )
   t.match(await failing({}, '--pipeline', 'quickstar'), /^1 .*did you mean "quickstart"\?/)
-  t.match(await failing({ SLUICE_URL: undefined }, '--pipeline', 'x'), /^2 .*--pipeline has no use without SLUICE_URL/)
+  t.match(
+    await failing({ SLUICE_URL: undefined }, '--pipeline', 'x'),
+    /^2 .*--pipeline has no effect without SLUICE_URL/,
+  )
   const { pipelines } = new Client({ url: service.url, key: env.SLUICE_ACCESS_KEY })
   const { id } = await pipelines.create({
     title: 'web',
     config: { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } },
   })
   await pipelines.publish(id)
-  t.match(await failing({}), /^2 .*name the pipeline with --pipeline\. Published at \S+ are: .*"web"/)
+  t.match(await failing({}), /^2 .*name the pipeline with --pipeline\. \S+ has these published pipelines: .*"web"/)
   await service.stop()
   t.equal(
     linesOf(service.received!).length,

@@ -34,7 +34,8 @@ export interface ThrottleCallOptions extends ThrottleFlags {
   readonly quiet: boolean
 }
 
-/** A longer line counts as several events, since a line is held in memory. */
+/** Each line is held in memory. A line longer than this counts as several events. */
+
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Keys that are counted, and those that the summary shows. */
 const MOST_KEYS = 250_000

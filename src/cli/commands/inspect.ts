@@ -96,7 +96,7 @@ export const inspectCommands: readonly Command[] = [
       },
       live: { text: 'Adds the rates of the daemon that runs it.' },
       interval: { value: 'DURATION', text: 'Interval over which rates are averaged. Default: 1s.' },
-      socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon, if not sluice.sock in the data_dir.' },
+      socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon. Default: sluice.sock in the data_dir.' },
     },
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },

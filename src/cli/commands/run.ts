@@ -49,7 +49,7 @@ export const run = command({
     const metricsOnSocket = options['metrics-on-socket']
     if (pipeline === undefined) {
       for (const [name, value] of Object.entries({ 'key-file': keyFile, 'ca-file': caFile, delegate }))
-        if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
+        if (value !== undefined) throw new UsageError(`--${name} has no effect without --pipeline`, 'run')
       if (config === undefined)
         throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
       preload(new URL('../../daemon/run/run.js', import.meta.url))

@@ -35,7 +35,7 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
 /** A socket of a daemon that listens, in the list of the kernel. */
 const LISTENING = / 00010000 0001 01 +\d+ (\/.*\/sluice\.sock)$/gm
 
-/** Sockets of the daemons of this machine that this user may ask. Only Linux lists them. */
+/** Sockets of the daemons on this machine to which this user may connect. Only Linux lists them. */
 function runningSockets(): string[] {
   const mayAsk = (path: string) => {
     try {

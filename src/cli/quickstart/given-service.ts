@@ -42,5 +42,8 @@ async function onlyPipeline(client: Client, url: string): Promise<string> {
   if (only && more.length === 0) return only.id
   if (!only) throw new Error(`the account at ${url} has no published pipeline; create and publish one first`)
   const titles = published.map(({ title }) => JSON.stringify(title)).join(', ')
-  throw new UsageError(`name the pipeline with --pipeline. Published at ${url} are: ${titles}`, 'quickstart')
+  throw new UsageError(
+    `name the pipeline with --pipeline. ${url} has these published pipelines: ${titles}`,
+    'quickstart',
+  )
 }

@@ -165,7 +165,7 @@ export class BirthTimes {
     return this.kept(stat)
   }
 
-  /** Learns from the folder of a file if need be. It may be gone, as when its name went after the file was opened. */
+  /** Learns from the folder of a file if nothing is known yet. Does nothing if the folder no longer exists. */
   learnAround(path: string, stat: BigIntStats): void {
     if (this.kept(stat)) return
     // A folder has changed since its birth, so it shows at once whether its file system stores birth times.

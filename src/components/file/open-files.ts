@@ -53,7 +53,7 @@ export class OpenFiles {
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
-  /** Files that must not be read until the search for files that come before them is over. */
+  /** Files that are not read yet, because Sluice still searches for the files whose lines come before theirs. */
   readonly #held = new Set<Tailer>()
   readonly #lineages = new Map<string, Lineage<Tailer>>()
   readonly #names = new CurrentNames(this)

@@ -58,7 +58,7 @@ export const options = z
     scan_interval: duration(10)
       .prefault('2 Seconds')
       .describe(
-        'Interval of searching for and checking all files. In folders that can be watched, appends and new files are noticed at once, and files without an append for a minute are checked every 8 seconds.',
+        'How often Sluice searches for new files and checks the files that it knows. In folders that can be watched, appends and new files are noticed at once, and files without an append for a minute are checked every 8 seconds.',
       ),
     max_open_files: z
       .int()

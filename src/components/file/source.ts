@@ -18,8 +18,8 @@ export const file = defineSource({
     'and reads the file that takes its place from its beginning. If a file was compressed with gzip or zstd before it was read to its end, its rest is read from ' +
     'the copy, if that is a `.gz` or `.zst` file in the same folder, whether or not it is named or excluded here: `exclude` only applies to files that are ' +
     'read as files of their own. With copy-and-truncate, lines that were not read before the truncation are read from the copy, plain or compressed, in the same folder. ' +
-    'A copy that matches the patterns is known by its content, whatever its name is. A new file that another file begins with is ' +
-    'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. ' +
+    'A copy that matches the patterns is known by its content, whatever its name is. A new file that is equal to the beginning of another file may be a copy of it. It is ' +
+    'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
     'Compressed files are known by their first bytes. Those of gzip, and of zstd where Node.js reads it (22.15 or newer), are read as lines, unless they are copies of ' +
     'files that were read. Others (xz, bzip2) are skipped: the first one is logged, and `sluice_file_compressed_total` counts them. ' +
     'Symbolic links are followed: whoever can create files in a folder that is read can make Sluice read any file that its user may read. ' +

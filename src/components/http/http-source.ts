@@ -109,7 +109,8 @@ export class HttpSource implements Source {
         endWith(socket, status)
       },
     })
-    // A client that half-closes after its request may still read the response; without one it would resend the events.
+    // A client that half-closes after its request may still read the response. Without a response, it would send the
+    // events again.
     Object.assign(server, { httpAllowHalfOpen: true })
     return server
   }

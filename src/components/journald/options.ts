@@ -49,7 +49,7 @@ export const options = z
       .array(reaches('nothing', z.string().regex(FIELD, { error: 'must be a field of the journal such as _EXE' })))
       .optional()
       .describe(
-        "Which of the journal's own fields an event keeps in addition to the common ones. An empty list: none. Default: all.",
+        "Which of the journal's own fields an event keeps in addition to the common ones. With an empty list, an event keeps only the common ones. Default: all.",
       ),
     directory: filePath()
       .optional()

@@ -16,8 +16,8 @@ export const journald = defineSource({
     '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
     'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
     'The metric `sluice_journal_lag_seconds` is the age that the last entry had when it was read. While more entries wait, or journalctl ' +
-    'does not run, it is the current age of this entry. The metric exists from the first entry on, and stays small in a ' +
-    'journal with little activity.',
+    'does not run, it is the current age of this entry. The metric exists after the first entry. It also stays small if the ' +
+    'journal has little activity.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options,
   examples: [

@@ -61,7 +61,7 @@ const KNOWN: readonly Known[] = [
     says: /error found in #\d+ byte of|^timestamp: |10000-01-01/,
     reason: 'no_time',
     refuses: outsideOfTime,
-    advice: 'Loki has times from 1677 to 2262: correct the time of the event, or "timestamp"',
+    advice: 'Loki stores times from 1677 to 2262: correct the time of the event, or "timestamp"',
   },
   { says: /max entry size/i, reason: 'too_long', refuses: longerThan, advice: 'raise max_line_size of Loki' },
   {

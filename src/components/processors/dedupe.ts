@@ -41,7 +41,7 @@ export const dedupe = defineProcessor({
   type: 'dedupe',
   summary: 'Passes the first of several events with the same values, and discards the others for a while.',
   notes:
-    'The first event passes and begins a window. Later events in the window with the same values in `fields` are duplicates, even if other fields differ. The next one after the window passes and begins another window. ' +
+    'The first event passes and begins a window. Later events in the window with the same values in `fields` are duplicates, even if other fields differ. After the end of the window, the next of these events passes and begins another window. ' +
     'Events without any of the fields pass. Events count when they arrive, so all events that a source reads while it catches up count as simultaneous.\n\n' +
     'Beyond `max_keys`, the processor forgets the event that passed longest ago. `sluice_dedupe_forgotten_keys_total` counts forgotten events with an open window, `sluice_dedupe_keys` the remembered events. ' +
     'Remembered events survive a reload that does not change the options, but not a restart.\n\n' +

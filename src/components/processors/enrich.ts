@@ -38,7 +38,10 @@ const options = z
       .describe(
         'Columns to add. For a MaxMind database: paths such as country.iso_code. Default: all columns except the key.',
       ),
-    ignore_case: z.boolean().default(false).describe('With `match: exact`: whether to ignore upper and lower case.'),
+    ignore_case: z
+      .boolean()
+      .default(false)
+      .describe('With `match: exact`: whether upper and lower case are treated as equal.'),
     default: z
       .record(name(), z.union([reaches('nothing', z.string()), z.number(), z.boolean()]))
       .optional()

@@ -23,7 +23,7 @@ const options = z.strictObject({
   field: fieldPath().describe('Field with the array. Each item becomes an event, in order.'),
   target: fieldPath()
     .optional()
-    .describe('Field for the item. Default: `field` itself. With another field, the array is removed.'),
+    .describe('Field for the item. Default: the field with the array. If you set another field, the array is removed.'),
   when_empty: z
     .enum(['pass', 'discard'])
     .default('pass')

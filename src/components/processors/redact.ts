@@ -33,7 +33,7 @@ const hash = z
   .strictObject({
     key_file: filePath().optional().describe('File that holds the key. A trailing newline is ignored.'),
     credential: credential.optional().describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
-    key: secret().optional().describe('The key itself; better from the environment: ${REDACT_KEY}.'),
+    key: secret().optional().describe('The key itself. Prefer an environment variable, as in ${REDACT_KEY}.'),
   })
   .superRefine((hash, context) => {
     const given = (['key', 'key_file', 'credential'] as const).filter(name => hash[name] !== undefined)
@@ -47,7 +47,7 @@ const pattern = z.strictObject({
     z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, { error: 'must be letters, digits and _.-' }),
   ).describe('Name of the pattern in metrics.'),
   pattern: regex().describe('Regular expression whose matches are redacted.'),
-  ignore_case: z.boolean().prefault(false).describe('Whether to ignore upper and lower case.'),
+  ignore_case: z.boolean().prefault(false).describe('Whether upper and lower case are treated as equal.'),
 })
 
 const options = z

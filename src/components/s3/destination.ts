@@ -51,7 +51,7 @@ const options = z.strictObject({
     .strictObject({
       max_bytes: byteSize(1_000_000)
         .prefault('2GB')
-        .describe('Maximum size of its files. When it is reached, the sources wait.'),
+        .describe('Maximum total size of the files in this folder. When it is reached, the sources wait.'),
     })
     .prefault({})
     .describe('Folder below `data_dir` where events wait until their object is sent.'),

@@ -24,6 +24,6 @@ export const options = z
   .superRefine(({ framing, decode }, context) => {
     checkDelimited(decode, context)
     if (framing === undefined || !decode.framing) return
-    refuseAt(context, ['framing'], `cannot be used with decode: ${decode.name}, which says itself where a record ends`)
+    refuseAt(context, ['framing'], `cannot be used with decode: ${decode.name}, which defines where a record ends`)
   })
 export type TcpSourceOptions = z.output<typeof options>

@@ -10,7 +10,7 @@ export const FULL = 2
 export const EXCLUDED = 3
 /** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is unreachable. */
 export const FAIL_OPEN = 4
-/** In event time: its window is no longer kept, so it passes uncounted; TOO_LATE: it is discarded. */
+/** In event time: the window of the event is no longer in memory. LATE: it passes uncounted; TOO_LATE: it is discarded. */
 export const LATE = 5
 export const TOO_LATE = 6
 /** Beyond the limit, and to be decided again when there is room. */

@@ -121,7 +121,7 @@ export const cri = defineCodec({
   summary: 'Each line is in the format of container runtimes such as containerd and CRI-O, as in `/var/log/pods`.',
   notes:
     'Events have `.message`, `.timestamp` and `.stream`. The runtime divides lines of the container after 16 KiB (`P`). The sources `file` and `stdin` join them, `file` also over a rotation: ' +
-    'the lines up to the one with `F` are one event, with the time of the first. A line of the other stream ends the event early. An event without its end has `.partial` `first`, like the beginning of a line that is too long; ' +
+    'the lines up to the one with `F` are one event, with the time of the first. A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; ' +
     'the rest waits for at most a second, and is then a separate event. `parse` and other sources do not join lines, but mark them.',
   options: NO_OPTIONS,
   form: 'fields',

@@ -240,7 +240,7 @@ export const dockerJson = defineCodec({
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
     'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join them: the lines up to the one with a line end are one event, with the time of the first. ' +
-    'A line of the other stream ends the event early. An event without its end has `.partial` `first`, like the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
+    'A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
     '`parse` and other sources do not join lines, but mark them. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',

@@ -146,7 +146,7 @@ export class EventMerger {
     return this.#slots.fill(0)
   }
 
-  /** Writes the event with members whose names are known. Returns false if a name in the event has escapes. */
+  /** Writes the event with `members`, whose names are all known in advance. Returns false if a name in the event has escapes. */
   #mergeKnown(members: Members, without: MemberName | undefined): boolean {
     const { bytes, start, end } = this.#json
     this.#written.fill(0, 0, members.count)

@@ -26,7 +26,7 @@ export const multilineOption = once(() => {
         .union([z.enum(LANGUAGES), z.array(z.enum(LANGUAGES)).min(1)])
         .optional()
         .describe(
-          'Stack traces of one or several languages are joined to the event before them or form one. If you know how events begin, `start` is more reliable: it also joins other messages of several lines.',
+          'Stack traces of the listed languages are joined to the event before them, or form an event of their own. If you know how events begin, `start` is more reliable: it also joins other messages of several lines.',
         ),
       timeout: duration()
         .prefault('1 Seconds')
@@ -68,7 +68,7 @@ export const PIECES = [
 
 const SKIPPED = [
   'sluice_skipped_records_total',
-  'Skipped records of more than `max_line_bytes`. Only codecs whose records are not lines have them.',
+  'Skipped records of more than `max_line_bytes`. Counted only with codecs whose records are not lines.',
 ] as const
 
 /** Divides a stream into the records of a codec, and counts records that are too long. */
@@ -100,7 +100,7 @@ export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): vo
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   checkDelimited(decode, context)
   if (multiline && !decode.definition.joinsLines) {
-    const message = `cannot be used with decode: ${decode.name}, which says itself where an event ends; use decode: text`
+    const message = `cannot be used with decode: ${decode.name}, which defines where an event ends; use decode: text`
     refuseAt(context, ['multiline'], message)
   }
 }

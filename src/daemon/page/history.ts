@@ -11,7 +11,7 @@ const LEAST_STEP_MS = 1000
 const LONGEST_STEP_MS = SPAN_MS / 16
 const NAMES = ['received', 'sent', 'discarded', 'in_flight'] as const
 type Name = (typeof NAMES)[number]
-/** The index of `in_flight`, which is a level, not a count. */
+/** The index of `in_flight`, which is a gauge, not a counter. */
 const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1

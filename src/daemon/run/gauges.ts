@@ -96,7 +96,7 @@ export function managedMetrics(metrics: Metrics, read: () => ManagedReport): voi
     })
   gauge('revision', 'The running revision; missing if no revision runs.', ({ revision }) => revision)
   gauge('published_revision', 'The newest revision that the service has published.', ({ published }) => published)
-  gauge('revision_refused', 'Whether the newest revision cannot run here.', ({ refused }) =>
+  gauge('revision_refused', 'Whether this daemon cannot run the newest revision.', ({ refused }) =>
     refused === undefined ? 0 : 1,
   )
   gauge('last_contact_timestamp_seconds', 'When the service last responded.', one => one.last_contact)

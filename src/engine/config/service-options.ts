@@ -40,7 +40,7 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(20)
     .describe(
-      'Accounts whose pipelines run at the same time, each in its own process of 70 to 85 MB without load. Idle accounts make room for others. Otherwise, clients get status 503 with Retry-After.',
+      'Accounts whose pipelines run at the same time, each in its own process of 70 to 85 MB without load. The processes of idle accounts end to make room for others. If all accounts are busy, further clients get status 503 with Retry-After.',
     ),
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')

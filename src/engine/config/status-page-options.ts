@@ -20,7 +20,9 @@ const options = z
     listen: listenAddress()
       .prefault('127.0.0.1:9599')
       .describe('HOST:PORT, or systemd:NAME. Addresses other than loopback require a token.'),
-    token: secret().optional().describe('The token itself; better from the environment: ${SLUICE_PAGE_TOKEN}.'),
+    token: secret()
+      .optional()
+      .describe('The token itself. Prefer an environment variable, as in ${SLUICE_PAGE_TOKEN}.'),
     token_file: filePath()
       .optional()
       .describe(

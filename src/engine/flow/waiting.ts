@@ -264,7 +264,7 @@ export class WaitingEvents {
     batch.giveBack()
   }
 
-  /** Gives back, in order, all batches of the matching sources that the processor is not being asked about. */
+  /** Gives back all batches of the matching sources in order, except batches that the processor is deciding about. */
   #giveBackAll(isMeant: (source: string) => boolean): void {
     for (const [source, line] of [...this.#lines]) {
       if (!isMeant(source)) continue

@@ -23,7 +23,7 @@ const LATE_MS = 2000
 
 type DestinationDefinition = AnyDefinition<'destination'>
 
-/** Where a destination writes, and what arrived there. Each check opens its own. */
+/** Where a destination writes, and the events that arrived there. Each check opens its own output. */
 export interface DestinationOutput {
   readonly options: object
   /** Standard output, for a destination that writes to it. */

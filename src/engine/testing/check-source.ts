@@ -13,7 +13,7 @@ import { MemoryCheckpoints, Taker } from './taker.js'
 
 type SourceDefinition = AnyDefinition<'source'>
 
-/** The input of a source, and how to write to it. Each check opens its own. */
+/** The input of a source, and how to write to it. Each check opens its own input. */
 export interface SourceInput {
   readonly options: object
   /** Standard input, for a source that reads it. */

@@ -179,7 +179,7 @@ function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
 
-/** A text without its escapes. Each `read` reuses the memory. */
+/** A text without its escapes. Each call of `read` overwrites the result of the last one. */
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0

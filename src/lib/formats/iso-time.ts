@@ -155,7 +155,10 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/** Reads the digits of the fraction, as far as microseconds, which a double can hold. False if there are none. */
+/**
+ * Reads the digits of the fraction. Ignores digits after the microseconds, which a double cannot hold. Returns false if
+ * there is no digit.
+ */
 function fraction(): boolean {
   const first = at
   for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit

@@ -65,7 +65,7 @@ export interface FieldExports {
   ): number
 }
 
-/** Maximum size of a frame, and maximum numbers in its slots. */
+/** Maximum size of a frame, and maximum count of numbers in its slots. */
 const FRAME_BYTES = 16 * 1024
 const MIDDLE_SLOTS = 3 * 16
 const MOST_FIELDS = 64
@@ -168,8 +168,8 @@ export class FieldLines {
   }
 
   /**
-   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit. Leaves lines whose flags under `asked`
-   * are not `taken`. Returns the end of the group.
+   * Writes as many events as fit, for lines of valid UTF-8 from the line `from`. Skips lines whose flags under the mask
+   * `asked` differ from `taken`. Returns the end of the group.
    */
   write(
     format: LineFormat,

@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { after } from '../time.js'
 
 /**
- * Sockets on which systemd listens for this process (socket activation). Accepts connections only while someone takes
- * them or soon will. Connections before the start, and after `stopAccepting`, wait in the kernel for the next process.
- * Those that arrive while their server is being replaced wait here.
+ * Sockets on which systemd listens for this process (socket activation). Accepts connections only while a server takes
+ * them, or is about to. Connections before the start, and after `stopAccepting`, wait in the kernel for the next
+ * process. Connections that arrive while their server is being replaced wait in this process.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }

@@ -5,9 +5,9 @@ import { ATOM, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
 
 /**
  * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a
- * deterministic automaton, which is built on demand. A known transition costs one step, and an unknown one at most as
- * many as the program has instructions. If the automaton gets too large, it is dropped. If that happens repeatedly, the
- * sets are simulated without building anything.
+ * deterministic automaton, which is built on demand. A known transition costs one step. An unknown transition costs at
+ * most one step per instruction of the program. If the automaton gets too large, it is dropped. If that happens
+ * repeatedly, the sets are simulated without building anything.
  */
 
 /** Maximum table cells of one scanner, and of all together. */

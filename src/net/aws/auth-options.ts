@@ -12,7 +12,7 @@ export const awsAuth = z
       .describe('The access key ID.'),
     secret_access_key: secret()
       .optional()
-      .describe('The secret access key itself; better from the environment: ${AWS_SECRET}.'),
+      .describe('The secret access key itself. Prefer an environment variable, as in ${AWS_SECRET}.'),
     secret_access_key_file: filePath()
       .optional()
       .describe('File that holds the secret access key, read again when it changes.'),

@@ -36,7 +36,7 @@ const sasl = z
         'The SASL mechanism. plain, scram_sha_256, scram_sha_512: a user and a password. oauthbearer: a token. none: no authentication, or by the certificate in `tls`.',
       ),
     username: username.describe('The user.'),
-    password: password.describe('The password itself; better from the environment: ${KAFKA_PASSWORD}.'),
+    password: password.describe('The password itself. Prefer an environment variable, as in ${KAFKA_PASSWORD}.'),
     password_file: password_file.describe('File that holds the password, read again when it changes.'),
     key: key.describe('With `oauthbearer`: the token itself.'),
     key_file: key_file.describe('With `oauthbearer`: file that holds the token, read again when it changes.'),

@@ -55,7 +55,7 @@ export class RedisConnector {
     const { url, nodes, sentinel, cluster } = this.#options
     if (this.#context.reach && (sentinel || cluster))
       throw new RedisRefusal(
-        'a published pipeline cannot use sentinel or cluster: their servers name further addresses',
+        'a published pipeline cannot use sentinel or cluster: their servers return further addresses to connect to',
       )
     const options = await this.#serverOptions()
     const places = [url, ...nodes].map(url => placeOf(new URL(url)))

@@ -31,7 +31,9 @@ export const serverOptions = {
     .prefault([])
     .describe('With sentinel or cluster: addresses of further nodes, asked when the first one does not answer.'),
   username: reaches('nothing', z.string().min(1)).optional().describe('ACL user. Default: the default user.'),
-  password: secret().optional().describe('The password itself; better from the environment: ${REDIS_PASSWORD}.'),
+  password: secret()
+    .optional()
+    .describe('The password itself. Prefer an environment variable, as in ${REDIS_PASSWORD}.'),
   password_file: filePath().optional().describe('File that holds the password, read again at each connection.'),
   credential: credential()
     .optional()

@@ -70,11 +70,11 @@ function faults(): [string, TlsPaths, RegExp | undefined][] {
       { ca_file: put('cut.pem', pem('ca.pem').slice(0, 200)) },
       /is cut off: a certificate in it has no END line/,
     ],
-    ['damaged', { ca_file: put('damaged.pem', damaged) }, /holds a certificate that is damaged/],
+    ['damaged', { ca_file: put('damaged.pem', damaged) }, /holds a damaged certificate/],
     [
       'one damaged',
       { ca_file: put('second.pem', `${pem('ca.pem')}${damaged}`) },
-      /holds a damaged certificate, number 2/,
+      /holds certificates, and number 2 is damaged/,
     ],
     [
       'no authority',

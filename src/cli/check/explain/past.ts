@@ -16,7 +16,7 @@ export interface Past {
 /** Asks a daemon for events that have these fields; undefined: it has no status page. */
 export type AskPast = (dataDir: string, fields: Fields) => Promise<Finding | undefined>
 
-/** Versions of the event that are asked for: components may have changed it before one kept it. */
+/** Maximum versions of the event to search for. Components may have changed the event before the page kept it. */
 const MOST_VERSIONS = 5
 /** The page keeps the beginning of longer events. */
 const LONGEST = 4096

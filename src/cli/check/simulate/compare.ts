@@ -39,7 +39,7 @@ const OTHER = 2
 /** Counts, for each event of a batch, how often it passes a throttle. */
 class Passes implements Visitor {
   counts = new Uint8Array(1024)
-  /** By index in the frame: the batch in which an event reached the throttle, if it did, and its index there. */
+  /** For each event of the frame: the batch in which it reached the throttle, and in `indices` its index in that batch. */
   batches: (EventBatch | undefined)[] = []
   indices = new Int32Array(1024)
   /** How many events were read before the frame. */

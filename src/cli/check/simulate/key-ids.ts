@@ -61,7 +61,7 @@ function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
 }
 
-/** Numbers by the id of a key, with room for `least` of them. */
+/** Returns a longer copy of an array that is indexed by key id, with room for at least `least` keys. */
 export function grown(numbers: Float64Array<ArrayBuffer>, least: number): Float64Array<ArrayBuffer> {
   return resized(numbers, Math.max(numbers.length * 2, least))
 }

@@ -34,7 +34,7 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
   return lines.map(line => `${line}\n`).join('')
 }
 
-/** The limit that was found, how close the next one is, and what it costs. */
+/** The limit that the search found, the result of the next limit, and the share of events that pass. */
 export function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
   const { search, window_ms, key_field, passed } = trial
   if (!search) return []

@@ -310,8 +310,8 @@ export class Reader {
   }
 
   /**
-   * Whether files that had the name before got more, which are then queued: programs write to them until they open the
-   * new one. Looks once for each time that the tailer was at its end, so that a file that always grows holds nobody up.
+   * Whether earlier files with this name have grown, because programs write to them until they open the new one. Queues
+   * these files. Checks only once each time the tailer was at its end, to not wait forever for a file that always grows.
    */
   #waitsForEarlier(tailer: Tailer): boolean {
     if (tailer.sawEarlier) return false

@@ -87,7 +87,7 @@ export class Tailer {
   list: unknown
   /** Whether files before it in its lineage come first: not after it was at its end, until they get more. */
   isBehind = true
-  /** Whether what programs still wrote to those was looked for since this file was at its end. */
+  /** Whether, since this file was at its end, the files before it were checked for lines that were written late. */
   sawEarlier = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
@@ -119,7 +119,7 @@ export class Tailer {
   successor: Tailer | undefined
   /** The largest size seen while the file certainly contained what was read from it. */
   #sureSize = 0
-  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
+  /** When this run first saw the file with this content. Wall clock in milliseconds. */
   readonly #firstSeen: number
   readonly #context: TailerContext
   #fd: number | undefined

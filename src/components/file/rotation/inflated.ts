@@ -23,7 +23,7 @@ export class Slots {
 export class Inflated {
   /** Number of bytes taken. */
   at = 0
-  /** Remaining work in bytes, in and out. At zero, calls return with what they have. */
+  /** Remaining work in bytes, in and out. At zero, calls return the bytes that they have so far. */
   budget = 0
   /** Whether everything was taken. */
   get ended(): boolean {

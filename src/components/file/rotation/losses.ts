@@ -40,7 +40,7 @@ export class Losses {
     )
   }
 
-  /** Logs the files that nothing can read after a stop. Their descriptors allow to copy them before. */
+  /** Logs deleted or moved files with undelivered bytes. Until the process ends, they can be copied from its descriptors. */
   warn(tailers: readonly Tailer[]): void {
     const text =
       'stopping, but a file that was deleted or moved to another folder is not fully delivered; its undelivered bytes are lost when the daemon ends. To keep them, copy open_as now'

@@ -32,7 +32,7 @@ export interface Known {
   readonly notBefore?: number | undefined
   /** Key of the candidate that was found to be its copy before. No other one is only a part of it. */
   readonly claimed?: string | undefined
-  /** The last place in its first `size` bytes that proves that a file of this size holds only those. */
+  /** The last mark in its first `size` bytes. If another file of `size` bytes has this mark, it holds only these bytes. */
   markIn(size: number): Mark | undefined
 }
 

@@ -90,7 +90,7 @@ export class Newcomers {
     for (const { head, origin, path: of, trail } of files.tailers) {
       if (head.bytes < ALIKE_BYTES || of === path || origin.path === path) continue
       if (begins(first, head)) return true
-      // It has less than is known of the other one's beginning.
+      // This file may be shorter than the known beginning of the other file.
       const mark = first.length < Math.max(ALIKE_BYTES, head.bytes) ? trail.within(first.length) : undefined
       if (first.length >= ALIKE_BYTES && mark?.offset === first.length && same(mark.tail, all)) return true
     }

@@ -135,7 +135,7 @@ function bounds<K extends string | number>(
     const [low, high] = keys.map(keyOf)
     const wrong = low === undefined ? keys[0] : high === undefined ? keys[1] : undefined
     if (wrong !== undefined) throw new TableError(`"${wrong}" is not ${what}`, line)
-    if (high! < low!) throw new TableError(`the range ends at ${keys[1]}, before it begins at ${keys[0]}`, line)
+    if (high! < low!) throw new TableError(`the end of the range, ${keys[1]}, is before its start, ${keys[0]}`, line)
     return { low: low!, high: high!, row, line }
   })
 }

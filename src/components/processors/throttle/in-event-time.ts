@@ -21,9 +21,13 @@ function countInEventTime(
   const { room } = timing
   const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
   const untimed = (reason: string) =>
-    metrics.counter('sluice_throttle_untimed_events_total', 'Events that were counted at their arrival, by reason.', {
-      reason,
-    })
+    metrics.counter(
+      'sluice_throttle_untimed_events_total',
+      'Events that were counted at their arrival time instead of their own time, by reason.',
+      {
+        reason,
+      },
+    )
   const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
   metrics.gauge(
     'sluice_throttle_kept_windows',

@@ -59,7 +59,7 @@ const limitOptions = {
   cost: fieldPath()
     .optional()
     .describe(
-      'Field with a number, as which the event counts instead of 1. Missing and negative values, and texts such as `"5"`, count as 1. Fractions are counted to the millionth.',
+      'Field with the number that is counted for the event instead of 1. Missing and negative values, and texts such as `"5"`, count as 1. Fractions are counted to the millionth.',
     ),
   also: z
     .array(further)
@@ -90,7 +90,7 @@ const clusterOptions = {
     .describe('With scope: cluster: group of throttles that share the limit. Default: the id of the component.'),
   redis: redisOptions
     .optional()
-    .describe('With scope: cluster, required: the Redis or Valkey server that keeps the buckets.'),
+    .describe('The Redis or Valkey server that keeps the buckets. Required with scope: cluster.'),
   accuracy: z
     .enum(['exact', 'leased'])
     .optional()

@@ -104,7 +104,7 @@ export class ThrottleProcessor implements Processor {
     this.#clock = clock
     this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    // The line scanner does not find fields that only a later version of the file names.
+    // Fields that the line scanner finds. It does not find fields that first appear in a later version of the file.
     const known = new Map<string, FieldReader>()
     const field = (path: FieldPath) => {
       const reader = context.field(path)

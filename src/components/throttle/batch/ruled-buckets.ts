@@ -59,7 +59,7 @@ export class RuledBuckets {
     this.#limiter = limiter
   }
 
-  /** A new object whenever a bucket in any group gets another id. */
+  /** Identifies the current ids of all buckets: it is replaced by a new object when the id of a bucket changes. */
   get layout(): object {
     for (const { limiter, layout } of this.#groups) {
       if (limiter?.undivided?.layout === layout) continue

@@ -103,10 +103,10 @@ export interface Demand {
   bytes: number
   /** The cost and the size of each event in turn; undefined: each costs 1. */
   readonly list: number[] | undefined
-  /** Units spent of the last lease. */
+  /** Units of the last lease that were spent. */
   readonly spentCost: number
   readonly spentBytes: number
-  /** The units given back, and their ticket. */
+  /** Units that this request returns to the server, and their ticket. */
   backCost: number
   backBytes: number
   readonly ticket: number

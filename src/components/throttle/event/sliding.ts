@@ -135,9 +135,9 @@ class Runs extends EarlierRows {
 }
 
 /**
- * sliding: an event passes if, with it, every span of the window's length that contains it stays within the limit. For
- * an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So each span
- * stays within the limit in any order of arrival.
+ * Limits in `sliding` mode. A span is any period as long as the window. An event passes if all spans that contain it
+ * stay within the limit with it. For an event in order, this is only the span that ends with the event. For an earlier
+ * event, these are also later spans. As a result, each span stays within the limit in any order of arrival.
  */
 export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {

@@ -26,7 +26,7 @@ export class GcraWindows extends LimitWindows {
     return this.times[bucket]! + 1 - this.spanMs
   }
 
-  /** The cost does not matter: it delays later events. */
+  /** The cost of the event does not matter here: it only delays later events. */
   fits(bucket: number, now: number): WindowDecision {
     const { tolerance } = this.#rate
     const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)

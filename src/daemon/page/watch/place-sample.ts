@@ -21,7 +21,7 @@ export class PlaceSample {
   #bytes = 0
   #step = 1
 
-  /** `most`: events chosen per second. */
+  /** `most`: maximum number of events chosen per second. */
   constructor(most: number, clock: Clock) {
     this.#most = most
     this.#clock = clock

@@ -19,7 +19,7 @@ const secretPlace = z
 /** The local section `managed`: permissions of a published pipeline on this machine. */
 export const managedOptions = z.strictObject({
   allow_files: names(
-    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: for its file sources, file destinations, keys and certificates. Its own patterns must be within one of them.',
+    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: for its file sources, file destinations, keys and certificates. Each pattern in the pipeline must lie within one of the listed patterns.',
     absolutePath(),
   ),
   allow_urls: z.array(z.url()).optional().describe('Prefixes of the URLs that it may send to. Default: all URLs.'),

@@ -474,7 +474,7 @@ class Hold {
   error: DeliveryError | undefined
   /** How many holds have ended. The result of an attempt that began before the last one ended does not count. */
   ended = 0
-  /** When the probe makes its next attempt at the latest; undefined while it makes one. */
+  /** Latest time of the probe's next attempt; undefined during an attempt. */
   nextAt: number | undefined
   #probe: object | undefined
   #checkedAt = Number.NEGATIVE_INFINITY

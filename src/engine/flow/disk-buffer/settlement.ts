@@ -138,7 +138,7 @@ export class Settlement {
     ]
   }
 
-  /** Settled ranges after the mark. While one request is retried, they limit repetition and free segments. */
+  /** Settled ranges after the mark. While one request is retried, the ledger records them: fewer events are sent again after a restart, and segments get free. */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records
     const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {

@@ -246,7 +246,7 @@ export class ObjectSpool implements Spool {
 
   /**
    * Closes the largest open objects until the others fill at most half of the spool. If there is still no room, closes
-   * all and throws a DeliveryError.
+   * all objects and throws a DeliveryError.
    */
   #makeRoom(bytes: number): void {
     const { maxBytes, state, report } = this.#options

@@ -340,7 +340,7 @@ export class Metrics extends ComponentSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  /** Adds the metrics that only the component's type has. */
+  /** Adds the metrics that are specific to the type of the component. */
   #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {

@@ -171,7 +171,7 @@ class Ways {
   }
 }
 
-/** Components that pass no events on to a destination and read only outputs that others read too. */
+/** Components whose events reach no destination. All their inputs are also read by components that lead to one. */
 function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
   const leading = new Set(destinations.map(({ id }) => id))
   // The set grows during this loop.

@@ -82,7 +82,7 @@ interface Taken {
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
-/** LOCK does not match longer numbers. */
+/** The highest number that LOCK matches. */
 const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']

@@ -33,7 +33,7 @@ export function enterLine(): bool {
   return true
 }
 
-/** The byte that ends the container inside `level` others. */
+/** The closing bracket of the open container at nesting level `level`. */
 @inline
 export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))

@@ -42,8 +42,8 @@ export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 1
 
 /**
  * Elements of arrays have no names. Their heads have their own entries: the quote of a string, and the brace of an
- * object. Only these two follow one of them, and neither follows the head of a member. So an array never expects a
- * name, and an object never expects a value without one. The first entry also precedes all elements.
+ * object. Only these two entries follow an element, and they never follow the head of a member. So an array never
+ * expects a name, and an object never expects a value without a name. The first entry also precedes all elements.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY

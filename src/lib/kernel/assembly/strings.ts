@@ -18,7 +18,7 @@ const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
 /** A program might write longer integers in another way. */
 const MOST_DIGITS: u32 = 15
-/** Results for the value of a line, as in src/components/throttle/buckets/key-table.ts. */
+/** Results of a search for the value of a line, as in src/components/throttle/buckets/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
 const ALONE: i32 = -3

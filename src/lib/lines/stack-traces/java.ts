@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
- * Stack traces of the JVM. The name of an exception at the margin joins the line before it, as logging libraries print
- * it. Frames, causes and all other indented lines belong to it.
+ * Stack traces of the JVM. A line at the margin that begins with the name of an exception joins the line before it,
+ * because logging libraries print it after the message. Frames, causes and all other indented lines belong to it.
  */
 
 const IDLE = 0

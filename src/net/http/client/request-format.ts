@@ -12,14 +12,14 @@ import type { Entry } from './answers/divided.js'
  * rejected.
  */
 export interface RequestFormat {
-  /** The URL of requests with events: a template. All events of a request give it the same field values. */
+  /** URL template of requests with events. All events of a request have the same values of its fields. */
   readonly url: string
   /** Default: POST. */
   readonly method?: 'POST' | 'PUT'
   readonly contentType: string
   /** Default: 6. Level 1 takes less than half the time, for a body that is some percent larger. */
   readonly gzipLevel?: number
-  /** Additional headers of every request. As with `url`, all events of a request give them the same field values. */
+  /** Additional headers of every request. As with `url`, all events of a request have the same values of their fields. */
   readonly headers?: Readonly<Record<string, string | Template>>
   /** Texts that the body contains once, such as labels. All events of a request give them the same values. */
   readonly texts?: Readonly<Record<string, Template>>

@@ -67,7 +67,9 @@ export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
 export const keyedServiceAccountDocument = serviceAccountDocument
   .extend({
     key: freshKey,
-    old_key_valid_until: time.nullable().describe('End of the grace period of the old key, during that period.'),
+    old_key_valid_until: time
+      .nullable()
+      .describe('When the old key stops working. null if there is no old key, or if it has stopped working.'),
   })
   .meta({ id: 'KeyedServiceAccount' })
 export type KeyedServiceAccountDocument = z.output<typeof keyedServiceAccountDocument>

@@ -53,7 +53,7 @@ function period(least: number, most: number) {
 }
 
 const expiresIn = period(1000, 3650 * DAY_MS).describe(
-  'How long the key is valid, at least a second: in seconds, or for example as `12 Hours`.',
+  'How long the key is valid, at least a second: a number of seconds, or a duration such as `12 Hours`.',
 )
 const grace = period(0, 30 * DAY_MS).describe(
   'How long the old key remains valid. Default: it stops working immediately.',

@@ -102,7 +102,7 @@ export async function importState(
     try {
       return await importStore(store, path, async sql => {
         if (![undefined, checkOf(secret)].includes(await checkIn(sql)))
-          throw new Error(`${file} is another secret than that of the store; ${advice}`)
+          throw new Error(`${file} is not the secret of this store; ${advice}`)
       })
     } finally {
       await store.close()
@@ -141,7 +141,7 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
   })
   const secret = await readSecret(path)
   if (!secret)
-    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
+    throw unusable(`${path} is missing, and no key works without it; restore it from a backup of this data_dir`)
   if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
   return secret
 }
@@ -247,7 +247,7 @@ async function replaceState(
     await checkCopy(staging('store'), secret, backup)
     for (const name of names) await secureTree(staging(name))
     if (options.replace) await setAside(dataDir, names)
-    // The store is renamed last: without it, an interrupted restore does not look complete.
+    // The store is renamed last: if the restore is interrupted, the missing store shows that it is not complete.
     for (const name of names.reverse()) await rename(staging(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {

@@ -108,8 +108,8 @@ export function forkProcesses({ setup, maxMemory, env, entry }: ForkOptions): St
 
 const INSPECT_MS = 2000
 /**
- * Interval of memory measurements, which do not ask the process: it may be busy. The kernel limits its memory
- * meanwhile.
+ * Interval of memory measurements. They do not ask the process, because it may be busy. Between them, the kernel limits
+ * its memory.
  */
 const MEASURE_MS = 200
 /** Checks per deadline. Each one counts only for its interval: a pause of the service is not blamed on the process. */

@@ -159,7 +159,7 @@ t.test('what is wrong with a table is named with its line', async t => {
       '3: has a range that overlaps the range in line 2',
     ],
     [problem('t.csv', 'a,b,c\n1,9,x\n1,9,y\n', { match: 'range' }), '3: has a range that overlaps the range in line 2'],
-    [problem('t.csv', 'a,b\n9,1\n', { match: 'range' }), '2: the range ends at 1, before it begins at 9'],
+    [problem('t.csv', 'a,b\n9,1\n', { match: 'range' }), '2: the end of the range, 1, is before its start, 9'],
     [problem('t.csv', 'a\n1\n', { match: 'range' }), '1: has 1 columns, and 2 must be the key'],
     [problem('t.csv', Buffer.from([0xff])), '1: is not valid UTF-8'],
     [problem('t.json', '{'), '1: is not valid JSON'],

@@ -242,7 +242,7 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
   writeFileSync(join(dir, 'secret'), 'short')
   await unusable(/does not hold a secret/)
   rmSync(join(dir, 'secret'))
-  await unusable(/secret is missing: without it no key is known; restore it/)
+  await unusable(/secret is missing, and no key works without it; restore it/)
   t.notOk(existsSync(join(dir, 'secret')))
   writeFileSync(join(dir, 'secret'), secret)
   chmodSync(join(dir, 'secret'), 0o640)

@@ -28,7 +28,7 @@ export interface Column {
   readonly kind: 'text' | 'number' | 'time'
 }
 
-/** A cell in HTML, with the value to sort by where that is not its text. */
+/** A cell in HTML. Cells that are not sorted by their text have a value to sort by. */
 export type Cell = string | { readonly html: string; readonly value: number }
 
 interface SortableTable {

@@ -105,7 +105,7 @@ export interface ReadAnswer {
   readonly unreadable: boolean
 }
 
-/** Reads the results for single events from a JSON response. `events`: those of its request. */
+/** Reads the results for single events from a JSON response. `events`: number of events in the request. */
 export async function readAnswer(body: Readable, list: AnswerList, events: number): Promise<ReadAnswer> {
   const { content, broken } = await readUpTo(LIST_BYTES, body)
   const unreadable = content.length > LIST_BYTES

@@ -151,7 +151,7 @@ export class Keys {
     }
   }
 
-  /** Counts keys that expire soon. With `isTurn`, also warns of them and removes keys that ended long ago. */
+  /** Counts keys that expire soon. With `isTurn`, also logs these keys, and removes keys that expired long ago. */
   async checkEnds(isTurn = true): Promise<void> {
     const context = this.#context
     const forgotten = context.time(-REMEMBERED_MS)
