@@ -183,8 +183,8 @@ for (const [name, open] of STORES) {
     await until('the change', () => heard > 0)
     t.equal(await settingOf(store, 'a'), '1')
     await put(store, 'b', '1')
-    await change(other, 'c')
     heard = 0
+    await change(other, 'c')
     await until('the next one', () => heard > 0)
   })
 }
