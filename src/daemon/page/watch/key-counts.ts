@@ -181,9 +181,8 @@ export class KeyCounts {
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
     this.#now = wall
-    const isSampled = this.#sampler.oneIn > 1
     // Short steps would not make a sample exact.
-    const step = STEPS[isSampled ? Math.max(SAMPLED_STEP, this.#step) : this.#step]!
+    const step = STEPS[this.#sampler.oneIn > 1 ? Math.max(SAMPLED_STEP, this.#step) : this.#step]!
     const at = wall - (wall % step)
     if (at !== this.#at) this.flush()
     this.#at = at
@@ -197,8 +196,6 @@ export class KeyCounts {
     this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands, known?.ids[i] ?? -1))
     if (this.#sampler.oneIn === 1) return
     const { oneIn, until } = this.#sampled
-    const { until: coarseUntil, step: coarseStep } = this.#coarse
-    if (isSampled) this.#coarse = { until: wall, step: Math.max(step, coarseUntil < wall - KEPT_MS ? 1 : coarseStep) }
     this.#sampled = { until: wall, oneIn: Math.max(until < wall - KEPT_MS ? 1 : oneIn, this.#sampler.oneIn) }
   }
 
@@ -381,10 +378,12 @@ export class KeyCounts {
     this.flush()
     const now = this.#options.clock.wall()
     const from = Math.max(this.#from, now - KEPT_MS, this.#ring.droppedUntil)
+    const isSampled = this.#sampled.until >= from
+    const stepMs = this.#coarse.until >= from ? this.#coarse.step : STEPS[this.#step]!
     return {
       from,
-      stepMs: this.#coarse.until >= from ? this.#coarse.step : STEPS[this.#step]!,
-      oneIn: this.#sampled.until >= from ? this.#sampled.oneIn : 1,
+      stepMs: isSampled ? Math.max(stepMs, STEPS[SAMPLED_STEP]) : stepMs,
+      oneIn: isSampled ? this.#sampled.oneIn : 1,
       hasRest: this.#restUntil >= from,
       keys: this.#table.size,
       mostKeys: this.#mostKeys,
