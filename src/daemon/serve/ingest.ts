@@ -12,7 +12,7 @@ import type { PublishedDocument } from '../../service/api/domain/documents.js'
 import type { Principal } from '../../service/api/domain/keys/principal.js'
 import type { Service } from '../../service/api/domain/service.js'
 import type { Confirm, Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
-import type { Store, Table } from '../../service/api/store/store.js'
+import type { Store } from '../../service/api/store/store.js'
 import type { IdempotencyKeys } from '../../service/ingest/idempotency-keys.js'
 import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
 import { IngestHost } from '../../service/ingest/ingest-host.js'
@@ -139,16 +139,18 @@ export class ServedIngest implements Ingest {
 
   /** Applies what other nodes change, within a second of when this one sees it. */
   #followOthers(store: Pick<Store, 'watch'>): () => void {
-    const due = new Map<Table, () => Promise<void>>()
+    const due = new Set<() => Promise<void>>()
     let hasFailed = false
-    store.watch(['pipeline'], () => due.set('pipeline', () => this.#inspectPipelines()))
-    store.watch(['secret'], () => due.set('secret', () => this.#inspectSecrets()))
+    const inspectPipelines = () => this.#inspectPipelines()
+    const inspectSecrets = () => this.#inspectSecrets()
+    store.watch(['pipeline'], () => due.add(inspectPipelines))
+    store.watch(['secret'], () => due.add(inspectSecrets))
     return every(INSPECT_MS, () => {
       if (due.size === 0 || this.#inspecting) return
       const inspections = [...due]
       due.clear()
       const inspect = async () => {
-        for (const [, one] of inspections) await one()
+        for (const one of inspections) await one()
       }
       this.#inspecting = inspect()
         .then(() => (hasFailed = false))
@@ -156,7 +158,7 @@ export class ServedIngest implements Ingest {
           if (!hasFailed)
             this.#log.warn({ error: errorText(error) }, 'cannot apply changes of other nodes; trying again')
           hasFailed = true
-          for (const [table, one] of inspections) due.set(table, one)
+          for (const one of inspections) due.add(one)
         })
         .then(() => (this.#inspecting = undefined))
     })
