@@ -87,8 +87,7 @@ function filled(text: string, places: Readonly<Record<string, string>>): string 
 
 /**
  * Starts nodes of config/service-nodes.yaml, with one database and one secret. The first creates the keys. `urls`: what
- * they call the database. `main`: of the build
- * that they run, which has its own example.
+ * they call the database. `main`: of the build that they run, which has its own example.
  */
 export async function startNodes(
   t: Test,
@@ -100,9 +99,10 @@ export async function startNodes(
   t.teardown(async () => {
     for (const node of nodes) await node.end('SIGKILL')
   })
+  const build = main ? join(dirname(main), '../../..') : checkout
+  const example = readFileSync(join(build, 'config/service-nodes.yaml'), 'utf8')
   for (let i = 0; i < count; i++) {
-    const build = main ? join(dirname(main), '../../..') : checkout
-    const text = filled(readFileSync(join(build, 'config/service-nodes.yaml'), 'utf8') + more, {
+    const text = filled(example + more, {
       'postgresql://sluice@db.example.com:5432/sluice': urls[i] ?? url,
       '/etc/sluice/postgresql-password': password_file!,
       '/etc/sluice/postgresql-ca.pem': tls!.ca_file!,
