@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { checkout } from '../support/checkout.js'
+import { inTurns } from '../support/in-turns.js'
 import { mayMount } from '../support/mounts.js'
 import { NONE, numberOf, programOptions } from '../support/program-options.js'
 import { makeCertificates } from './certificates.js'
@@ -79,13 +80,6 @@ async function runOne(scenario: Scenario): Promise<void> {
 }
 
 /** All of these, so many at a time. */
-async function runAll(scenarios: Iterator<Scenario>, jobs: number): Promise<void> {
-  const worker = async () => {
-    for (let next = scenarios.next(); !next.done; next = scenarios.next()) await runOne(next.value)
-  }
-  await Promise.all(Array.from({ length: jobs }, worker))
-}
-
 function* scenarios(): Generator<Scenario> {
   if (options.replay !== undefined) {
     const scenario = readScenario(options.replay)
@@ -133,7 +127,7 @@ function formatScenario({ note, setup, steps }: Scenario): string {
 async function main(): Promise<number> {
   if (!certificates) say('left out: TLS (there is no openssl)')
   if (!mayMount()) say('left out: full disks (only root can make small file systems)')
-  await runAll(scenarios(), options.jobs)
+  await inTurns(scenarios(), options.jobs, runOne)
   say(
     `\n${formatCounts(total)}\n${total.runs} runs in ${((performance.now() - began) / 1000).toFixed(0)} s, ${failed.length} failed`,
   )

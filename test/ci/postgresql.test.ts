@@ -15,6 +15,7 @@ import { as, outcome } from '../support/api-service.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { inTurns } from '../support/in-turns.js'
 import {
   connectTo,
   inDatabase,
@@ -81,14 +82,7 @@ t.test('the service does the same on PostgreSQL, with every statement', async t 
   const folder = testFolder(t)
   const file = join(folder, 'statements')
   const env = { [STATEMENTS]: file, [SERVER]: JSON.stringify(server.options) }
-  const rest = [...SUITE]
-  const runNext = async (): Promise<void> => {
-    const name = rest.pop()
-    if (name === undefined) return
-    t.equal(await run(name, folder, env), '', name)
-    return runNext()
-  }
-  await Promise.all([runNext(), runNext()])
+  await inTurns(SUITE, 2, async name => t.equal(await run(name, folder, env), '', name))
   const ran = [...new Set(readFileSync(file, 'utf8').split('\n'))]
   const statements = statementsOfSource()
   t.ok(statements.length > 60, `${statements.length} statements`)

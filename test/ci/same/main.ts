@@ -3,6 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EXIT } from '../../../src/daemon/process/dispatch.js'
 import { checkout } from '../../support/checkout.js'
+import { inTurns } from '../../support/in-turns.js'
 import { programOptions } from '../../support/program-options.js'
 import { Seeded } from '../../support/seeded.js'
 import { compare, compareTexts, type Difference, repeats } from './compare.js'
@@ -70,13 +71,11 @@ async function both<T>(products: readonly [Product, Product], run: (product: Pro
   return [await run(products[0]), await run(products[1])]
 }
 
-async function inTurns<T>(all: Iterable<T>, run: (one: T, slot: string) => Promise<void>): Promise<void> {
-  const rest = all[Symbol.iterator]()
-  const worker = async (_: unknown, slot: number) => {
-    for (let next = rest.next(); !next.done && !isStopping; next = rest.next()) await run(next.value, `slot-${slot}`)
-  }
-  await Promise.all(Array.from({ length: options.jobs }, worker))
-}
+/** Ctrl-C leaves out the others. */
+const unlessStopping = <T>(all: Iterable<T>, run: (one: T, slot: string) => Promise<void>) =>
+  inTurns(all, options.jobs, async (one, slot) => {
+    if (!isStopping) await run(one, `slot-${slot}`)
+  })
 
 /** Returns the output of `validate` by the name of the file. */
 async function validated(product: Product, folder: string, files: readonly string[]): Promise<Map<string, string[]>> {
@@ -112,7 +111,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const parts = Array.from({ length: Math.ceil(names.length / FILES) }, (_, i) =>
     names.slice(i * FILES, (i + 1) * FILES),
   )
-  await inTurns(parts, async part => {
+  await unlessStopping(parts, async part => {
     const [before, after] = await both(products, product => validated(product, folder, part))
     for (const name of [...part, '']) {
       const [one, other] = [before, after].map(said => said.get(name) ?? [])
@@ -124,7 +123,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   say(`${names.length} configurations validated, ${names.length - some.length} of them with a mistake (${seconds()})`)
 
   const tested = some.filter(hasTests)
-  await inTurns(tested, async ({ name, text, files }, slot) => {
+  await unlessStopping(tested, async ({ name, text, files }, slot) => {
     const folder = join(scratch, slot)
     write(folder, { ...files, 'sluice.yaml': text })
     const said = await both(products, product => call(product, ['test', 'sluice.yaml'], folder).ended)
@@ -140,7 +139,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   let done = 0
   let arrivals = 0
   const repeated = [0, 0]
-  await inTurns([...cases, ...worlds], async (one, slot) => {
+  await unlessStopping([...cases, ...worlds], async (one, slot) => {
     const rules = { isKilled: false, ...(one as Partial<World>), isUnordered: one.isUnordered }
     const playOn = (product: Product) => play(product, one, join(scratch, slot), receiver)
     const before = await playOn(products[0])
