@@ -14,6 +14,7 @@ import { startDaemon } from '../support/daemon.js'
 import { FakePage, failing, type Invented, USUAL, type World } from '../support/fake-page.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
+import { nginxArgs, nginxConfig } from '../support/nginx.js'
 import { until } from '../support/until.js'
 
 const TOKEN = 'the-token-of-this-page-0123456789'
@@ -549,15 +550,9 @@ async function nginxBefore(t: Test, url: string, more = ''): Promise<string | un
     .replace('/etc/nginx/sluice-users', `${folder}/users`)
     .replace('{', `{ ${more}`)
   const port = await ownPort()
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
-    one => `${one}_temp_path ${folder}/${one};`,
-  )
-  writeFileSync(
-    join(folder, 'nginx.conf'),
-    `${process.getuid?.() === 0 ? 'user root;' : ''} daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {}
-http { access_log off; ${temporary.join(' ')} server { listen ${HOST}:${port}; ${own} } }\n`,
-  )
-  const nginx = spawn(...bound(program, ['-e', `${folder}/error.log`, '-c', `${folder}/nginx.conf`]), {
+  const file = join(folder, 'nginx.conf')
+  writeFileSync(file, nginxConfig(folder, `server { listen ${HOST}:${port}; ${own} }`))
+  const nginx = spawn(...bound(program, nginxArgs(file, folder)), {
     stdio: 'ignore',
   })
   const closed = once(nginx, 'close')

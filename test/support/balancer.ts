@@ -5,6 +5,7 @@ import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
 import { bound } from './bound.js'
 import { needs } from './needs.js'
+import { nginxArgs, nginxConfig } from './nginx.js'
 import type { ServedNode } from './nodes.js'
 import { until } from './until.js'
 
@@ -39,17 +40,11 @@ ${nodes.map((node, i) => `  server n${i} ${HOST}:${node.port} check port ${node.
   },
   nginx: {
     program: 'nginx',
-    args: (file, folder) => ['-c', file, '-p', folder, '-e', join(folder, 'error.log')],
-    config: (port, nodes, folder) => `
-daemon off;
-worker_processes 1;
-pid ${folder}/nginx.pid;
-${process.getuid!() === 0 ? 'user root;' : ''}
-events {}
-http {
-  access_log off;
-  ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(name => `${name}_temp_path ${folder}/${name};`).join(' ')}
-  upstream nodes {
+    args: nginxArgs,
+    config: (port, nodes, folder) =>
+      nginxConfig(
+        folder,
+        `  upstream nodes {
 ${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s;\n`).join('')}  }
   server {
     listen ${HOST}:${port};
@@ -60,8 +55,8 @@ ${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s
       proxy_read_timeout 3s;
       proxy_next_upstream error timeout;
     }
-  }
-}`,
+  }`,
+      ),
   },
 }
 
