@@ -47,7 +47,11 @@ export const commands: readonly Command[] = [
         value: 'FILE',
         text: 'The configuration with the throttle. If it is a YAML file or a folder, it may also be the first operand, without --config.',
       },
-      component: { value: 'ID', takes: 'throttle', text: 'The id of the throttle, if the configuration has several.' },
+      component: {
+        value: 'ID',
+        takes: 'throttle',
+        text: 'The id of the throttle, if the configuration has several throttles.',
+      },
       time: {
         value: 'PATH',
         text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first of the usual fields that has a time. Default: time_field of the throttle, otherwise auto.',
@@ -223,7 +227,7 @@ export const commands: readonly Command[] = [
     },
     examples: [
       { title: 'count the rejected events', line: 'sluice resend --dry-run' },
-      { title: 'send them, after the cause is corrected', line: 'sluice resend --destination upstream' },
+      { title: 'send them after the cause is corrected', line: 'sluice resend --destination upstream' },
       { title: 'with another configuration', line: 'sluice resend --config sluice.yaml --destination upstream' },
     ],
     ships: true,
@@ -259,7 +263,7 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1, with a new account, to which the daemon delivers. Without a limit, the daemon also delivers a log of this machine: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
+      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1, with a new account, to which the daemon delivers. The daemon also delivers a log of this machine, without a limit: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
       'The folder .sluice-quickstart in the current folder contains the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces these files. The command uses free ports, and prints their addresses.',
       'If the environment has SLUICE_URL and SLUICE_ACCESS_KEY, the events go to that service instead, to its published pipeline or to the pipeline that --pipeline names. A log of this machine goes there only with --log.',
     ],

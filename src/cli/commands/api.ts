@@ -14,7 +14,7 @@ const CONNECTION = {
   delegate: { value: 'ACCOUNT_ID', text: 'Acts within this account. Only for keys of an enterprise service account.' },
   'ca-file': {
     value: 'FILE',
-    text: 'PEM file of the certificate authorities to trust, instead of the public ones.',
+    text: 'PEM file of the certificate authorities to trust, instead of the public authorities.',
   },
   json: { text: 'Prints JSON even on a terminal.' },
 } as const
@@ -143,7 +143,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api publish',
-    summary: 'Publishes a pipeline: its latest revision, an earlier one, or a file.',
+    summary: 'Publishes a pipeline: its latest revision, an earlier revision, or a file.',
     text: [PRINTS],
     options: {
       ...CONNECTION,
