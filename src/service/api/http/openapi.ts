@@ -51,12 +51,12 @@ const AUTH_HEADERS: Readonly<Record<string, string>> = {
   'x-auth-subject-id': 'Identifier of the subject, 24 hexadecimal digits.',
   'x-auth-account-id': 'Identifier of the account; absent at enterprise scope.',
   'x-auth-enterprise-id': 'Identifier of the enterprise.',
-  'x-auth-subject-email': 'E-mail address of the subject, percent-encoded (UTF-8): characters beyond ASCII and "%".',
+  'x-auth-subject-email': 'E-mail address of the subject. Characters beyond ASCII and "%" are percent-encoded (UTF-8).',
   'x-auth-account-short-id': 'Short identifier of the account, 9 characters; absent at enterprise scope.',
   'x-auth-access-type': 'Always `access`.',
   'ratelimit-limit': 'Number of requests that a key may send in a window.',
   'ratelimit-remaining': 'Number of requests left in the current window.',
-  'ratelimit-reset': 'Seconds until the full number is available again.',
+  'ratelimit-reset': 'Seconds until the key may send the full number of requests again.',
 }
 
 /** Collects named schemas, which appear once in the document. */

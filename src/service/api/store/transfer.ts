@@ -119,8 +119,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     await check(sql)
     let last = ''
     for await (const line of linesFrom(sql, header)) last = line
-    if (!last.startsWith(hash))
-      throw new Error(`the store has saved other records than ${path} has; nothing is imported`)
+    if (!last.startsWith(hash)) throw new Error(`the store saved records that differ from ${path}; nothing is imported`)
     return sizeOf(header)
   })
 }

@@ -246,7 +246,7 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
   t.notOk(existsSync(join(dir, 'secret')))
   writeFileSync(join(dir, 'secret'), secret)
   chmodSync(join(dir, 'secret'), 0o640)
-  await unusable(/others can read .*secret; chmod 600 it/)
+  await unusable(/other users can read .*secret; run: chmod 600 .*secret$/)
   rmSync(join(dir, 'secret'))
   spawnSync('mkfifo', ['-m', '600', join(dir, 'secret')])
   await unusable(/secret is not a file/)
