@@ -148,7 +148,7 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
     ...settings.shape,
     sources: section('source').describe('Where events come from.'),
     processors: section('processor').optional().describe('How events are processed.'),
-    destinations: section('destination').describe('Where they go.'),
+    destinations: section('destination').describe('Where events go.'),
   })
 }
 

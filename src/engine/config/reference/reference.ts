@@ -55,7 +55,7 @@ function valuesText(): string[] {
       '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; also in the singular, in upper or lower case, and abbreviated (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`); or `{value: 10, unit: Seconds}`. At least 1 ms unless stated otherwise. `0` needs no unit.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
-      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
+      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` gives a default for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
@@ -104,7 +104,7 @@ function codecText({ name, summary, notes, options, examples }: CodecDefinition)
       return [
         `${title}:`,
         fence('yaml', decode),
-        record === undefined ? 'In:' : 'In, the bytes in hexadecimal:',
+        record === undefined ? 'In:' : 'In, as hexadecimal bytes:',
         fence('text', [record ?? line]),
         'Out:',
         fence('json', [JSON.stringify(event)]),
