@@ -48,7 +48,7 @@ const options = z
     compression: compression
       .prefault('gzip')
       .describe(
-        'Compression of the body. zstd requires a Node.js version that supports it; Elasticsearch does not accept it.',
+        'Compression of the body. zstd requires a Node.js version that supports it; Elasticsearch does not accept zstd.',
       ),
     headers,
     auth,
@@ -105,7 +105,7 @@ export const elasticsearch = defineHttpDestination({
     const bulk = new BulkRequest(options, context)
     const isNamedByEvents = !isConstant(options.index)
     const { metrics, log } = context
-    const help = 'Events that the failure store of a data stream took instead of the data stream.'
+    const help = 'Events that the failure store of a data stream accepted instead of the data stream.'
     const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)
     const onFailureStore = () => {
       if (diverted.value++ === 0)

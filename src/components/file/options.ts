@@ -43,7 +43,7 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: until the file is renamed or deleted, then `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: no limit until the file is renamed or deleted, then `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])

@@ -20,7 +20,7 @@ const BATCH_BYTES = 1_048_588
 const DELIVERY: DeliveryDefaults = {
   max_events: 10_000,
   max_bytes: '1MB',
-  bytes: 'Maximum bytes of one request, before compression. It is divided among the partitions of its topic.',
+  bytes: 'Maximum bytes of one request, before compression. The request is divided among the partitions of its topic.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }

@@ -68,7 +68,7 @@ const options = z
   .superRefine((options, context) => {
     checkHeaders(options, context, options.tenant ? { [TENANT]: 'tenant' } : {})
     if (!Object.values(options.labels).some(isNeverEmpty))
-      refuseAt(context, ['labels'], 'must have one that is never empty: a text, or a field as in ${.app:-none}')
+      refuseAt(context, ['labels'], 'must have a label that is never empty: a text, or a field as in ${.app:-none}')
   })
 
 export type LokiOptions = z.output<typeof options>

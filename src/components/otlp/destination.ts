@@ -42,7 +42,7 @@ const options = z
     timestamp: fieldPath()
       .prefault('.timestamp')
       .describe(
-        'Field with the time of the event. Events without it have only the observed time, when they were read.',
+        'Field with the time of the event. Events without it have only the observed time, which is the time when they were read.',
       ),
     body: fieldPaths()
       .prefault(FIELDS.body)

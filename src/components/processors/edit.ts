@@ -49,7 +49,7 @@ const step = z
     if (name === undefined && context.issues.length > 0) return z.NEVER
     if (name === undefined) return refuse(context, `does nothing; it must have one of ${known}`)
     if (second !== undefined) {
-      refuseAt(context, [second], `a step does one thing; write it as a step of its own, behind ${name}`)
+      refuseAt(context, [second], `a step does only one thing; write this as a step of its own after ${name}`)
       return z.NEVER
     }
     const kind = KINDS.find(kind => kind.name === name)!

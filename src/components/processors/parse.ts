@@ -51,8 +51,10 @@ const options = z
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given
-    if (codec !== undefined && tried) refuseAt(context, ['try'], 'cannot be used with codec; move that into the list')
-    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; give codec, or several codecs as try')
+    if (codec !== undefined && tried)
+      refuseAt(context, ['try'], 'cannot be used with codec; move the codec into the list')
+    if (codec === undefined && !tried)
+      refuseAt(context, ['codec'], 'is missing; set codec, or set try to a list of codecs')
     checkCodec(given, context)
   })
 export type ParseOptions = z.output<typeof options>
@@ -76,7 +78,7 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
 
 /** Why a codec that joins divided lines works better in a source. */
 const dividedText = (codec: string) =>
-  `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
+  `a line that the container runtime has divided is not joined here, because each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
 function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   return (tried ?? [rest]).flatMap((given, n) =>

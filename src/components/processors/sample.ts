@@ -35,7 +35,7 @@ export const sample = defineProcessor({
   notes:
     'Without `key_field`, events are counted: with `one_in: 10`, the first of each ten passes. ' +
     'With `key_field`, the hash of the value decides. It is the same in every run and every daemon: samplers with the same rate keep the same traces, and a sampler with a higher `one_in` keeps a part of them. ' +
-    'How many events pass then depends on how many have the same key. Events without a key are counted.',
+    'The number of events that pass then depends on how many events have the same key. Events without a key are counted.',
   options,
   plan: () => ({ reasons: ['sampled'] }),
   reasons: { sampled: 'Another event stands for it.' },

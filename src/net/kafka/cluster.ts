@@ -155,7 +155,9 @@ export class KafkaCluster {
     failure?: 'retry' | 'hold' | 'reject' | undefined,
   ): DeliveryError {
     const name = this.client.protocolErrorsCodesById[code] ?? `error ${code}`
-    const error = refusal(code, name, who, this.#shown(said ?? ''), failure)
+    const isToken = code === CODES.REFUSED && this.#options.auth.type === 'oauthbearer'
+    const advice = isToken ? 'the token was refused' : undefined
+    const error = refusal(code, name, who, this.#shown(said ?? ''), { failure, advice })
     if (code !== CODES.REFUSED) return error
     const message = `${error.message}; put a new one ${this.#key?.place ?? 'in the configuration'}`
     return new DeliveryError(message, { failure: 'hold', reason: error.reason })

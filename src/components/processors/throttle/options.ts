@@ -43,7 +43,7 @@ const limitOptions = {
   limit_bytes: limitBytes()
     .optional()
     .describe(
-      'Size of the events of one bucket that pass in one window, including line ends. An event that does not fit is discarded; smaller ones may pass after it. With `limit`, both limits apply.',
+      'Size of the events of one bucket that pass in one window, including line ends. An event that does not fit is discarded; smaller events after it may pass. With `limit`, both limits apply.',
     ),
   window: duration().optional().describe('Length of the window.'),
   window_mode: windowMode
@@ -109,7 +109,7 @@ const clusterOptions = {
     .max(1_000_000)
     .optional()
     .describe(
-      'With local_share: number of daemons in the group. Each share is the limit divided by it, at least 1. Default: 1.',
+      'With local_share: number of daemons in the group. Each share is the limit divided by this number, at least 1. Default: 1.',
     ),
 }
 
@@ -149,7 +149,7 @@ const fields = z.strictObject({
   time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without one count at arrival.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without a time count at arrival.',
     ),
   allowed_lateness: duration(0)
     .optional()
@@ -196,7 +196,7 @@ const fields = z.strictObject({
     )
     .default('discard')
     .describe(
-      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle`. pass_one_in: one in N per bucket passes. wait: it waits for room, then is discarded; its source is read more slowly.',
+      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle`. pass_one_in: one in N per bucket passes. wait: it waits for room, and is discarded if it waits too long; its source is read more slowly.',
     ),
   annotate: z
     .boolean()
@@ -229,7 +229,7 @@ const fields = z.strictObject({
     })
     .optional()
     .describe(
-      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle them. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
+      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle these events. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
     ),
   per_key_metrics: z
     .strictObject({
@@ -291,7 +291,7 @@ function check(options: CheckedOptions, context: z.RefinementCtx): void {
 const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_bytes'>) =>
   limit !== undefined || limit_bytes !== undefined
 
-const MISSING_LIMIT = 'is missing; it must be a whole number, or limit_bytes a size'
+const MISSING_LIMIT = 'is missing; set limit to a whole number, or limit_bytes to a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
 /** Why daemons cannot share a sliding limit. */
@@ -394,7 +394,7 @@ export function merged<O extends LimitOptions>(options: O, { when, key, ...named
 /** Options that cannot be combined with a group, and why. */
 const LOCAL_ONLY = {
   time_field:
-    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or limit in each daemon',
+    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or use scope: local',
   persist: 'has no effect with scope: cluster, where the server keeps the buckets; leave it out',
 } as const
 

@@ -132,7 +132,7 @@ t.test('of the events of a read, those that steps make much longer may fill 32 M
   const steps = [{ set: { '.b': 'x'.repeat(16_000) } }, { set: { '.c': '${.b}'.repeat(64) } }]
   const small = Array.from({ length: 40 }, (_, n) => `{"a":${n}}`)
   const lines = await edited(steps, [...small, `{"d":"${'y'.repeat(100_000)}"}`])
-  const refused = lines.filter(line => line.includes('events of more than 32 MiB together'))
+  const refused = lines.filter(line => line.includes('would grow to more than 32 MiB together'))
   t.equal(refused.length, 8)
   t.match(refused[0], /^\{"a":32,"processing_error"/)
   t.match(lines.at(-1), '"c":"xxx', 'one that does not grow much')
@@ -229,7 +229,7 @@ t.test('what is wrong with a step is told at its place', async t => {
     ['{ sett: { .a: 1 } }', /^c.yaml:8:11: processors.ed.steps\[0\].sett: unknown option; did you mean "set"\?/],
     [
       '{ remove: [.a], keep: [.b] }',
-      /^c.yaml:8:31: processors.ed.steps\[0\].keep: a step does one thing; write it as a step of its own, behind remove/,
+      /^c.yaml:8:31: processors.ed.steps\[0\].keep: a step does only one thing; write this as a step of its own after remove/,
     ],
     [
       '{ when: if (.a exists) }',

@@ -188,7 +188,7 @@ export class Answers {
     if (status >= 300 && status < 400) {
       const to = text(headers.location)
       const shown = to ? withoutQuery(to) : 'elsewhere'
-      return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
+      return `; it redirects to ${shown}; redirects are not followed: set that address in the configuration`
     }
     if (status === 407) return `; a proxy answered this${proxyWords(status)}`
     if (status === 404) return '; there is nothing at this address'
