@@ -252,7 +252,7 @@ destinations: { out: { type: blackhole, inputs: [log, more] } }
   t.equal(status, 0, stderr)
   t.match(stdout, /^0 errors, 3 warnings$/m)
   const cannot = (verb: string, path: string) =>
-    `this user cannot ${verb} ${join(folder, path)} (EACCES); check that the user of the daemon can read it`
+    `this user cannot ${verb} ${join(folder, path)} (EACCES); check that the user of the daemon has access`
   t.match(stderr, `sources.log.include[0]: warning: ${join(folder, '*.log')}: ${cannot('read', 'app.log')}`)
   t.match(stderr, `sources.more.include[0]: warning: ${join(folder, 'locked/*.log')}: ${cannot('read', 'locked')}`)
   t.match(stderr, `warning: data_dir: ${cannot('read and write', 'state')}`)

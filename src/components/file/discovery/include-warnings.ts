@@ -47,7 +47,7 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   const refused = all.find(one => one.refused)?.refused
   if (refused !== undefined) {
     const { path, code } = refused
-    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon can read it`
+    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon has access`
   }
   const found = all.map(({ match }) => match)
   if (found.includes('file') || found.includes('unknown')) return undefined
