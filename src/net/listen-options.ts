@@ -38,7 +38,7 @@ export const connectionOptions = (max: number, most: number) => ({
     .array(addressRange())
     .default([])
     .describe(
-      'Addresses and ranges that many clients share, such as those of a reverse proxy or a gateway: max_connections_per_address does not apply to them.',
+      'Addresses and ranges that many clients share, such as the addresses of a reverse proxy or a gateway: max_connections_per_address does not apply to them.',
     ),
 })
 

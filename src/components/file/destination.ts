@@ -219,7 +219,7 @@ export const file = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:
-    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If other programs have appended after it, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all of its events are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
+    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If another program has already appended to the file, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all events of the write are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
   options,
   examples: [
     { title: 'Lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },

@@ -7,7 +7,7 @@ export const journald = defineSource({
   type: 'journald',
   summary: 'Reads the systemd journal through journalctl.',
   notes:
-    'Sluice saves its position in the journal under `data_dir` when everything before it is delivered. After a restart, it continues there, ' +
+    'Sluice saves its position in the journal under `data_dir` when all entries before it are delivered. After a restart, it continues there, ' +
     'also in rotated journal files. If the entry at this position was removed, Sluice logs and counts this, and continues with the oldest ' +
     'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise it can only read its own ' +
     'entries. If journalctl ends, Sluice logs and counts this, and starts it again at the same position.\n\n' +

@@ -83,7 +83,7 @@ export const enrich = defineProcessor({
   summary: 'Looks up a field in a table, and puts the row that it finds into the event.',
   notes:
     'Tables are CSV, JSON or MaxMind databases; the key can be a text, an IP address in a range, or a number in a range. ' +
-    'Values of CSV are strings, and empty ones are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
+    'Values of CSV are strings, and empty values are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
     'An event without a row stays as it is, or gets the `default`. `sluice_enrich_events_total` counts events with and without a row.',
   options,
   fields: ({ target }) => ({ names: [target.segments[0]] }),

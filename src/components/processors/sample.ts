@@ -13,7 +13,7 @@ const options = z
       .optional()
       .describe('Instead of `one_in`: share of the events that passes, as in 0.25.'),
     key_field: fieldPaths().describe(
-      'Field, or list of fields. Events with the same value, such as those of one trace, either all pass or are all discarded. Default: all events are counted together, whatever their values.',
+      'Field, or list of fields. Events with the same value, such as the events of one trace, either all pass or are all discarded. Default: all events are counted together, whatever their values.',
     ),
     keep: condition().optional().describe('Matching events always pass, and are not counted.'),
     rate_field: z

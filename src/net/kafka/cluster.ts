@@ -274,7 +274,7 @@ export class KafkaCluster {
     const { reach, clock } = this.#context
     const shown = shownPlace(place)
     if (reach && !this.#options.brokers.includes(place)) {
-      const text = `a published pipeline connects only to brokers in "brokers", and ${shown} is another one of the cluster`
+      const text = `a published pipeline connects only to the brokers in "brokers", but ${shown} is another broker of the cluster`
       throw new DeliveryError(text, { failure: 'hold', reason: 'address_denied' })
     }
     const limit = deadline(this.#options.connect_timeout, undefined, (ms, fn) => clock.after(ms, fn))

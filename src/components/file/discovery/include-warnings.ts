@@ -42,7 +42,7 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   const unknown = all.find(one => one.unknown)?.unknown
   if (unknown !== undefined) {
     const { name, format } = unknown
-    return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; such files are skipped, so add them to exclude, such as exclude: ['*.xz']`
+    return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; files of this format are skipped; add them to exclude, as in exclude: ['*.xz']`
   }
   const refused = all.find(one => one.refused)?.refused
   if (refused !== undefined) {

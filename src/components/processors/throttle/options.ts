@@ -253,7 +253,7 @@ const fields = z.strictObject({
   limits_file: filePath()
     .optional()
     .describe(
-      'File with more rules, which apply after those in `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
+      'File with more rules, which apply after the rules in `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
     ),
 })
 

@@ -102,7 +102,7 @@ export function openApi(routes: readonly Route[]): Json {
       description: [
         'API for accounts, keys, pipelines and ingest. Every request must contain `Authorization: Token <ACCESS_KEY>`.',
         'HEAD is supported wherever GET is. Every response has an `x-request-id` header; every authenticated response also has the `x-auth-*` headers.',
-        'The response is 404 if a resource in the path does not exist or belongs to another account, and 405 for other methods.',
+        'The response is 404 if a resource in the path does not exist or belongs to another account. It is 405 if the path does not support the method.',
         'If two requests change the same resource at the same time, one of them is refused with 409 `conflict`. Read the resource and try again.',
       ].join('\n\n'),
     },

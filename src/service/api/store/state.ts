@@ -268,7 +268,7 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
     }
   } catch (error) {
     const why = errorText(error).replaceAll(path, join(backup, 'store'))
-    throw unusable(`${backup} is not restored, since its store is damaged: ${why}`, error)
+    throw unusable(`${backup} is not restored, because its store is damaged: ${why}`, error)
   }
   if (found === undefined) throw unusable(`${backup} is not restored: its store is empty`)
   if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not belong together`)

@@ -181,7 +181,7 @@ function readable(header: Header, path: string): Header {
   if (format !== FORMAT || !records) throw wrong(path, 1, 'the file is not an export')
   if (schema === MIGRATIONS.length) return header
   const why = `the export has tables of version ${schema}, and this program has ${MIGRATIONS.length}`
-  throw wrong(path, 1, `${why}; import it with the version of Sluice that has made it`)
+  throw wrong(path, 1, `${why}; import it with the version of Sluice that made it`)
 }
 
 /** The lines of a file, without line ends. */

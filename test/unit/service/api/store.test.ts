@@ -325,7 +325,7 @@ t.test('backup and restore', async t => {
   const bytes = readFileSync(file)
   for (const damaged of [bytes.subarray(0, -4096), bytes.map((byte, i) => (i > 4096 && i < 4200 ? byte ^ 1 : byte))]) {
     writeFileSync(file, damaged)
-    await refused('backup', 'one', /backup is not restored, since its store is damaged: .*backup\/store/, true)
+    await refused('backup', 'one', /backup is not restored, because its store is damaged: .*backup\/store/, true)
   }
   writeFileSync(file, bytes)
   writeFileSync(join(dir, 'backup/store/CURRENT'), 'MANIFEST-000001')

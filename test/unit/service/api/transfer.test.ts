@@ -111,7 +111,7 @@ t.test('a file that was changed or cut off is refused with its place, and nothin
     /no such table/,
   )
   const newer = texts[0]!.replace(/"schema":\d+/, `"schema":${MIGRATIONS.length + 1}`)
-  await refused(hashed([newer, ...texts.slice(1)]), 'a newer version', /version of Sluice that has made it/)
+  await refused(hashed([newer, ...texts.slice(1)]), 'a newer version', /version of Sluice that made it/)
   await refused(hashed(['{"format":"another"}']), 'another file', /line 1: the file is not an export/)
   const fails = async () => {
     throw new Error('not this secret')

@@ -35,7 +35,7 @@ const serviceAccounts: readonly Route[] = [
     path: '/v3/service-account',
     operation: 'listServiceAccounts',
     tag: 'service account',
-    summary: 'Lists the service accounts of the account, or at enterprise scope those of the enterprise.',
+    summary: 'Lists the service accounts of the account or, at enterprise scope, of the enterprise.',
     scope: 'account:manage',
     access: requireServiceAccountManagement,
     query: pageQuery,
