@@ -25,7 +25,7 @@ export const options = z
     exclude: z
       .array(reaches('nothing', fileGlob()))
       .default([])
-      .describe('Files to exclude. A pattern without a slash applies to the name, others to the path.'),
+      .describe('Files to exclude. A pattern without a slash applies to the name; other patterns apply to the path.'),
     read_from: z
       .enum(['beginning', 'end'])
       .default('beginning')

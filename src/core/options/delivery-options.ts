@@ -79,14 +79,16 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         max_bytes: byteSize(1, 1024 ** 3)
           .prefault(defaults.max_bytes)
           .describe(`${defaults.bytes} A single larger event is sent alone.`),
-        max_wait: wait(defaults.max_wait).describe('How long an event waits, at most, for others to join its request.'),
+        max_wait: wait(defaults.max_wait).describe(
+          'Maximum time that an event waits for other events to join its request.',
+        ),
       })
       .prefault({})
       .describe('How events are batched into requests.'),
     retry: z
       .strictObject({
         initial: wait('1 Seconds').describe(
-          'The longest wait before the first retry. It doubles with each attempt; the actual wait is a random part of it.',
+          'The longest wait before the first retry. This limit doubles with each attempt; the actual wait is a random part of the limit.',
         ),
         max: wait('30 Seconds').describe(
           'The longest wait between two attempts. A longer Retry-After from the receiver is honored, up to an hour.',
@@ -108,7 +110,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
     max_in_flight: maxInFlight()
       .prefault(defaults.max_in_flight)
       .describe(
-        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. It grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
+        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. The number grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
       ),
     hold_after_refusals: z
       .int()

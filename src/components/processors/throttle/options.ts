@@ -95,7 +95,7 @@ const clusterOptions = {
     .enum(['exact', 'leased'])
     .optional()
     .describe(
-      'With scope: cluster. exact: the throttle asks the server for each batch. leased: it takes up to a tenth of the limit ahead. Default: `leased`.',
+      'With scope: cluster. exact: the throttle asks the server for each batch. leased: the throttle reserves up to a tenth of the limit in advance. Default: `leased`.',
     ),
   on_backend_failure: z
     .enum(['local_share', 'pass', 'discard', 'wait'])
@@ -138,7 +138,7 @@ const OVER_LIMIT = 'must be discard, mark, {pass_one_in: N} with a whole number 
 const fields = z.strictObject({
   ...limitOptions,
   key_field: fieldPaths().describe(
-    'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events do.',
+    'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events share it.',
   ),
   exclude: condition().optional().describe('Matching events pass and are not counted.'),
   max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Maximum number of buckets in memory.'),

@@ -93,6 +93,6 @@ function checkContract(name: string, contract: unknown): void {
   const own = `this version of Sluice supports contract ${CONTRACT} for plugins`
   if (contract === undefined) throw new Error(`${name}.contract is missing; ${own}: write contract: ${CONTRACT}`)
   throw new Error(
-    `${name} is for contract ${JSON.stringify(contract)}, but ${own}; use a version of the plugin for this contract`,
+    `${name} is for contract ${JSON.stringify(contract)}, but ${own}; use a version of the plugin for contract ${CONTRACT}`,
   )
 }

@@ -73,7 +73,7 @@ function codecsText(): string[] {
   const links = (definitions: readonly CodecDefinition[]) =>
     definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')
   return [
-    "A codec turns lines into events, and events into lines. `decode` of a source names one: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
+    "A codec turns lines into events, and events into lines. `decode` of a source names a codec: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
       `\`encoding\` of a destination is specified in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
     'A line that its codec cannot read is kept as text, in `.message`, and counted by `sluice_not_NAME_lines_total`. ' +
       'Events get the fields `.file` or `.peer`, `.host` and `.timestamp`, which show where and when their line was read, unless the line itself has them. ' +

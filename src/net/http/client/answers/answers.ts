@@ -155,7 +155,7 @@ export class Answers {
 
   /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
-    const message = `${status} from ${place}: the answer is too long to be read. Which events were refused is unknown, so they are sent again in smaller requests`
+    const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
     return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
   }

@@ -26,7 +26,7 @@ import { type Route, route } from '../route.js'
 const full = (most: number, what: string) => ({
   409: { limit_reached: `The limit of ${most} ${what} has been reached.` },
 })
-const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'unexpired personal keys of the user')
+const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys per user, not counting expired keys,')
 
 /** Service accounts of the account, or of the enterprise at enterprise scope. */
 const serviceAccounts: readonly Route[] = [
