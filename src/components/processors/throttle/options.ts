@@ -291,7 +291,7 @@ function check(options: CheckedOptions, context: z.RefinementCtx): void {
 const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_bytes'>) =>
   limit !== undefined || limit_bytes !== undefined
 
-const MISSING_LIMIT = 'is missing; set limit to a whole number, or limit_bytes to a size'
+const MISSING_LIMIT = 'is missing; it must be a whole number, or set limit_bytes to a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
 /** Why daemons cannot share a sliding limit. */
