@@ -238,7 +238,7 @@ export class AccessKey {
   /** Where an operator must put a new key. */
   get place(): string {
     const { key_file: file, credential, exec } = this.#source
-    if (exec) return `where ${exec[0]} gets it, which is run again by itself`
+    if (exec) return `where ${exec[0]} gets it; ${exec[0]} is run again by itself`
     if (file) return `in ${file}, which is read again by itself`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }

@@ -51,7 +51,7 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
   t.match(JSON.parse(body).sources, [
     { id: 'log', state: 'holding', reason: /^cannot read .*log\.json: it has format 2/ },
   ])
-  t.match(await status(), /! log is holding: cannot read .*log\.json.* It reads nothing until that is corrected/)
+  t.match(await status(), /! log is holding: cannot read .*log\.json.* It reads nothing until the cause is corrected/)
   t.equal((await second.scrape()).sum('sluice_ready'), 0)
   writeFileSync(checkpoint, saved)
   await second.until(() => receiver.lines().length > 1)

@@ -370,7 +370,7 @@ longTest('a pipeline that writes to standard output does not run in the service,
       status: 503,
       body: {
         code: 'pipeline_cannot_run',
-        message: /destinations\.out\.type: the standard output .* another destination/,
+        message: /destinations\.out\.type: pipelines cannot write to the standard output .* another destination/,
       },
     })
   }

@@ -110,7 +110,7 @@ export const otlp = defineHttpDestination({
       yaml: 'url: http://127.0.0.1:4318\n',
     },
     {
-      title: 'With own names of fields, and a key',
+      title: 'With other field names, and a key',
       yaml: 'url: https://otlp.example.com\nauth: { type: bearer, key_file: /etc/sluice/otlp-key }\nresource: { service.name: "${.service}", deployment.environment.name: production }\nbody: .text\nseverity: .priority\nrecord_uid: true\n',
     },
   ],

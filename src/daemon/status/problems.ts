@@ -262,7 +262,7 @@ function sourceProblems({ sources }: Observed): Problem[] {
       component: id,
       what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
       todo: holds
-        ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
+        ? 'It reads nothing until the cause is corrected, and then resumes by itself. No events are lost.'
         : 'It is restarted at its last position until it works. It resumes by itself when the cause is corrected.',
     }
   })
@@ -487,7 +487,7 @@ function deadLetterProblems({ series, components, about }: Observed): Problem[] 
     return {
       component: id,
       what: `${id}: ${counted(value, 'event')} in the dead-letter queue${age ? `, the oldest for ${lasting(age.value)}` : ''}`,
-      todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
+      todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second command sends them again.`,
       commands: [`${command} --dry-run`, command],
     }
   })

@@ -47,7 +47,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   3: {
     failure: 'hold',
     reason: 'unknown_topic',
-    advice: 'create the topic, allow that brokers create it, or correct "topic"',
+    advice: 'create the topic, allow brokers to create it, or correct "topic"',
     isOfTopic: true,
     isStale: true,
   },

@@ -30,7 +30,7 @@ const step = z.strictObject({
 })
 
 const expected = z.union([z.int().min(0), z.array(event)], {
-  error: 'must be a number of events, or the list of them',
+  error: 'must be a number of events, or a list of events',
 })
 
 const configTest = z.strictObject({

@@ -180,7 +180,7 @@ function readable(header: Header, path: string): Header {
   const { format, schema, records } = header
   if (format !== FORMAT || !records) throw wrong(path, 1, 'the file is not an export')
   if (schema === MIGRATIONS.length) return header
-  const why = `the export has tables of version ${schema}, and this program has ${MIGRATIONS.length}`
+  const why = `the export has tables of version ${schema}, and this program has version ${MIGRATIONS.length}`
   throw wrong(path, 1, `${why}; import it with the version of Sluice that made it`)
 }
 

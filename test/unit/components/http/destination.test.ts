@@ -451,7 +451,7 @@ t.test('a program that prints the key', async t => {
   await until(() => settled.length === 2)
   t.same(await end(), { events: 0, bytes: 0 })
   t.same(ns(to.lines()), upTo(20))
-  t.match(made.logs, [{ reason: 'status_401', error: /put another where cat gets it, which is run again by itself/ }])
+  t.match(made.logs, [{ reason: 'status_401', error: /put another where cat gets it; cat is run again by itself/ }])
   t.notMatch(JSON.stringify(made.logs), /-key/)
 
   const unusable: [exec: string[], text: RegExp][] = [

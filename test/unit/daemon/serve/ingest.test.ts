@@ -67,7 +67,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
 
   const toStdout = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
   await pipelines.update(me, id, { config: toStdout })
-  const message = /^the service cannot run it: destinations\.out\.type: the standard output/
+  const message = /^the service cannot run it: destinations\.out\.type: pipelines cannot write to the standard output/
   t.match((await pipelines.publish(me, id, {})).document.service_bounds, [{ path: '', message, obstacle: true }])
   const own = {
     sources: { f: { type: 'file', include: ['/var/log/a.log'] } },

@@ -15,7 +15,7 @@ export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
   'pipeline:read': 'Read pipelines, their revisions, the names of secrets and the fleet; report as a daemon.',
   'pipeline:write': 'Create, change, publish, roll back and delete pipelines; save and delete secrets.',
   'ingest:write': 'Send events to a published pipeline.',
-  'user:key': 'Create, list and revoke personal keys of the user of this key.',
+  'user:key': 'Create, list and revoke personal keys for the user of this key.',
   'account:manage': 'Manage the users, service accounts, keys and features of an account; read its audit log.',
   'enterprise:manage': 'Manage the accounts and service accounts of an enterprise; read its audit log.',
 }

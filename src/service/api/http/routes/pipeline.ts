@@ -38,7 +38,7 @@ export const pipelineRoutes: readonly Route[] = [
     operation: 'listPipelines',
     tag: 'pipeline',
     summary: 'Lists the pipelines of the account. HEAD also serves to validate a token.',
-    description: 'At enterprise scope, the pipelines of all accounts.',
+    description: 'At enterprise scope, lists the pipelines of all accounts.',
     scope: 'pipeline:read',
     query: pageQuery,
     answers: { 200: { description: 'A page of pipelines.', list: ['pipeline', pipelineDocument] } },
