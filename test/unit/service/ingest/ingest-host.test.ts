@@ -685,7 +685,7 @@ t.test('an account with many pipelines takes one process, and no client of anoth
   t.match(await post(line(4), {}, 'third'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /^the service runs pipelines of 2 other accounts/,
+    message: /^the service runs pipelines of at most 2 accounts at a time/,
   })
   open()
   t.match(await Promise.all(answers), [{ status: 202 }, { status: 202 }])
