@@ -18,13 +18,13 @@ export const commands: readonly Command[] = [
     options: {
       config: CONFIG,
       online: {
-        text: 'Also connect to the servers of destinations, `redis` sources and cluster limits, and check certificates, keys and rights. Does not send events. Exit code 1 if a check fails.',
+        text: 'Also connects to the servers of destinations, `redis` sources and cluster limits, and checks certificates, keys and rights. Does not send events. The exit code is 1 if a check fails.',
       },
     },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
     examples: [
       { title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' },
-      { title: 'whether every receiver accepts the key', line: 'sluice validate --online /etc/sluice/sluice.yaml' },
+      { title: 'does every receiver accept the key?', line: 'sluice validate --online /etc/sluice/sluice.yaml' },
     ],
     async run({ options: { config, online }, operands }, io) {
       const { validate } = await import('./check/validate.js')
@@ -34,41 +34,49 @@ export const commands: readonly Command[] = [
   ...inspectCommands,
   command({
     name: 'simulate',
-    summary: 'Shows how a throttle would decide recorded events.',
+    summary: 'Shows how a throttle would decide on recorded events.',
     text: [
-      'Shows how many events would have passed, by key, and prints the throttle as YAML. The command does not deliver events. It reads lines as their source would, and replays them in event time, through the processors before the throttle. Files may be compressed with gzip.',
-      'Options change the throttle of the configuration. Several values make a grid: each combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
-      'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If all events lack the time or the key, the command fails and lists the existing fields. If the throttle is behind reduce or aggregate, use --tap.',
-      'Ctrl-C ends the input early. The result then covers the events until that moment.',
+      'Shows how many events would have passed, by key, and prints the throttle as YAML. The command does not deliver events. It reads lines as their source would read them, and replays them in event time, through the processors before the throttle. Files may be compressed with gzip.',
+      'Options change the throttle of the configuration. If options have several values, the command shows a result for each combination. Without a configuration, the options describe the throttle, and each line is a JSON object.',
+      'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event; the result shows the number of these events. If all events lack the time or the key, the command fails and lists the existing fields. If the throttle is behind reduce or aggregate, use --tap.',
+      'Ctrl-C ends the input early. The result then covers the events that were read.',
     ],
     options: {
       config: {
         short: 'c',
         value: 'FILE',
-        text: 'The configuration with the throttle. Also without the option name, before all operands, if it is a YAML file or a folder.',
+        text: 'The configuration with the throttle. If it is a YAML file or a folder, it may also be the first operand, without --config.',
       },
-      component: { value: 'ID', takes: 'throttle', text: 'The id of the throttle, if the configuration has several.' },
+      component: {
+        value: 'ID',
+        takes: 'throttle',
+        text: 'The id of the throttle, if the configuration has several throttles.',
+      },
       time: {
         value: 'PATH',
-        text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first usual field that has one. Default: time_field of the throttle, otherwise auto.',
+        text: 'The field with the time of an event: milliseconds since the epoch, or an ISO 8601 string. auto: the first of the usual fields that has a time. Default: time_field of the throttle, otherwise auto.',
       },
-      limit: { many: true, value: 'N,…', text: 'Events that pass per window. Several: 10,50,100.' },
-      window: { many: true, value: 'DURATION,…', text: 'Length of the window, as in 10s. Several: 1s,1m.' },
+      limit: {
+        many: true,
+        value: 'N,…',
+        text: 'Number of events that pass per window. For several limits: 10,50,100.',
+      },
+      window: { many: true, value: 'DURATION,…', text: 'Length of the window, as in 10s. For several windows: 1s,1m.' },
       key: {
         many: true,
         value: 'PATH',
-        text: 'The field whose value names the bucket; [.app, .host] for a list. May be given several times.',
+        text: 'The field whose value names the bucket, or a list of fields, as in [.app, .host]. May be given several times.',
       },
       suggest: {
         value: 'GOAL',
-        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows its other effects. Lists the windows and keys for which no limit keeps that share.`,
+        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows the other effects of this limit. Also lists the windows and keys for which no limit keeps that share.`,
       },
       report: { value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
       'limit-bytes': {
         more: true,
         many: true,
         value: 'SIZE,…',
-        text: 'Size of the events that pass per window, as in 1MB. Several: 1MB,5MB.',
+        text: 'Total size of the events that pass per window, as in 1MB. For several limits: 1MB,5MB.',
       },
       exclude: { more: true, value: 'CONDITION', text: 'Events that are exempt from the limit.' },
       'window-mode': {
@@ -80,7 +88,7 @@ export const commands: readonly Command[] = [
       budget: {
         more: true,
         value: 'BUDGET',
-        text: 'Finds the highest limit that passes at most a size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". A shorter input gets its share of the budget.',
+        text: 'Finds the highest limit that passes at most this size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". An input shorter than this period gets a share of the budget.',
       },
       'time-zone': {
         more: true,
@@ -90,13 +98,13 @@ export const commands: readonly Command[] = [
       compare: {
         more: true,
         value: 'FILE',
-        text: 'Another configuration: shows which events pass in one configuration only, by key. --component names the throttle in both.',
+        text: 'Another configuration. Shows, by key, the events that pass in only one of the two configurations. --component names the throttle in both.',
       },
       tap: {
         more: true,
         value: 'ID',
         takes: 'throttle',
-        text: 'Instead of an INPUT: the events that reach this throttle of a running daemon. Without --time they count when they arrive.',
+        text: 'Instead of an INPUT: the events that reach this throttle of a running daemon. Without --time, each event counts when it arrives.',
       },
       for: { more: true, value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
       socket: {
@@ -116,7 +124,7 @@ export const commands: readonly Command[] = [
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
       takes: 'file',
-      text: 'Files of recorded lines. Default: standard input, as for -. ID=FILE names the source of a file, if events of several sources reach the throttle in different ways.',
+      text: 'Files of recorded lines. Without INPUT, or with -, the command reads standard input. If events of several sources reach the throttle in different ways, ID=FILE names the source of a file.',
     },
     examples: [
       {
@@ -161,7 +169,7 @@ export const commands: readonly Command[] = [
     name: 'throttle',
     summary: 'Throttles standard input to standard output.',
     text: [
-      'It works without a configuration. Each line is an event. A JSON object has its own fields, any other line has .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
+      'The command does not need a configuration. Each line is an event: a JSON object has its own fields, any other line has the field .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
     ],
     options: {
       limit: { value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
@@ -194,8 +202,8 @@ export const commands: readonly Command[] = [
     name: 'resend',
     summary: 'Sends rejected events again, from the dead-letter queue.',
     text: [
-      'Rejected events are in data_dir/dead-letter/ID.ndjson. The destination sends them as configured, with its batches and retries. Accepted events leave the file; events that are rejected again stay there. The exit code is 1 if any events stay.',
-      'A daemon may run at the same time and write new rejected events. If the command is interrupted by a signal or a crash, the next call continues; after a crash the last events may be sent twice. While the command runs, the file is in FILE.sending.',
+      'Rejected events are in data_dir/dead-letter/ID.ndjson. The destination sends them as configured, with its batches and retries. Accepted events are removed from the file; events that are rejected again stay in it. The exit code is 1 if any events stay.',
+      'A daemon may run at the same time and write new rejected events. If the command is interrupted by a signal or a crash, the next call continues; after a crash, the last events may be sent twice. While the command runs, the file is in the folder FILE.sending.',
     ],
     options: {
       config: {
@@ -215,11 +223,11 @@ export const commands: readonly Command[] = [
       name: 'FILE',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of rejected events, instead of the file of the destination. Daemons must not write to them.',
+      text: 'Files of rejected events, instead of the file of the destination. Daemons must not write to these files.',
     },
     examples: [
       { title: 'count the rejected events', line: 'sluice resend --dry-run' },
-      { title: 'send them, after the cause is corrected', line: 'sluice resend --destination upstream' },
+      { title: 'send them after the cause is corrected', line: 'sluice resend --destination upstream' },
       { title: 'with another configuration', line: 'sluice resend --config sluice.yaml --destination upstream' },
     ],
     ships: true,
@@ -255,18 +263,18 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Shows how Sluice works, with generated events.',
     text: [
-      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each and discards the rest. It delivers to a service that it starts at 127.0.0.1 with a new account. It also delivers a log of this machine, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
-      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces them. The command uses free ports, and prints their addresses.',
-      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
+      'Four invented apps generate 100 events per second; one app at a time is noisy. The daemon passes at most 20 events per second of each app and discards the others. The command also starts a service at 127.0.0.1, with a new account, to which the daemon delivers. The daemon also delivers a log of this machine, without a limit: the first of several common logs that it can read. Each second, a line shows how many events passed and how many were discarded. At the end, a summary shows the totals.',
+      'The folder .sluice-quickstart in the current folder contains the configuration, the keys of the account, and received.ndjson with the events that the service received. Each start replaces these files. The command uses free ports, and prints their addresses.',
+      'If the environment has SLUICE_URL and SLUICE_ACCESS_KEY, the events go to that service instead, to its published pipeline or to the pipeline that --pipeline names. A log of this machine goes there only with --log.',
     ],
     options: {
-      log: { value: 'FILE', text: 'The log to deliver, instead of a common one.' },
+      log: { value: 'FILE', text: 'The log to deliver, instead of one of the common logs.' },
       pipeline: { value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
     },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice quickstart' },
       {
-        title: 'to a service that exists',
+        title: 'to an existing service',
         line: 'SLUICE_URL=http://127.0.0.1:8080 SLUICE_ACCESS_KEY=… sluice quickstart --pipeline web',
       },
     ],

@@ -1,13 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { bound } from '../support/bound.js'
 import { sluiceMain } from '../support/checkout.js'
 
 type LogLine = Readonly<Record<string, unknown>> & { readonly level: number; readonly msg: string }
 
 /** Adds to the components of the program. */
-const PROCESSORS = new URL('./processors.js', import.meta.url).href
+const PROCESSORS = fileURLToPath(new URL('./processors.js', import.meta.url))
 
 /** One start of the real program, watched from outside. */
 export class Daemon {
@@ -27,7 +28,7 @@ export class Daemon {
 
   constructor(configPath: string, folder: string) {
     const child = spawn(
-      ...bound(process.execPath, ['--import', PROCESSORS, sluiceMain, 'run', '--config', configPath]),
+      ...bound(process.execPath, ['--require', PROCESSORS, sluiceMain, 'run', '--config', configPath]),
       {
         cwd: folder,
         stdio: ['ignore', 'ignore', 'pipe'],

@@ -3,7 +3,10 @@ import { components } from '../../src/components/list.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
 import { sleep } from '../../src/lib/time.js'
 
-/** Loaded into the daemon (`node --import`): processors that do nothing to events, and make that as hard as they can. */
+/**
+ * Loaded into the daemon by `--require`, as `--import` takes a third of a start: processors that do nothing to events, and
+ * make that as hard as they can.
+ */
 
 const about = { options: z.strictObject({}), examples: [{ title: '', yaml: '' }] } as const
 

@@ -465,7 +465,7 @@ processors:
   t.equal(unnamed.code, 2)
   t.match(
     unnamed.stderr,
-    'app and sys reach limit_app in different ways; write the source of each input before it, as in app=FILE',
+    'app and sys reach limit_app in different ways; name the source in front of each input, as in app=FILE',
   )
   const alike = (await before(t, yaml('json', 'app, sys').replace('[quiet, sys]', '[quiet]'), [`${dir}/app.log`])).all
   t.same(alike, ['0 pass null'])

@@ -4,7 +4,7 @@ import { shellWord } from '../../lib/shell-word.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
-  'SLUICE_URL has the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override them.'
+  'The variable SLUICE_URL sets the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override the variables.'
 const PRINTS = `Prints the response of the service: as text on a terminal, otherwise as JSON. ${ENVIRONMENT}`
 
 /** Options of every API call. */
@@ -14,9 +14,9 @@ const CONNECTION = {
   delegate: { value: 'ACCOUNT_ID', text: 'Acts within this account. Only for keys of an enterprise service account.' },
   'ca-file': {
     value: 'FILE',
-    text: 'PEM file of the certificate authorities to trust, instead of the public ones.',
+    text: 'PEM file of the certificate authorities to trust, instead of the public authorities.',
   },
-  json: { text: 'Prints JSON also on a terminal.' },
+  json: { text: 'Prints JSON even on a terminal.' },
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
@@ -47,7 +47,7 @@ export const apiCommands: readonly Command[] = [
     name: 'fleet',
     summary: 'Shows the daemons that run pipelines of the service.',
     text: [
-      `It shows the revision of each, and which daemons are behind. The state is ready, holding (a destination is paused), starting, failed, or silent (without a report for five minutes). ${ENVIRONMENT}`,
+      `The command shows the revision of each daemon, and which daemons are behind. The state is ready, holding (a destination is paused), starting, failed, or silent (without a report for five minutes). ${ENVIRONMENT}`,
     ],
     options: CONNECTION,
     examples: [{ title: 'pipelines and their daemons', line: 'sluice fleet' }],
@@ -76,10 +76,10 @@ export const apiCommands: readonly Command[] = [
   ),
   command({
     name: 'api validate-key',
-    summary: 'Checks whether the access key is valid: exit code 0 if it is, 1 if not.',
+    summary: 'Checks the access key. The exit code is 0 if the key is valid, otherwise 1.',
     text: [ENVIRONMENT],
     options: CONNECTION,
-    examples: [{ title: 'before a daemon gets it', line: 'sluice api validate-key --key-file access-key' }],
+    examples: [{ title: 'before a daemon gets the key', line: 'sluice api validate-key --key-file access-key' }],
     async run({ options }, io) {
       return (await load()).withClient(options, io, async client => {
         await client.request('HEAD', '/v3/pipeline')
@@ -111,11 +111,14 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api rotate',
-    summary: 'Creates a new key for a service account, and shows it once. The old key is revoked.',
+    summary: 'Creates a new key for a service account, shows it once, and revokes the old key.',
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      grace: { value: 'DURATION', text: 'How long the old key remains valid. Default: it is revoked immediately.' },
+      grace: {
+        value: 'DURATION',
+        text: 'How long the old key remains valid. Default: the key is revoked immediately.',
+      },
       'expires-in': { value: 'DURATION', text: 'How long the new key is valid.' },
     },
     operands: id('The service account.'),
@@ -129,7 +132,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api revoke',
-    summary: 'Revokes the key of a service account. It becomes invalid with the next request.',
+    summary: 'Revokes the key of a service account. The next request with this key fails.',
     text: [ENVIRONMENT],
     options: CONNECTION,
     operands: id('The service account.'),
@@ -140,12 +143,12 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api publish',
-    summary: 'Publishes a pipeline: its latest revision, an earlier one, or a file.',
+    summary: 'Publishes a pipeline: its latest revision, an earlier revision, or a file.',
     text: [PRINTS],
     options: {
       ...CONNECTION,
       config: { short: 'c', value: 'FILE', text: 'First saves this configuration as the latest revision.' },
-      revision: { value: 'N', text: 'The revision to publish; an earlier one is a rollback.' },
+      revision: { value: 'N', text: 'The revision to publish. An earlier revision is a rollback.' },
     },
     operands: { ...id('The pipeline, by its id or its title.'), mayMiss: true },
     examples: [
@@ -174,7 +177,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api set-secret',
-    summary: 'Saves a secret of the account, or replaces its value: a key that pipelines refer to as ${secret:NAME}.',
+    summary: 'Saves a secret of the account, or replaces its value. Pipelines use it as ${secret:NAME}.',
     text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
     options: { ...CONNECTION, file: { value: 'FILE', text: 'File with the value.' } },
     operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
@@ -193,10 +196,10 @@ export const apiCommands: readonly Command[] = [
   ...(['enable', 'disable'] as const).map(name =>
     command({
       name: `api ${name}`,
-      summary: `${name === 'enable' ? 'Enables' : 'Disables'} a beta feature for the account of the key: throttle.`,
-      text: [`For the manager of the account, with a personal key. ${PRINTS}`],
+      summary: `${name === 'enable' ? 'Enables' : 'Disables'} the beta feature throttle for the account of the key.`,
+      text: [`The key must be a personal key of a manager of the account. ${PRINTS}`],
       options: CONNECTION,
-      operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'throttle.' },
+      operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'The name of the feature: throttle.' },
       examples: [{ title: 'for pipelines with a throttle', line: `sluice api ${name} throttle` }],
       async run({ options, operands }, io) {
         return (await load()).withClient(options, io, client =>
@@ -208,10 +211,10 @@ export const apiCommands: readonly Command[] = [
   command({
     name: 'api',
     summary: 'Calls the service, and prints its answer.',
-    text: [`${ENVIRONMENT} The exit code is 1 if the service refuses; its response is printed anyway.`],
+    text: [`${ENVIRONMENT} If the service refuses the request, the exit code is 1, and the response is still printed.`],
     options: {
       ...CONNECTION,
-      data: { short: 'd', value: 'JSON', text: 'The body; @FILE reads a file, - reads stdin.' },
+      data: { short: 'd', value: 'JSON', text: 'The body of the request. @FILE reads a file, - reads standard input.' },
       type: { value: 'TYPE', text: 'Content type of the body. Default: application/json.' },
       include: { short: 'i', text: 'Prints status and headers as well.' },
     },
@@ -220,7 +223,7 @@ export const apiCommands: readonly Command[] = [
       min: 2,
       max: 2,
       takes: ['GET', 'POST', 'PUT', 'DELETE', 'HEAD'],
-      text: 'As in GET /v3/pipeline.',
+      text: 'The request, as in GET /v3/pipeline.',
     },
     instead: ([body = ''], line) =>
       `a body is an option: ${line} --data ${shellWord(existsSync(body) ? `@${body}` : body)}`,

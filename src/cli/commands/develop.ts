@@ -4,12 +4,12 @@ import { type Command, command } from '../../daemon/process/command-line.js'
 export const developCommands: readonly Command[] = [
   command({
     name: 'new',
-    summary: 'Writes a plugin to start with, and its test.',
+    summary: 'Writes an example of a plugin, and its test.',
     text: [
-      'Makes a folder NAME with the code, a test for `node --test`, and a configuration that uses it. All of it works without a change.',
+      'Makes a folder NAME with the code, a test for `node --test`, and a configuration that uses the plugin. Everything works without a change.',
     ],
     options: {
-      typescript: { text: 'In TypeScript. Types are stripped when it is loaded.' },
+      typescript: { text: 'Writes TypeScript. Sluice removes the types when it loads the plugin.' },
     },
     operands: {
       name: 'KIND NAME',
@@ -32,12 +32,12 @@ export const developCommands: readonly Command[] = [
       config: { short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
       out: {
         value: 'FOLDER',
-        text: 'Where they are written. Default: `config` in the folder of the program; with --config the current folder.',
+        text: 'The folder for both files. Default: `config` in the folder of the program; with --config, the current folder.',
       },
     },
     examples: [
       { title: 'after an option was changed', line: 'sluice docs config' },
-      { title: 'with the options of plugins, for an editor', line: 'sluice docs config --config sluice.yaml' },
+      { title: 'with the options of plugins, for use in an editor', line: 'sluice docs config --config sluice.yaml' },
     ],
     run: async ({ options }, io) => (await import('../docs.js')).docs(io, options),
   }),

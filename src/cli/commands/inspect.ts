@@ -6,7 +6,7 @@ const DAEMON_OPTIONS = {
     short: 'c',
     value: 'FILE',
     operand: true,
-    text: 'The configuration of the daemon, which has its data_dir.',
+    text: 'The configuration of the daemon. The socket is in its data_dir.',
   },
   socket: {
     value: 'PATH',
@@ -16,7 +16,7 @@ const DAEMON_OPTIONS = {
 } as const satisfies OptionSpecs
 
 const FOUND =
-  'The daemon is found by its configuration, or at its default paths. Only its user and root may inspect it.'
+  'The command finds the daemon by its configuration, or at the default paths. Only the user of the daemon and root may inspect it.'
 
 /** The configuration option of a command. */
 export const CONFIG = {
@@ -33,7 +33,7 @@ export const inspectCommands: readonly Command[] = [
     name: 'test',
     summary: 'Runs the tests of a configuration.',
     text: [
-      'The section `tests` has input events, expected output events, and steps in time. The command reads only the configuration and does not deliver events: sources emit the events of the test, destinations collect them, and processors see the time of the steps. The exit code is 1 if a test fails.',
+      'The section `tests` contains input events, expected output events, and steps in time. The command reads only the configuration and does not deliver events: sources emit the events of the test, destinations collect them, and processors see the time of the steps. The exit code is 1 if a test fails.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
@@ -43,13 +43,13 @@ export const inspectCommands: readonly Command[] = [
     name: 'explain',
     summary: 'Shows how one event passes through a configuration.',
     text: [
-      'Shows the decision of every component and its reason: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
-      'With --live, the running daemon also reports the bucket of the event in each throttle: how full it is, since when, how many of its events were discarded in the last hour, and where they went. For each destination, it reports the problem, if there is one. With a status page, the daemon also reports past events with the same fields: which component passed, discarded or rejected them, when and why.',
+      'Shows the decision of each component and the reason for it: each part of a condition with the value in the event. The command works offline and does not deliver the event. Each throttle decides as if this were its first event.',
+      'With --live, the running daemon also reports the bucket of the event in each throttle: how full the bucket is, since when, how many of its events were discarded in the last hour, and where these events went. It also reports the problem of each destination that has a problem. With a status page, the daemon also reports past events with the same fields: which component passed, discarded or rejected them, when and why.',
       'The exit code is 1 if the event does not reach a destination.',
     ],
     options: {
       config: CONFIG,
-      source: { value: 'ID', takes: 'source', text: 'The source of the event. Default: the first one.' },
+      source: { value: 'ID', takes: 'source', text: 'The source of the event. Default: the first source.' },
       live: { text: 'Also shows the state of buckets and destinations in the running daemon.' },
       json: { text: 'Prints JSON.' },
     },
@@ -58,15 +58,15 @@ export const inspectCommands: readonly Command[] = [
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file that contains one of these. For a journald source, also an entry as journalctl -o json writes it. Default: standard input, as for -.',
+      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file that contains one of these. For a journald source, also an entry as journalctl -o json writes it. Without EVENT, or with -, the command reads standard input.',
     },
     examples: [
       {
-        title: 'would this be delivered?',
+        title: 'would this event be delivered?',
         line: `sluice explain -c sluice.yaml '{"app":"cart","level":"error"}'`,
       },
       {
-        title: 'why is this one discarded?',
+        title: 'why is this event discarded?',
         line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --live',
       },
       {
@@ -94,7 +94,7 @@ export const inspectCommands: readonly Command[] = [
         takes: ['text', 'mermaid', 'dot'],
         text: 'The format: text (default), mermaid or dot.',
       },
-      live: { text: 'Adds the rates of the daemon that runs it.' },
+      live: { text: 'Adds the rates of the daemon that runs this configuration.' },
       interval: { value: 'DURATION', text: 'Interval over which rates are averaged. Default: 1s.' },
       socket: { value: 'PATH', takes: 'file', text: 'The socket of the daemon. Default: sluice.sock in the data_dir.' },
     },
@@ -110,7 +110,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows the problems of a daemon, and how to solve them.',
     text: [
       FOUND,
-      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead-letter queue of a removed destination are a problem, because they are not delivered.',
+      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect the exit code: they name data of removed sources, such as saved positions. Events in the buffer or the dead-letter queue of a removed destination are a problem, because they are not delivered.',
     ],
     options: { ...DAEMON_OPTIONS, json: { text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
@@ -121,7 +121,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Shows live rates of a daemon: events, discards, buffers.',
     text: [
       FOUND,
-      'It shows discards by reason and the busiest keys of throttles. In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled. With a status page, it also shows how many events of each key passed and were discarded in the last minute.',
+      'The command shows discards by reason, and the busiest keys of throttles. In a pipe, it prints one screen after the other. Keys are counted only while the command runs; above 20,000 events per second, only a sample is counted. With a status page, the command also shows how many events of each key passed and were discarded in the last minute.',
     ],
     options: {
       ...DAEMON_OPTIONS,
@@ -130,7 +130,7 @@ export const inspectCommands: readonly Command[] = [
     },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice top' },
-      { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
+      { title: 'one screen, with the rates of ten seconds', line: 'sluice top --interval 10s --count 1' },
     ],
     run: async ({ options }, io) => (await import('../inspect/top.js')).top(options, io),
   }),
@@ -144,8 +144,8 @@ export const inspectCommands: readonly Command[] = [
     options: {
       ...DAEMON_OPTIONS,
       limit: { value: 'N', text: 'Ends after this number of events.' },
-      where: { value: 'CONDITION', text: 'Only events that match.' },
-      discarded: { text: 'Shows the events that the component discards instead.' },
+      where: { value: 'CONDITION', text: 'Shows only events that match.' },
+      discarded: { text: 'Instead, shows the events that the component discards.' },
     },
     operands: {
       name: 'COMPONENT',

@@ -6,9 +6,9 @@ export const run = command({
   name: 'run',
   summary: 'Runs the daemon: reads sources, delivers events.',
   text: [
-    'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: it stops reading, delivers the events that it has read, and saves its positions. The next start reads undelivered events again. A second signal exits immediately.',
+    'If all sources end, as standard input does, the daemon delivers all events and exits with code 0. SIGTERM and SIGINT stop the daemon gracefully: it stops reading, delivers the events that it has read, and saves its positions. The next start reads undelivered events again. A second signal exits immediately.',
     'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
-    'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration then holds the local part: sources, data_dir, metrics, and the section `managed`, which sets what the pipeline may do on this machine.',
+    'With --pipeline, the daemon runs a pipeline that the service publishes. It applies each revision without losing an event, and reports its state to the service. It caches the last good revision in data_dir, to start while the service is unreachable. The configuration then contains the local part: sources, data_dir, metrics, and the section `managed` with the permissions of the pipeline on this machine.',
   ],
   options: {
     config: {
@@ -18,10 +18,10 @@ export const run = command({
       text: 'The configuration: a YAML file, or a folder of YAML files.',
     },
     'metrics-on-socket': {
-      text: 'Without metrics.listen in the configuration, metrics are served on the socket only, not at 127.0.0.1:9598, where another daemon may serve its own.',
+      text: 'If the configuration does not set metrics.listen, serves metrics only on the socket. Another daemon can then use 127.0.0.1:9598.',
     },
     pipeline: { value: 'URL', text: 'The address of a pipeline of the service, as in https://host/v3/pipeline/ID.' },
-    'key-file': { value: 'FILE', text: 'With --pipeline: the access key, read again when it changes.' },
+    'key-file': { value: 'FILE', text: 'With --pipeline: file with the access key. Read again when it changes.' },
     'ca-file': {
       value: 'FILE',
       text: 'With --pipeline: PEM file of the certificate authorities to trust when connecting to the service. Read again when it changes.',
@@ -34,7 +34,7 @@ export const run = command({
   instead: (files, line) =>
     files.some(file => /\.ya?ml$/.test(file))
       ? 'a configuration of several files is a folder'
-      : `where a source is of type stdin, ${fromStdin(files, line)}`,
+      : `if a source has the type stdin, ${fromStdin(files, line)}`,
   examples: [
     { title: 'the daemon, as the systemd unit runs it', line: 'sluice run --config /etc/sluice/sluice.yaml' },
     {

@@ -12,7 +12,7 @@ export const serviceCommands: readonly Command[] = [
     name: 'serve',
     summary: 'Runs the service: accounts, keys, pipelines, ingest.',
     text: [
-      'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop it gracefully: requests in progress are answered. A second signal exits immediately.',
+      'The API is under /v3. sluice admin init creates the first keys. SIGTERM and SIGINT stop the service gracefully: it answers the requests in progress. A second signal exits immediately.',
       'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
     options: { config: SERVICE },
@@ -26,7 +26,9 @@ export const serviceCommands: readonly Command[] = [
   command({
     name: 'admin init',
     summary: 'Creates the first enterprise, account, manager and keys, and prints the keys once.',
-    text: ['Run it once, before or while sluice serve runs, as the same user. The keys are not stored in plain text.'],
+    text: [
+      'Run this command once, as the user of sluice serve, before or while sluice serve runs. The keys are not stored in plain text.',
+    ],
     options: {
       config: SERVICE,
       json: { text: 'Prints one line of JSON.' },
@@ -44,10 +46,10 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin backup',
-    summary: 'Copies the data of the service to a new folder, also while it runs.',
+    summary: 'Copies the data of the service to a new folder, even while the service runs.',
     text: [
-      'The data are its store, the secret of its keys, and the data of its pipelines: events in disk buffers and dead-letter queues, and idempotency keys. The configuration file and the files that it names are not copied.',
-      'A restored backup delivers the events in its disk buffers again, also if they were delivered since.',
+      'The copy contains the store, the secret of the keys, and the data of the pipelines: events in disk buffers and dead-letter queues, and idempotency keys. The configuration file and the files that it names are not copied.',
+      'After a restore, the service delivers the events in the copied disk buffers again, even if it delivered them after the backup.',
     ],
     options: {
       config: SERVICE,
@@ -64,7 +66,7 @@ export const serviceCommands: readonly Command[] = [
     options: {
       config: SERVICE,
       from: { value: 'FOLDER', required: true, text: 'The folder of the backup.' },
-      replace: { text: 'Replaces an existing store, which is kept beside the new one.' },
+      replace: { text: 'Replaces an existing store, and keeps it beside the new store.' },
       'store-only': {
         text: 'Does not restore the data of the pipelines: existing buffers, dead-letter queues and idempotency keys stay.',
       },
@@ -79,9 +81,9 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin export',
-    summary: 'Writes the store of the service to a new file, also while it runs.',
+    summary: 'Writes the store of the service to a new file, even while the service runs.',
     text: [
-      'The file has accounts, users, keys, pipelines, secrets and the audit log, of either kind of store. Secrets stay encrypted and keys hashed: an import needs the file `secret` from data_dir, too.',
+      'The file contains accounts, users, keys, pipelines, secrets and the audit log. Both kinds of store can export and import it. Secrets stay encrypted and keys stay hashed, so an import also needs the file `secret` from data_dir.',
     ],
     options: { config: SERVICE },
     operands: { ...EXPORT, text: 'A file that does not exist yet. Only its owner can read it.' },
@@ -95,10 +97,10 @@ export const serviceCommands: readonly Command[] = [
     name: 'admin import',
     summary: 'Saves an export in the empty store of the configuration. The service must not be running.',
     text: [
-      'Saves all records or none, and compares each with the file. A file that was changed or cut off is rejected. data_dir must hold the file `secret` of the exported store. Run it as the user of the service.',
+      'Saves either all records or nothing, and compares each saved record with the file. Rejects a file that was changed or cut off. data_dir must contain the file `secret` of the exported store. Run the command as the user of the service.',
     ],
     options: { config: SERVICE },
-    operands: { ...EXPORT, text: 'A file that sluice admin export has written.' },
+    operands: { ...EXPORT, text: 'A file that sluice admin export wrote.' },
     examples: [{ title: 'after `store` was changed', line: 'sluice admin import store.export --config service.yaml' }],
     run: async ({ options, operands }, io) =>
       (await import('../../daemon/serve/admin.js')).importFrom(operands[0]!, options.config, io),

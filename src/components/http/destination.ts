@@ -42,11 +42,13 @@ export const http = defineHttpDestination({
   notes:
     'Responses: 2xx means that the events are delivered. 401, 403, 407 (from a proxy) and redirects pause the destination: no event is lost, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are retried, after the time in Retry-After if there is one. After 413 the events are sent again in two smaller requests. After any other 4xx the events are handled as set by `on_reject`, with the reason `status_NNN`; after `hold_after_refusals` of these in a row the destination pauses. It also pauses if a web server responds with 400 because it expects TLS or another client certificate.\n\nA receiver can reject individual events with a JSON response, whose content type is JSON or absent: `{"errors":[{"index":3,"status":400,"message":"..."}]}`. `index` is the position of the event in the request, from 0; `status` and `message` are optional. After a 2xx, the events that are not listed are delivered. After a 4xx that is not retried, the other events are sent again without the listed events. The option `on_reject` sets what happens to a listed event. A listed event is retried if its own `status` would retry a request or pause the destination. Every event must be one line, as it always is with `encoding: json`.\n\n`auth` requires exactly one of `key`, `key_file`, `credential` and `exec`; `type: basic` requires `username`, and one of `password`, `password_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together. Each request has an `idempotency-key` header, which stays the same when the request is retried.\n\nIf `url` or `headers` contain values of fields, the events with the same URL and headers form a partition, and each request has the events of one partition. Values are encoded for their place. An event is rejected with the reason `partition` if a value is missing, empty or longer than 256 bytes, or if it would make `.` or `..` a step of the path. A partition has one request at a time, so its events keep their order. At most 100 partitions wait for more events; the least recently used one is sent early to make room for another.',
   promises: {
-    guarantee: 'An event is delivered when the response is 2xx and does not list it.',
-    order: 'As read, with `max_in_flight: 1`. Otherwise, a retried request comes after later requests.',
-    duplicates: 'A retried request has the same `idempotency-key`; after a kill, keys differ.',
-    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
-    tested: "Sluice's own service, and a scripted receiver.",
+    guarantee: 'An event is delivered when the response is 2xx and does not reject the event.',
+    order:
+      'Events keep their order with `max_in_flight: 1`. Otherwise, retried requests can come after later requests.',
+    duplicates: 'A retried request has the same `idempotency-key`; after a kill, the keys differ.',
+    limits:
+      '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
+    tested: "Sluice's own service, and a simulated receiver.",
   },
   options,
   examples: [

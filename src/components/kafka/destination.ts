@@ -99,11 +99,11 @@ export const kafka = defineDestination({
   notes:
     'Each event is a message. A topic has one request at a time, which is divided among its partitions; if some partitions fail, only their events are sent again, and later events wait. So the events of a partition, and of a key, keep their order.\n\nWith `idempotence`, brokers discard messages that are sent again within a session. If a broker no longer accepts the session, for example because the broker has forgotten it, Sluice continues with a new session, in order. `sluice_kafka_new_producers_total` counts new sessions, and `sluice_kafka_possible_duplicates_total` counts events that may be stored twice because of new sessions. After a restart of Sluice, events whose delivery was not confirmed are sent again; `id_header` lets consumers find them.\n\nRejected events go to the dead-letter queue with the message of the broker and a reason: `too_long`, `timestamp`, `invalid_record` (a compacted topic requires a key), and `partition` (the topic is missing or not a valid name). If `topic` contains fields, `unknown_topic` and `topic_denied` are reasons, too; otherwise the destination pauses until the topic exists, or the right is granted. It also pauses when the user, the password or the token is refused; a replacement is used within a second. When a quota of the cluster is used up, events wait as long as the broker requests.\n\nThis machine must reach the addresses that the brokers advertise (`advertised.listeners` of each broker). `sluice validate --online` connects to the brokers that lead the topic.\n\n`auth` requires `username` and one of `password`, `password_file`, `credential` and `exec`; with `type: oauthbearer` one of `key`, `key_file`, `credential` and `exec`. `tls.cert_file` and `tls.key_file` must be set together.\n\nThe destination needs the package `@platformatic/kafka`. The Debian package of Sluice contains it; `npm install` installs it if it supports your version of Node.js. `sluice validate` reports if it is missing. Brokers must be Kafka 2.8 or newer.',
   promises: {
-    guarantee: 'An event is delivered when the leader confirms it; with `acks: all`, the replicas too.',
-    order: 'As read within a partition, and therefore for each key.',
-    duplicates: 'With `idempotence`, only after a kill or a day. Consumers recognize them by `id_header`.',
-    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (10,000) a request; `max_message_bytes` a batch.',
-    tested: 'Kafka 4.3.0, one broker, tokens without signatures. Simulated: errors of large clusters.',
+    guarantee: 'An event is delivered when the replicas (`acks: all`) or only the leader (`acks: 1`) confirm it.',
+    order: 'Events of a partition keep their order; therefore events of a key do, too.',
+    duplicates: 'With `idempotence`, only after a kill or after a day; consumers recognize duplicates by `id_header`.',
+    limits: '`batch.max_bytes` (1 MB) and `batch.max_events` (10,000) for a request; `max_message_bytes` for a batch.',
+    tested: 'Kafka 4.3.0 with one broker and unsigned tokens. Simulated: errors of large clusters.',
   },
   options,
   examples: [

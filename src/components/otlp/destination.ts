@@ -97,10 +97,12 @@ export const otlp = defineHttpDestination({
     'Each event is a log record. The options `body`, `severity`, `trace_id`, `span_id` and `timestamp` name the fields that become these parts of the record. All other fields become attributes with their names and types. A severity stays an attribute if it cannot be read or is a number. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 levels deep, and numbers beyond 64 bits, become JSON text.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: `on_reject` decides about the events, with the reason `status_NNN`.\n\nA receiver can accept a request but reject some of its records, without naming them. Sluice counts the rejected records as discarded with the reason `partial_success`, and the others as delivered. It writes all events of the request to the dead-letter queue, because the rejected events are among them.\n\nSluice supports only OTLP over HTTP. Receivers of OTLP over gRPC (port 4317) usually also accept HTTP, mostly at port 4318.\n\n' +
     ADDRESSES,
   promises: {
-    guarantee: 'An event is delivered when the response is 2xx and does not refuse it.',
-    order: 'As read within a request; with `max_in_flight: 1`, as read.',
-    duplicates: 'Stored twice. With `record_uid: true`, both have the same `log.record.uid`.',
-    limits: '`batch.max_bytes` (1 MB), `batch.max_events` (1,000) a request; `max_in_flight` requests.',
+    guarantee: 'An event is delivered when the response is 2xx and does not reject the event.',
+    order: 'Events of a request keep their order; with `max_in_flight: 1`, all events do.',
+    duplicates:
+      'A repeated event is stored twice. With `record_uid: true`, both records have the same `log.record.uid`.',
+    limits:
+      '`batch.max_bytes` (1 MB) and `batch.max_events` (1,000) for a request; `max_in_flight` requests at a time.',
     tested: 'OpenTelemetry Collector 0.128.0. Simulated: partial success.',
   },
   options,

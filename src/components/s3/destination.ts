@@ -93,13 +93,13 @@ export type S3Options = z.output<typeof options>
 
 export const s3 = defineDestination({
   type: 's3',
-  summary: 'Sends events as objects to Amazon S3 or a server like it.',
+  summary: 'Sends events as objects to Amazon S3 or a compatible server.',
   notes:
     '[Objects in S3](../docs/objects.md) describes the spool, keys, refusals, and other servers.\n\nEvents are written to a spool below `data_dir` first, and count as received when they are synced there: a source continues while the bucket is unavailable. The name and the bytes of an object are decided before it is sent for the first time, so an object that is sent again replaces itself. Its name has the time when it was opened, a random part and the extension.\n\nA compressed object is several gzip members, or zstd frames, one after the other, without a `Content-Encoding`. Objects of more than 8 MiB are sent in parts. A refused object is never given up: the destination pauses, and says why. `retry.max_attempts` and `retry.max_elapsed` are for writes to the spool only.',
   promises: {
     guarantee: 'An event is acknowledged when the spool is synced, and delivered with its object.',
-    order: 'As read within an object. Objects are sent two at a time.',
-    duplicates: 'Not stored: an object replaces its copy; the spool recognizes ids of the last minute.',
+    order: 'Events of an object keep their order. Two objects are sent at a time.',
+    duplicates: 'A repeated object replaces its copy. The spool recognizes event ids of the last minute.',
     limits: '`object.max_bytes`, `object.max_age`, 500 open objects, `spool.max_bytes`; parts of 8 MiB.',
     tested: 'versitygw 1.8.0; MinIO of 2026-02-12. Simulated: KMS, EC2, containers, web identities.',
   },

@@ -88,7 +88,7 @@ export function commandHelp(command: Command): string {
 }
 
 const list = (commands: readonly Command[]) => columns(commands.map(({ name, summary }) => [name, summary] as const))
-const helpOf = (command: Command) => `The options of each: sluice ${command.name} --help\n`
+const helpOf = (command: Command) => `To see the options of a command: sluice ${command.name} --help\n`
 
 /** Lists the commands that begin with `word`. */
 export function familyHelp(word: string, commands: readonly Command[]): string {

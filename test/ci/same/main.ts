@@ -25,7 +25,7 @@ The output, the exit code, the last line of the log and texts are compared.
 
   --worlds N   number of random configurations (default: 300)
   --from N     seed of the first one (default: 1)
-  --configs N  maximum number of configurations of examples and pages
+  --every N    one in N configurations of examples and pages, others each day (default: all)
   --mistakes N number of mistakes that \`validate\` is to find in each of them, one at a time (default: 20)
   --jobs N     number of programs at the same time (default: ${JOBS})
 
@@ -42,16 +42,13 @@ interface Decided {
   readonly decision: string
 }
 
-const { options, operands } = programOptions(
-  { worlds: 300, from: 1, configs: Number.POSITIVE_INFINITY, mistakes: 20, jobs: JOBS },
-  USAGE,
-  true,
-)
+const { options, operands } = programOptions({ worlds: 300, from: 1, every: 1, mistakes: 20, jobs: JOBS }, USAGE, true)
 const MISTAKE = '-mistake-'
 /** Per call of `validate`. */
 const FILES = 100
 const MOST_NAMES = 5
 const PROGRESS = 50
+const DAY_MS = 86_400_000
 const MOST_CHARACTERS = 300
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
@@ -98,7 +95,8 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const receiver = await new Receiver().listen()
   const configs = findConfigs()
   const corpus = corpusOf(configs)
-  const some = configs.slice(0, options.configs)
+  const today = Math.floor(Date.now() / DAY_MS)
+  const some = configs.filter((_, i) => (i + today) % options.every === 0)
 
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())

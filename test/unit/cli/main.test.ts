@@ -238,7 +238,7 @@ t.test('a file beside a command that reads standard input: the line that reads i
       ['throttle', '--limit', '1', '--window', '1s', '-'],
       'it reads standard input: sluice throttle --limit 1 --window 1s',
     ],
-    [['run', 'a.yaml', 'b.log'], 'where a source is of type stdin, it reads standard input: sluice run a.yaml < b.log'],
+    [['run', 'a.yaml', 'b.log'], 'if a source has the type stdin, it reads standard input: sluice run a.yaml < b.log'],
     [['run', 'a.yaml', 'b.yaml'], 'a configuration of several files is a folder'],
     [['api', 'POST', '/v3/ingest/x', '{}'], "a body is an option: sluice api POST /v3/ingest/x --data '{}'"],
     [['api', 'POST', '/v3/ingest/x', join(folder, 'b.log')], `--data @${join(folder, 'b.log')}`],

@@ -49,7 +49,7 @@ function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'sou
   if (kinds.size === 1) return first!
   const ids = sources.map(({ id }) => id)
   throw new UsageError(
-    `${ids.join(' and ')} reach ${throttle} in different ways; write the source of each input before it, as in ${ids[0]}=FILE`,
+    `${ids.join(' and ')} reach ${throttle} in different ways; name the source in front of each input, as in ${ids[0]}=FILE`,
     'simulate',
   )
 }

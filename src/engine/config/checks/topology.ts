@@ -162,7 +162,7 @@ function showCycle(cycle: readonly Draft[]): string {
 
 /**
  * Limits how often one event is copied. A component gets an event once for each way to it. If each component reads the
- * two before it, the copies double at every level.
+ * two before it, every level has 1.6 times the copies of the one before.
  */
 
 /** A component that reads another one. */

@@ -6,11 +6,11 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
   return `${[
     '# Destinations over the network',
     [
-      'These destinations deliver at least once. [Delivery](delivery.md) describes retries, buffers and rejected events,',
-      'and [which events a kill repeats](delivery.md#what-a-kill-repeats). `sluice validate --online FILE` connects to the',
-      'receivers, and sends no event.',
+      'These destinations deliver at least once. [Delivery](delivery.md) describes retries, buffers, rejected events,',
+      'and [which events a kill repeats](delivery.md#what-a-kill-repeats). `sluice validate --online FILE` connects to',
+      'the receivers without sending an event.',
       '',
-      'Whole configurations: [the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
+      'Complete configurations: [the access log of nginx to Elasticsearch](../config/examples/nginx-to-elasticsearch.yaml),',
       '[JSON of apps to Loki](../config/examples/app-json-to-loki.yaml),',
       '[all JSON to S3, a limited stream to Loki](../config/examples/app-json-to-s3-and-loki.yaml). Every option is in',
       '[the reference](../config/reference.md#destinations). `npm run docs` generates this page.',
