@@ -56,6 +56,6 @@ function already(): ApiError {
   return new ApiError(
     409,
     'already_initialized',
-    'the service was initialised before, and its keys were shown at that time',
+    'the service was already initialised, and its keys were shown at that time',
   )
 }
