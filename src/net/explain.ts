@@ -136,7 +136,7 @@ const VERIFICATION: Record<string, (tls: DialOptions['tls'], error: unknown, url
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
   ERR_TLS_CERT_ALTNAME_INVALID: (_, error) =>
-    `the receiver's certificate is for another name; set tls.server_name to one that it has. ${String((error as { reason?: unknown }).reason ?? '')}`.trim(),
+    `the receiver's certificate is for another name; set tls.server_name to a name that it contains. ${String((error as { reason?: unknown }).reason ?? '')}`.trim(),
   ERR_SSL_WRONG_VERSION_NUMBER: noTls,
   ERR_SSL_PACKET_LENGTH_TOO_LONG: noTls,
 }
@@ -151,7 +151,7 @@ function alertWords(alert: string, { cert_file }: DialOptions['tls']): string {
   }
   const ours = `the client certificate in tls.cert_file (${cert_file})`
   if (alert === 'CERTIFICATE_EXPIRED') return `the receiver refused ${ours}: it has expired; renew it`
-  if (alert === 'CERTIFICATE_REVOKED') return `the receiver refused ${ours}: it was revoked; get another`
+  if (alert === 'CERTIFICATE_REVOKED') return `the receiver refused ${ours}: it was revoked; get another one`
   if (alert === 'UNKNOWN_CA') return `the receiver does not know the authority of ${ours}`
   return `the receiver refused ${ours}: ${lower(alert)}`
 }

@@ -50,7 +50,7 @@ export const auth = z
       .min(1)
       .optional()
       .describe(
-        'Program that prints the key or, with `basic`, the password, and its arguments. It runs without a shell, for at most 10 seconds. After a 401 it runs again, at most every 10 seconds.',
+        'Program, with its arguments, that prints the key or, with `basic`, the password. It runs without a shell, for at most 10 seconds. After a 401 it runs again, at most every 10 seconds.',
       ),
     username: reaches('nothing', z.string().regex(/^[^:\p{Cc}]+$/u, { error: 'must be a name without a colon' }))
       .optional()
@@ -108,7 +108,8 @@ export function checkAuth(
   }
 }
 
-const PLAIN_KEY = 'the key is ID:KEY; api_key expects both in base64, as in "encoded" of the answer that had the key'
+const PLAIN_KEY =
+  'the key is ID:KEY; api_key expects both in base64, as in the field "encoded" of the response that created the key'
 
 export type AuthOptions = z.output<typeof auth>
 
@@ -237,7 +238,7 @@ export class AccessKey {
   /** Where an operator must put a new key. */
   get place(): string {
     const { key_file: file, credential, exec } = this.#source
-    if (exec) return `where ${exec[0]} gets it, which is run again by itself`
+    if (exec) return `where ${exec[0]} gets it; ${exec[0]} is run again by itself`
     if (file) return `in ${file}, which is read again by itself`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }

@@ -350,7 +350,7 @@ const REFUSED: Readonly<Record<RefuseReason, string>> = {
   total: 'refused a connection: max_connections are open, and all of them are in use',
   address: 'refused a connection: its address has max_connections_per_address open, and all of them are in use',
   descriptors:
-    'refused a connection: connections take a third of the files that this process may open, and all of them are in use; raise its limit (LimitNOFILE, ulimit -n)',
+    'refused a connection: connections take a third of the files that this process may open, and all of them are in use; raise this limit (LimitNOFILE, ulimit -n)',
 }
 const CLOSED: Readonly<Record<CloseReason, string>> = {
   unused: 'closed a connection without a complete request or message to make room for a new one',

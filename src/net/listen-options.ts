@@ -24,7 +24,7 @@ export const connectionOptions = (max: number, most: number) => ({
     .max(most)
     .default(max)
     .describe(
-      'Limit of open connections. A further connection replaces one that has not sent anything complete or, over HTTP, the one that has been idle for the longest time. Otherwise the further connection is refused.',
+      'Limit of open connections. A further connection replaces a connection that has not sent a complete message or request, or over HTTP the connection that has been idle for the longest time. Otherwise, the further connection is refused.',
     ),
   max_connections_per_address: z
     .int()
@@ -38,7 +38,7 @@ export const connectionOptions = (max: number, most: number) => ({
     .array(addressRange())
     .default([])
     .describe(
-      'Addresses and ranges that many clients share, such as those of a reverse proxy or a gateway: max_connections_per_address does not apply to them.',
+      'Addresses and ranges that many clients share, such as the addresses of a reverse proxy or a gateway: max_connections_per_address does not apply to them.',
     ),
 })
 

@@ -262,9 +262,9 @@ export class TlsRefusals {
 }
 
 const WORDS: Record<string, string> = {
-  plain_http: 'the client speaks http; its address has to begin with https://',
+  plain_http: 'the client speaks HTTP without TLS; its URL must begin with https://',
   not_tls: 'the client does not speak TLS',
-  no_certificate: 'the client sent no certificate, and tls.client_ca_file asks for one',
+  no_certificate: 'the client sent no certificate, but tls.client_ca_file requires one',
   expired_certificate: "the client's certificate has expired",
   unknown_authority: "the client's certificate is not from an authority in tls.client_ca_file",
   bad_certificate: "the client's certificate cannot be used",

@@ -166,7 +166,7 @@ class Inspection {
       const instead = PRIVATE_KEY.test(text)
         ? 'holds a private key and no certificate; are cert_file and key_file swapped?'
         : text.includes('CERTIFICATE REQUEST-----')
-          ? 'holds a request for a certificate; name the certificate that the authority made of it'
+          ? 'holds a request for a certificate; name the certificate that the authority made from it'
           : 'holds no PEM block "-----BEGIN CERTIFICATE-----"'
       this.#add(option, instead)
       return undefined
@@ -259,7 +259,7 @@ class Inspection {
     else
       this.#add(
         'key_file',
-        `does not belong to the certificate in ${cert_file} (${nameOf(chain[0]!)}); name the key that it was made with`,
+        `does not belong to the certificate in ${cert_file} (${nameOf(chain[0]!)}); name the key that the certificate was made for`,
       )
   }
 

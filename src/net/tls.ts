@@ -150,7 +150,7 @@ export class TlsFiles {
 
 const EXPIRY = 'sluice_tls_certificate_expiry_timestamp_seconds'
 const EXPIRY_HELP =
-  'When the certificates in a file expire, in seconds since 1970: the first certificate of a chain, the last one of authorities.'
+  'When the certificates in a file expire, in seconds since 1970: the earliest expiry in a chain, the latest of authorities.'
 
 /** A gauge with the expiry of each certificate file of a component. */
 export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readonly TlsExpiry[]): void {

@@ -111,7 +111,7 @@ tests:
   t.equal(tested.code, 0, tested.stdout)
   t.match(
     tested.stderr,
-    /shared: tested as one daemon that has the limits of its cluster for itself; no server is asked/,
+    /shared: tested as a single daemon that has the whole limits of its cluster; no server is asked/,
   )
   t.equal((await done('explain', config, '{"app":"a"}')).code, 0)
   const simulated = await done('simulate', '--config', config, join(folder, 'in.log'))

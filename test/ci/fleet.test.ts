@@ -241,7 +241,7 @@ managed: { allow_files: [${out}], poll_interval: 1s, report_interval: 1s }
     return found.error !== null && found
   })
   t.match(reported, { revision: 3, published_revision: 4, behind: true, health: 'ready' })
-  t.match(reported.error, /revision 4 cannot run: .*\/etc\/x is not among the files that it may use/)
+  t.match(reported.error, /revision 4 cannot run: .*\/etc\/x is not among the files that the pipeline may use/)
 
   await kill()
   daemon.child.kill('SIGTERM')

@@ -122,7 +122,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
 
   const refused = await reported(({ error }) => error !== null)
   t.match(refused, { revision: null, health: 'failed', behind: true })
-  t.match(refused.error, /^revision 1 cannot run: .*out\.ndjson is not among the files that it may use/)
+  t.match(refused.error, /^revision 1 cannot run: .*out\.ndjson is not among the files that the pipeline may use/)
   const fleet = fleetText((await client.fleet()).items, 120)
   t.match(fleet, /- of 1 +failed/)
   t.match(fleet, /^! .*: revision 1 cannot run: /m)

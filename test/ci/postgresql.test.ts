@@ -137,7 +137,7 @@ t.test('changes of one account at two nodes', async t => {
   await t.rejects(half, { message: /rolled back/ }, 'what PostgreSQL has rolled back is not acknowledged')
   t.equal(await settingOf(nodes[1]!, 'n'), '200')
 
-  await t.rejects(nodes[0]!.backup(), { message: /back it up with pg_dump/ })
+  await t.rejects(nodes[0]!.backup(), { message: /back up the database with pg_dump/ })
 })
 
 t.test('a server that fails costs an error in time, and nothing that was acknowledged', async t => {
@@ -254,7 +254,7 @@ t.test('sluice serve over PostgreSQL', async t => {
   t.notMatch(args + served.running.stderr, PASSWORD)
 
   const backup = await command(['admin', 'backup', '--config', served.config, '--to', join(folder, 'copy')])
-  t.match(backup, { code: 1, stderr: /back it up with pg_dump/ })
+  t.match(backup, { code: 1, stderr: /back up the database with pg_dump/ })
   const restore = await command(['admin', 'restore', '--config', served.config, '--from', join(folder, 'copy')])
   t.match(restore, { code: 1, stderr: /restore it with pg_restore or psql/ })
   await stop(t, served.running)

@@ -62,11 +62,11 @@ t.test('events that grow without bounds fail', async t => {
     Array.from({ length: 40 }, () => ({ size: 9e5 })),
   ])
   const failed = reasonsIn(left.main).filter(reason => reason !== undefined)
-  t.match(failed[0], /^the script returned too much for one event: it would be more than 1 MiB longer/)
-  t.match(failed[1], /events of more than 16 MiB together$/)
+  t.match(failed[0], /^the script returned too much for one event: it would grow by more than 1 MiB/)
+  t.match(failed[1], /the events made from it would have more than 16 MiB together$/)
   t.match(
     failed[2],
-    /^the script returned too much .*: it and others read with it would become events of more than 32 MiB/,
+    /^the script returned too much .*: it and other events read with it would grow to more than 32 MiB/,
   )
   t.equal(failed.length, 2 + 40 - Math.floor((32 * 1024 * 1024) / (9e5 + '{"text":""}\n'.length)))
 })

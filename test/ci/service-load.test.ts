@@ -99,7 +99,7 @@ t.test('a disk without room: changes are refused, and what is acknowledged after
   for (let i = 0; i < 3; i++) {
     t.match(await newPipeline('refused'), {
       status: 503,
-      body: { code: 'store_unusable', message: /may have been saved or not/ },
+      body: { code: 'store_unusable', message: /check whether the change was saved/ },
     })
   }
   t.equal((await send(url, 'GET', '/v3/pipeline', { key })).status, 200, 'it answers reads')

@@ -93,11 +93,11 @@ t.test('as_live: simulate says how many events the daemon discards, and how many
     t.equal(ran.length, 20)
     t.ok(some(simulated), `${simulated.length}`)
     const live = LINES.length - simulated.length
-    const text = `160 of these would be discarded; in event time, ${live} are`
+    const text = `if they count as live events, 160 are discarded; if they count in event time, ${live} are discarded`
     t.ok(summary.includes(text), summary)
     const { stderr, code } = await command(['validate', configPath])
     t.equal(code, 0)
-    t.match(stderr, /limit_app.*lines that app has from before a start arrive all at once, .* a first start would read/)
+    t.match(stderr, /limit_app.*lines of app from before a start arrive all at once, .* a first start would read/)
   }
 })
 
@@ -113,7 +113,10 @@ t.test('pace: simulate says what is discarded live, and another limit is tried o
   t.match(stdout, /^discarded +\d\d\d? /m)
   t.match(stdout.replaceAll(/\n +/g, ' '), /nothing is backlog here, all events count as live/)
   const strict = await both(t, 'limit: 10, window: 1h, on_backlog: pass')
-  t.match(strict.summary, /^backlog +as backlog, 0 are discarded; as live events, in event time, 120 would be$/m)
+  t.match(
+    strict.summary,
+    /^backlog +as backlog, 0 events are discarded; as live events in event time, 120 would be discarded$/m,
+  )
 })
 
 t.test('backlog is read as fast as what waits has room, so nothing waits too long', async t => {

@@ -51,7 +51,7 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
   t.match(JSON.parse(body).sources, [
     { id: 'log', state: 'holding', reason: /^cannot read .*log\.json: it has format 2/ },
   ])
-  t.match(await status(), /! log is holding: cannot read .*log\.json.* It reads nothing until that is corrected/)
+  t.match(await status(), /! log is holding: cannot read .*log\.json.* It reads nothing until the cause is corrected/)
   t.equal((await second.scrape()).sum('sluice_ready'), 0)
   writeFileSync(checkpoint, saved)
   await second.until(() => receiver.lines().length > 1)
@@ -252,7 +252,7 @@ destinations: { out: { type: blackhole, inputs: [log, more] } }
   t.equal(status, 0, stderr)
   t.match(stdout, /^0 errors, 3 warnings$/m)
   const cannot = (verb: string, path: string) =>
-    `this user cannot ${verb} ${join(folder, path)} (EACCES); check that the user of the daemon can`
+    `this user cannot ${verb} ${join(folder, path)} (EACCES); check that the user of the daemon has access`
   t.match(stderr, `sources.log.include[0]: warning: ${join(folder, '*.log')}: ${cannot('read', 'app.log')}`)
   t.match(stderr, `sources.more.include[0]: warning: ${join(folder, 'locked/*.log')}: ${cannot('read', 'locked')}`)
   t.match(stderr, `warning: data_dir: ${cannot('read and write', 'state')}`)

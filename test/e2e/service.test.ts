@@ -39,7 +39,7 @@ t.test('init, before and while it runs; once', async t => {
   // A path that is too long for a socket.
   const folder = join(testFolder(t, { ['d'.repeat(120)]: {} }), 'd'.repeat(120))
   const { running, url, config, state } = await serve(t, folder)
-  await running.until(() => running.stderr.includes('call sluice admin init'))
+  await running.until(() => running.stderr.includes('run sluice admin init'))
   const wrong = await command(['admin', 'init', '--config', config, '--email', 'nobody'])
   t.match(wrong, { code: 1, stdout: '', stderr: /^sluice: \S*[eE]mail\S* must be an e-mail address\n$/ })
   const made = await init(t, config)
@@ -370,7 +370,7 @@ longTest('a pipeline that writes to standard output does not run in the service,
       status: 503,
       body: {
         code: 'pipeline_cannot_run',
-        message: /destinations\.out\.type: the standard output .* another destination/,
+        message: /destinations\.out\.type: pipelines cannot write to the standard output .* another destination/,
       },
     })
   }

@@ -562,7 +562,7 @@ export function failing() {
       },
       {
         what: 'upstream: 12 events in the dead-letter queue, the oldest for 4m 10s',
-        todo: 'The destination rejected them. The first command lists the reasons. When the cause is corrected, the second one sends them again.',
+        todo: 'The destination rejected them. The first command lists the reasons. When the cause is corrected, the second command sends them again.',
         commands: [
           'sluice resend --config /etc/sluice/sluice.yaml --destination upstream --dry-run',
           'sluice resend --config /etc/sluice/sluice.yaml --destination upstream',

@@ -28,7 +28,7 @@ export async function test(path: string, io: Io): Promise<number> {
   const log = createLog(io, { format: config.logFormat, level: 'error' })
   const folder = mkdtempSync(join(tmpdir(), 'sluice-test-'))
   for (const { id } of config.processors.filter(sharesLimits))
-    io.stderr.write(`${id}: tested as one daemon that has the limits of its cluster for itself; no server is asked\n`)
+    io.stderr.write(`${id}: tested as a single daemon that has the whole limits of its cluster; no server is asked\n`)
   let failed = 0
   try {
     for (const [i, test] of tests.entries()) {

@@ -221,7 +221,7 @@ function refusedDataDir(dataDir: string): string | undefined {
   } catch (error) {
     const code = errorCode(error)
     if (code !== 'EACCES' && code !== 'EROFS') return undefined
-    return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); check that the user of the daemon can`
+    return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); check that the user of the daemon has access`
   }
 }
 

@@ -108,7 +108,7 @@ function advice(socket: string, error: unknown): string {
     case 'ECONNREFUSED':
       return `the daemon of ${socket} does not run any more`
     case 'EACCES':
-      return `${socket} is for the user of the daemon alone: run this as that user, or as root`
+      return `only the user of the daemon can use ${socket}: run this as that user, or as root`
     default:
       return `the daemon at ${socket} does not answer`
   }

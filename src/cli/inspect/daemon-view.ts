@@ -26,7 +26,7 @@ export async function statusAt(socket: string): Promise<Status> {
   const answer = await ask(socket, '/status')
   const text = await textOf(answer)
   if (answer.statusCode === 200) return JSON.parse(text) as Status
-  throw new Error(`the daemon at ${socket} is of another release than this command: restart it`)
+  throw new Error(`the daemon at ${socket} runs another release than this command: restart the daemon`)
 }
 
 /** Properties of the terminal. */

@@ -42,7 +42,8 @@ const KNOWN: readonly { readonly says: RegExp; readonly reason?: string; readonl
   {
     says: /^(mapper_parsing|document_parsing|strict_dynamic_mapping|illegal_argument)_exception/,
     reason: 'mapping',
-    advice: 'the mapping does not accept a field of this event: change the field before it is sent, or the mapping',
+    advice:
+      'the mapping does not accept a field of this event: change the field before it is sent, or change the mapping',
   },
   {
     says: /^invalid_index_name_exception/,

@@ -48,7 +48,7 @@ const options = z
     compression: compression
       .prefault('gzip')
       .describe(
-        'Compression of the body. zstd requires a Node.js version that supports it; Elasticsearch does not accept it.',
+        'Compression of the body. zstd requires a Node.js version that supports it; Elasticsearch does not accept zstd.',
       ),
     headers,
     auth,
@@ -67,7 +67,7 @@ export const elasticsearch = defineHttpDestination({
   type: 'elasticsearch',
   summary: 'Sends events to Elasticsearch or OpenSearch.',
   notes:
-    'Events are sent in bulk requests. Each becomes a document with an `_id` that stays the same when the event is sent or read again. So an event is stored once, also after a kill. A data stream cannot see the documents of its earlier indices: an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and events from stdin, tcp and http sources, keep their id after a kill only if they wait in a disk buffer.\n\nThe response has a status for each event. Rejected events go to the dead-letter queue with the message of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, `too_many_shards`, or `status_NNN`. Events with 429 or 5xx, for example from a full queue, are sent again; with 403 the destination pauses. If fields of the event name the index, and the key may not write to this index, the event is rejected (`forbidden`); other events are delivered. `sluice resend` sends rejected events again after the cause is corrected.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether it matches `mode`. To send events, the key does not need the rights for this (`monitor`, `view_index_metadata`). The first event creates a data stream if an index template with `data_stream` matches its name. Elasticsearch has a template for `logs-*-*`; OpenSearch does not, so the event creates an index there.\n\nDocuments in the failure store of a data stream count as delivered, although they are not in the data stream. They are counted by `sluice_elasticsearch_failure_store_events_total`.',
+    'Events are sent in bulk requests. Each becomes a document with an `_id` that stays the same when the event is sent or read again. So an event is stored once, also after a kill. A data stream cannot see the documents of its earlier indices: an event can be stored twice if the data stream rolls over in between. Events of `aggregate`, and events from stdin, tcp and http sources, keep their id after a kill only if they wait in a disk buffer.\n\nThe response has a status for each event. Rejected events go to the dead-letter queue with the message of the server and a reason: `mapping`, `too_many_fields`, `too_long`, `pipeline`, `data_stream`, `index_name`, `no_index`, `index_closed`, `too_many_shards`, or `status_NNN`. Events with 429 or 5xx, for example from a full queue, are sent again; with 403 the destination pauses. If fields of the event name the index, and the key may not write to this index, the event is rejected (`forbidden`); other events are delivered. `sluice resend` sends rejected events again after the cause is corrected.\n\nAt its start, and for `sluice validate --online`, the destination asks for the version of the server and, if `index` has no fields, whether the index matches `mode`. To send events, the key does not need the rights for this (`monitor`, `view_index_metadata`). The first event creates a data stream if an index template with `data_stream` matches its name. Elasticsearch has a template for `logs-*-*`; OpenSearch has no template, so the event creates an index there.\n\nDocuments in the failure store of a data stream count as delivered, although they are not in the data stream. They are counted by `sluice_elasticsearch_failure_store_events_total`.',
   promises: {
     guarantee: 'An event is delivered when its status is below 300, or its `_id` exists already.',
     order: 'Events do not keep their order. Sort by a field with a number or time.',
@@ -106,11 +106,11 @@ export const elasticsearch = defineHttpDestination({
     const bulk = new BulkRequest(options, context)
     const isNamedByEvents = !isConstant(options.index)
     const { metrics, log } = context
-    const help = 'Events that the failure store of a data stream took instead of the data stream.'
+    const help = 'Events that the failure store of a data stream accepted instead of the data stream.'
     const diverted = metrics.counter('sluice_elasticsearch_failure_store_events_total', help)
     const onFailureStore = () => {
       if (diverted.value++ === 0)
-        log.warn('the failure store of a data stream has taken events: GET DATA_STREAM::failures/_search shows why')
+        log.warn('the failure store of a data stream has accepted events: GET DATA_STREAM::failures/_search shows why')
     }
     return {
       url: withoutSlash(options.url) + PATH + QUERY,

@@ -29,7 +29,8 @@ export async function inspect(
   const { indices, aliases, data_streams: streams } = found
   if (mode === 'index')
     return { server, ...(has(streams) && { problem: `${name} is a data stream: set mode: data_stream` }) }
-  if (has(indices)) return { server, problem: `${name} is an index, not a data stream: set mode: index, or "index"` }
+  if (has(indices))
+    return { server, problem: `${name} is an index, not a data stream: set mode: index, or correct "index"` }
   const isThere = has(streams) || has(aliases)
   return { server, ...(!isThere && { note: `the data stream ${name} does not exist yet; ${TEMPLATE}` }) }
 }

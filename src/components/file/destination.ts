@@ -77,7 +77,7 @@ export class FileDestination implements Destination {
     const through = callsThrough(this.#fileSystems, options.path, os ?? calls)
     const isLocal = () => this.#fileSystems.mountOf(options.path) === undefined
     this.#os = context.isAlone && !os ? writeDirectly(through, isLocal, context.clock) : through
-    const help = 'Failed writes that left a part in the file because it could not be removed.'
+    const help = 'Failed writes whose first part could not be removed from the file.'
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
@@ -155,7 +155,8 @@ export class FileDestination implements Destination {
     this.#torn.value++
     const { log } = this.#context
     const { path } = this.#options
-    const text = 'a write failed and left a torn line in the file; its events are written again after it'
+    const text =
+      'a write failed and left a torn line in the file; the events of this write are written again after the torn line'
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
   }
 
@@ -218,7 +219,7 @@ export const file = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:
-    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If other programs have appended after it, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all of its events are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
+    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If another program has already appended to the file, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all events of the write are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
   options,
   examples: [
     { title: 'Lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },

@@ -103,7 +103,7 @@ export class FileSource implements Source {
       onHole: (path, bytes) =>
         log.warn(
           { file: path, hole_bytes: bytes },
-          'skipped a hole at the beginning of the file: its writer continued at its old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
+          'skipped a hole at the beginning of the file: the writer continued at the old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
         ),
     }
     this.#openFiles = new OpenFiles({

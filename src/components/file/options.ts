@@ -25,7 +25,7 @@ export const options = z
     exclude: z
       .array(reaches('nothing', fileGlob()))
       .default([])
-      .describe('Files to exclude. A pattern without a slash applies to the name, others to the path.'),
+      .describe('Files to exclude. A pattern without a slash applies to the name; other patterns apply to the path.'),
     read_from: z
       .enum(['beginning', 'end'])
       .default('beginning')
@@ -43,7 +43,7 @@ export const options = z
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: until the file is renamed or deleted, then `rotate_wait`.',
+        'How long an unfinished last line may wait before it is delivered as it is. Its rest is then an event of its own, marked `partial`. Default: no limit until the file is renamed or deleted, then `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])

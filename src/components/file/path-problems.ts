@@ -19,8 +19,8 @@ interface Problem {
 type Skipped = 'format' | 'old'
 
 const SKIPPED: Readonly<Record<Skipped, string>> = {
-  format: `skipped a compressed file, and skipping others: this Node.js does not read their format. Add them to exclude, such as exclude: ['*.xz']`,
-  old: 'skipped a compressed file, and skipping others: they are older than the start of this source, or than the version that reads them. To read them, set read_old_compressed: true',
+  format: `skipped a compressed file and will skip others like it: this Node.js cannot read the format. Add them to exclude, such as exclude: ['*.xz']`,
+  old: 'skipped a compressed file and will skip others like it: they existed when this source first started, or an earlier version of Sluice skipped them. To read them, set read_old_compressed: true',
 }
 
 /** Counts problems with paths. Logs each once, until the path works again or fails differently. */
@@ -37,7 +37,7 @@ export class PathProblems {
     this.#context = context
     this.#compressed = context.metrics.counter(
       'sluice_file_compressed_total',
-      'Compressed files that match `include` and were skipped, because of their format or as `read_old_compressed` says.',
+      'Compressed files that match `include` and were skipped because of their format or because of `read_old_compressed`.',
     )
   }
 

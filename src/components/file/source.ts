@@ -13,18 +13,18 @@ export const file = defineSource({
   type: 'file',
   summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
   notes:
-    'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
+    'Sluice saves its position in each file under `data_dir` after the lines are delivered. After a restart, it finds the position again, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: Sluice continues to read a renamed file, ' +
-    'and reads the file that takes its place from its beginning. If a file was compressed with gzip or zstd before it was read to its end, its rest is read from ' +
-    'the copy, if that is a `.gz` or `.zst` file in the same folder, whether or not it is named or excluded here: `exclude` only applies to files that are ' +
-    'read as files of their own. With copy-and-truncate, lines that were not read before the truncation are read from the copy, plain or compressed, in the same folder. ' +
-    'A copy that matches the patterns is known by its content, whatever its name is. A new file that is equal to the beginning of another file may be a copy of it. It is ' +
+    'and reads the file that takes its place from the beginning. If a file was compressed with gzip or zstd before it was read to its end, Sluice reads the rest from ' +
+    'the compressed copy: a `.gz` or `.zst` file in the same folder. `include` and `exclude` do not apply to this copy. With copy-and-truncate, lines that were not read ' +
+    'before the truncation are read from the copy, plain or compressed, in the same folder. ' +
+    'A copy that matches the patterns is recognized by its content, whatever its name is. A new file that equals the beginning of another file may be a copy. It is ' +
     'read when it differs, or after ten seconds if it does not have the name of a copy, such as `app.log.1`. ' +
-    'Compressed files are known by their first bytes. Those of gzip, and of zstd where Node.js reads it (22.15 or newer), are read as lines, unless they are copies of ' +
-    'files that were read. Others (xz, bzip2) are skipped: the first one is logged, and `sluice_file_compressed_total` counts them. ' +
-    'Symbolic links are followed: whoever can create files in a folder that is read can make Sluice read any file that its user may read. ' +
-    'Run it as a user of its own, as its systemd unit does, and not as root over folders that other users may write. ' +
-    `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
+    'Compressed files are recognized by their first bytes. Sluice reads the lines of gzip files, and of zstd files with Node.js 22.15 or newer, unless the files are copies of ' +
+    'files that were read. It skips other formats (xz, bzip2), logs the first skipped file, and counts all of them in `sluice_file_compressed_total`. ' +
+    'Sluice follows symbolic links: whoever can create files in a folder that it reads can make it read any file that its user may read. ' +
+    'Run Sluice as a user of its own, as its systemd unit does, and not as root on folders that other users may write. ' +
+    `${MULTILINE_NOTES} The saved position is before an event that waits for more lines: after a kill, the event is read again from its beginning.`,
   options,
   catchesUp: () => true,
   filesThere: ({ include, exclude, read_from }) => (read_from === 'end' ? undefined : filesThere(include, exclude)),

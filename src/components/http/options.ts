@@ -30,7 +30,7 @@ export const options = z
     max_unsettled_bytes: byteSize(1024)
       .prefault('32MiB')
       .describe(
-        'Maximum memory of all unanswered requests together. When it is full, or when `max_connections` requests are unanswered, further requests get the response 503. One address may use three quarters of it, and have `max_connections_per_address` requests; see `shared_addresses`.',
+        'Maximum memory of all unanswered requests together. When this memory is used up, or when `max_connections` requests are unanswered, further requests get the response 503. One address may use three quarters of the memory, and have `max_connections_per_address` requests; see `shared_addresses`.',
       ),
     max_line_bytes: maxLineBytesOption(),
     headers_timeout: duration().prefault('10 Seconds').describe('Timeout for the headers of a request.'),

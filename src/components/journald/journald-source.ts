@@ -56,7 +56,7 @@ export class Journald implements Source {
     this.#catchUp = new CatchUp(context.clock)
     this.#lost = metrics.counter(
       'sluice_journal_lost_positions_total',
-      'How often the last journal entry that was read had been removed. Entries after it may be lost.',
+      'How often the last entry that was read had been removed from the journal. Entries after it may be lost.',
     )
     this.#cut = metrics.counter(
       'sluice_journal_truncated_fields_total',

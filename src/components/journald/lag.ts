@@ -20,7 +20,7 @@ export class Lag {
     this.#context = context
     context.metrics.gauges(
       'sluice_journal_lag_seconds',
-      'Age of the last entry when it was read. While more entries wait or journalctl does not run, its current age.',
+      'Age of the last entry when it was read. While more entries wait or journalctl does not run, the current age of that entry.',
       () => this.#read(),
     )
   }

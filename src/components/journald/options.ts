@@ -37,7 +37,7 @@ export const options = z
       .min(1)
       .optional()
       .describe(
-        'Only entries with these values: FIELD=value, as in _TRANSPORT=kernel. An entry must match any of several values of one field, and all of several fields.',
+        'Only entries with these values: FIELD=value, as in _TRANSPORT=kernel. If a field is listed with several values, an entry must have one of them. If several fields are listed, an entry must match all of them.',
       ),
     read_from: z
       .enum(['beginning', 'boot', 'end'])
@@ -62,7 +62,7 @@ export const options = z
     max_entry_bytes: byteSize(64 * 1024, 256 * 1024 * 1024)
       .prefault('1MiB')
       .describe(
-        'If an entry takes more bytes in the output of journalctl, its longest fields are truncated; `.truncated` lists them.',
+        'Maximum bytes of an entry in the output of journalctl. Of a larger entry, the longest fields are truncated; `.truncated` lists them.',
       ),
   })
   .superRefine(({ directory, files }, context) => {

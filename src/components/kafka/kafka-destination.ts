@@ -90,7 +90,7 @@ export class KafkaDestination implements Destination {
     this.#cluster = new KafkaCluster(options, context, client)
     this.#topics = topicsOf(options, context)
     this.#encoder = new RecordEncoder(options, context)
-    const renewed = 'How often a new producer replaced one that a broker no longer accepted.'
+    const renewed = 'How often a new producer replaced a producer that a broker no longer accepted.'
     this.#newProducers = metrics.counter('sluice_kafka_new_producers_total', renewed)
     const twice =
       'Events that were sent again although they may be stored. Brokers cannot recognize them as duplicates.'

@@ -78,7 +78,7 @@ const KNOWN: readonly { readonly says: RegExp; readonly advice: string; readonly
     advice: 'the receiver cannot forward events fast enough: see its log',
   },
   { says: /no org id/i, advice: 'the receiver requires a tenant: set the header X-Scope-OrgID in "headers"' },
-  { says: /too (old|far behind)/i, advice: 'the receiver does not accept events that old' },
+  { says: /too (old|far behind)/i, advice: 'the events are too old for the receiver' },
 ]
 
 /** Statuses after which the protocol allows a retry. All others are final, including server errors. */

@@ -42,7 +42,7 @@ const options = z
     timestamp: fieldPath()
       .prefault('.timestamp')
       .describe(
-        'Field with the time of the event. Events without it have only the observed time, when they were read.',
+        'Field with the time of the event. Events without it have only the observed time, which is the time when they were read.',
       ),
     body: fieldPaths()
       .prefault(FIELDS.body)
@@ -94,7 +94,7 @@ export const otlp = defineHttpDestination({
   type: 'otlp',
   summary: 'Sends events as logs of OpenTelemetry, over HTTP.',
   notes:
-    'Each event is a log record. The options `body`, `severity`, `trace_id`, `span_id` and `timestamp` name the fields that become these parts of the record. All other fields become attributes with their names and types. A severity that cannot be read stays an attribute; a number also stays one. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 levels deep, and numbers beyond 64 bits, become JSON text.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: `on_reject` decides about the events, with the reason `status_NNN`.\n\nA receiver can accept a request but reject some of its records, without naming them. Sluice counts the rejected records as discarded with the reason `partial_success`, and the others as delivered. It writes all events of the request to the dead-letter queue, because the rejected ones are among them.\n\nSluice supports only OTLP over HTTP. Receivers of OTLP over gRPC (port 4317) usually also accept HTTP, mostly at port 4318.\n\n' +
+    'Each event is a log record. The options `body`, `severity`, `trace_id`, `span_id` and `timestamp` name the fields that become these parts of the record. All other fields become attributes with their names and types. A severity stays an attribute if it cannot be read or is a number. Events with the same `resource` and `scope` are sent together. Objects that are nested more than 24 levels deep, and numbers beyond 64 bits, become JSON text.\n\nResponses, as the protocol demands: 429, 502, 503 and 504 are retried, after the time in Retry-After if there is one; 401, 403 and redirects pause the destination; after 413 the events are sent again in two smaller requests. All other errors are final: `on_reject` decides about the events, with the reason `status_NNN`.\n\nA receiver can accept a request but reject some of its records, without naming them. Sluice counts the rejected records as discarded with the reason `partial_success`, and the others as delivered. It writes all events of the request to the dead-letter queue, because the rejected events are among them.\n\nSluice supports only OTLP over HTTP. Receivers of OTLP over gRPC (port 4317) usually also accept HTTP, mostly at port 4318.\n\n' +
     ADDRESSES,
   promises: {
     guarantee: 'An event is delivered when the response is 2xx and does not reject the event.',
@@ -112,7 +112,7 @@ export const otlp = defineHttpDestination({
       yaml: 'url: http://127.0.0.1:4318\n',
     },
     {
-      title: 'With own names of fields, and a key',
+      title: 'With other field names, and a key',
       yaml: 'url: https://otlp.example.com\nauth: { type: bearer, key_file: /etc/sluice/otlp-key }\nresource: { service.name: "${.service}", deployment.environment.name: production }\nbody: .text\nseverity: .priority\nrecord_uid: true\n',
     },
   ],

@@ -54,7 +54,7 @@ const options = z
   })
   .superRefine(({ counters, histograms, time_field }, context) => {
     if (time_field && time_field.segments.length > 1)
-      refuseAt(context, ['time_field'], 'must be a field of the event itself')
+      refuseAt(context, ['time_field'], 'must be a top-level field of the event')
     const names = Object.keys(counters)
     if (names.length + Object.keys(histograms).length === 0)
       refuseAt(context, ['counters'], 'is missing; give counters or histograms')

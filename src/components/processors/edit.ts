@@ -49,7 +49,7 @@ const step = z
     if (name === undefined && context.issues.length > 0) return z.NEVER
     if (name === undefined) return refuse(context, `does nothing; it must have one of ${known}`)
     if (second !== undefined) {
-      refuseAt(context, [second], `a step does one thing; write it as a step of its own, behind ${name}`)
+      refuseAt(context, [second], `a step does only one thing; write this as a step of its own after ${name}`)
       return z.NEVER
     }
     const kind = KINDS.find(kind => kind.name === name)!
@@ -69,8 +69,8 @@ export const edit = defineProcessor({
   summary: 'Changes fields of events, in steps.',
   notes:
     'Steps that set, rename, copy, convert or hash several fields do so one after the other. ' +
-    'Steps for texts leave a missing field and null as they are, and treat numbers and booleans as texts. They cannot be done on an array or object. ' +
-    'If a step cannot be done, such as setting `.a.b` where `.a` is a text, the event is handled as set by `on_error`, without the changes of the other steps. ' +
+    'Steps for texts leave a missing field and null as they are, and treat numbers and booleans as texts. They fail on an array or object. ' +
+    'If a step fails, such as setting `.a.b` where `.a` is a text, the event is handled as set by `on_error`, without the changes of the other steps. ' +
     'An event may become 1 MiB longer or twice as long; an event that would become longer is handled in the same way. In one read, the events that become more than 16 times as long may take 32 MiB together. ' +
     'Values that no step changes keep their bytes.',
   options,

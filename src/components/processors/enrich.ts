@@ -45,7 +45,7 @@ const options = z
     default: z
       .record(name(), z.union([reaches('nothing', z.string()), z.number(), z.boolean()]))
       .optional()
-      .describe('Row for events that the table has no row for. Default: such events stay unchanged.'),
+      .describe('Row for events without a row in the table. Default: these events stay unchanged.'),
     facts: z
       .array(reaches('host', z.enum(FACT_NAMES as [(typeof FACT_NAMES)[number]])))
       .min(1)
@@ -83,8 +83,8 @@ export const enrich = defineProcessor({
   summary: 'Looks up a field in a table, and puts the row that it finds into the event.',
   notes:
     'Tables are CSV, JSON or MaxMind databases; the key can be a text, an IP address in a range, or a number in a range. ' +
-    'Values of CSV are strings, and empty ones are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
-    'An event without a row stays as it is, or gets the `default`. `sluice_enrich_events_total` counts both.',
+    'Values of CSV are strings, and empty values are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
+    'An event without a row stays as it is, or gets the `default`. `sluice_enrich_events_total` counts events with and without a row.',
   options,
   fields: ({ target }) => ({ names: [target.segments[0]] }),
   usesFields: ({ key_field: path }) =>

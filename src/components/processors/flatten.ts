@@ -34,12 +34,12 @@ export type FlattenOptions = z.output<typeof options>
 
 export const flatten = defineProcessor({
   type: 'flatten',
-  summary: 'Makes one level of fields of nested ones, or nests them again.',
+  summary: 'Flattens nested fields into one level, or nests them again.',
   notes:
     'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
     'If two fields get the same name, the last one counts. ' +
     'An event may become 1 MiB longer or twice as long, because names are repeated. In one read, the events that become more than 16 times as long may take 8 MiB together. An event that would exceed a limit is handled as set by `on_error`.\n\n' +
-    'With `mode: nest`, the names of the top level are divided. An existing object gets the fields. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
+    'With `mode: nest`, the names of the top level are divided. If an object exists, the fields are added to it. A name stays as it is if its place has a value that is not an object: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
   options,
   fields: () => undefined,
   examples: [

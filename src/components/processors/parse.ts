@@ -51,8 +51,10 @@ const options = z
   })
   .superRefine((given, context) => {
     const { codec, try: tried } = given
-    if (codec !== undefined && tried) refuseAt(context, ['try'], 'cannot be used with codec; move that into the list')
-    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; give codec, or several codecs as try')
+    if (codec !== undefined && tried)
+      refuseAt(context, ['try'], 'cannot be used with codec; move the codec into the list')
+    if (codec === undefined && !tried)
+      refuseAt(context, ['codec'], 'is missing; set codec, or set try to a list of codecs')
     checkCodec(given, context)
   })
 export type ParseOptions = z.output<typeof options>
@@ -76,7 +78,7 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
 
 /** Why a codec that joins divided lines works better in a source. */
 const dividedText = (codec: string) =>
-  `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
+  `a line that the container runtime has divided is not joined here, because each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
 function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   return (tried ?? [rest]).flatMap((given, n) =>
@@ -108,8 +110,8 @@ export const parse = defineProcessor({
   notes:
     'The field is `.message` by default, which has the whole line if the source has `decode: text`. The field stays unless `remove_field` is set or the result has a field of the same name. For example, syslog, klog, cri, docker_json and the error logs of nginx and apache give a `.message`. To keep the whole line too, set a `target`, or copy the line with `edit` before. ' +
     'If the codecs cannot read the text, or the event lacks the field, the event is handled as set by `on_error`. ' +
-    'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; if clocks repeat the hour, it is in the first one. ' +
-    'A time without a year is in the year that makes it nearest to the present. ' +
+    'The codec timestamp reads a field that has only a time. The result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is read in `time_zone`; in an hour that clocks repeat, it counts as the first of the two. ' +
+    'A time without a year is read in the year that makes it nearest to the present. ' +
     'In `decode` of a source, the same codecs read lines without a processor. Use `parse` for lines of several formats, for other fields, and for types and targets.',
   options,
   fields: addedFields,

@@ -64,7 +64,7 @@ const options = z
       .boolean()
       .prefault(false)
       .describe(
-        'Whether to search field names too: all of them with `fields: all`, otherwise those below the paths in `fields`. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+        'Whether to search field names too: all of them with `fields: all`, otherwise the names below the paths in `fields`. Useful after a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
       ),
     presets: z.array(z.enum(PRESETS)).prefault([]).describe('Built-in patterns to search for.'),
     patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('Additional patterns to search for.'),
@@ -112,20 +112,20 @@ export const redact = defineProcessor({
   type: 'redact',
   summary: 'Removes secrets and personal data from events.',
   notes:
-    'All rules look at the values as they arrive, after JSON escapes are decoded; overlapping matches are replaced together. Names of fields are searched with `names: true`. With `fields: all`, names that a codec other than json found in a line are searched too, because any word of a line may be such a name. Two fields may then have the same name; most readers use the last one. An event without a match keeps its bytes. ' +
+    'All rules look at the values as they arrive, after JSON escapes are decoded; overlapping matches are replaced together. Names of fields are searched with `names: true`. With `fields: all`, names that a codec other than json found in a line are searched too, because any word of a line may become a name. Two fields may then have the same name; most readers use the last one. An event without a match keeps its bytes. ' +
     'A number with a match becomes a string; a number with an exponent is also searched without the exponent. With `encoding: raw`, a line of text is written as the redacted text, and a line of any other codec as the JSON of the redacted event. ' +
     'If several members have the same name, each is redacted. `.raw`, the bytes of a line that is not UTF-8, is redacted in the same way. Disk buffers, the dead-letter queue and later outputs do not contain the removed text. ' +
     'If a line was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
-    'A value is also searched without its escapes, also where these are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; colors of a terminal; soft hyphens and other characters without a width; and the wide digits, letters, dots, dashes and @ of East Asian texts. The remaining text keeps its escapes. Base64 and compressed data are not searched: they would have to be decoded first, and any long word may be base64. Quoted-printable, as in `a=40example.com`, is not searched either: in logs, `=40` is mostly the value of a name.\n\n' +
+    'A value is also searched without its escapes, even if they are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; colors of a terminal; soft hyphens and other characters without a width; and the wide digits, letters, dots, dashes and @ of East Asian texts. The remaining text keeps its escapes. Base64 and compressed data are not searched: they would have to be decoded first, and any long word may be base64. Quoted-printable, as in `a=40example.com`, is not searched either: in logs, `=40` is mostly the value of a name.\n\n' +
     'Presets:\n\n' +
-    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay (81, 82), Troy (9792) and Visa (4). They have 16 digits, but for American Express (15), Diners Club (also 14) and Visa (also 13); Maestro numbers that begin with 5018, 5020, 5038, 5893, 6304, 6759 or 6761 to 6763 have 12 to 19, and UnionPay (62) also 19. Other numbers of 17 to 19 digits are found in groups only, since ids are as long. Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID do not count.\n' +
+    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay (81, 82), Troy (9792) and Visa (4). They have 16 digits, except for American Express (15), Diners Club (also 14) and Visa (also 13); Maestro numbers that begin with 5018, 5020, 5038, 5893, 6304, 6759 or 6761 to 6763 have 12 to 19, and UnionPay (62) also 19. Other numbers of 17 to 19 digits are found only if they are written in groups, because ids are as long. Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID do not count.\n' +
     '- `email`: addresses.\n' +
     '- `ipv4`, `ipv6`: network addresses.\n' +
     '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`.\n' +
     '- `jwt`: JSON Web Tokens.\n' +
     '- `bearer`: the word after `Bearer` or `Basic`.\n' +
     '- `private_key`: PEM blocks; if the last line is missing, up to the end of the value. A block whose lines are separate events is not found: join the lines with `multiline`.\n' +
-    `- \`api_key\`: keys that begin as one of these services documents: ${listKeys()}. And the values of ${inCode(SECRET_NAMES)}.\n` +
+    `- \`api_key\`: keys with a beginning that one of these services documents: ${listKeys()}. Also the values of ${inCode(SECRET_NAMES)}.\n` +
     '- `iban`: account numbers with their check digits, also in groups, as for `card`.\n' +
     '- `phone`: numbers with a plus sign, and numbers of North America with dividers.\n\n' +
     'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
@@ -161,7 +161,7 @@ export const redact = defineProcessor({
       output: ['{"message":"to ***=sent id=1","***":"sent","id":"1"}'],
     },
     {
-      title: 'A hash with a secret key: readers can distinguish users, and cannot find their addresses',
+      title: 'A hash with a secret key: readers can distinguish users, but cannot find their addresses',
       yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
       input: ['{"user":"a@example.com"}'],
       output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],

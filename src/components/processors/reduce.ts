@@ -54,9 +54,9 @@ export type ReduceOptions = z.output<typeof options>
 
 export const reduce = defineProcessor({
   type: 'reduce',
-  summary: 'Merges the events of a group, such as those of a request or a transaction, into one.',
+  summary: 'Merges the events of a group, such as the events of a request or a transaction, into one.',
   notes:
-    'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event is passed: the fields of all its events, each with its first value, or merged as set by `merge`. ' +
+    'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then the group passes one merged event, which has the fields of all events: each with its first value, or merged as set by `merge`. ' +
     'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
     'A reload keeps groups open if it does not change the options. Otherwise, and at the end of the run, all groups end. ' +
     'Numbers of more than 15 digits may lose digits in the merged event. After a kill, sources that can do so read the events of open groups again.',

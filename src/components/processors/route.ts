@@ -18,7 +18,7 @@ const options = z.strictObject({
     .enum(['first', 'all'])
     .default('first')
     .describe(
-      'Where an event goes that matches several conditions: to the `first` matching route, or to `all` of them, each with a copy.',
+      'For events that match several conditions. first: they go to the first matching route. all: each matching route gets a copy.',
     ),
 })
 type Options = z.output<typeof options>

@@ -13,7 +13,7 @@ const options = z
       .optional()
       .describe('Instead of `one_in`: share of the events that passes, as in 0.25.'),
     key_field: fieldPaths().describe(
-      'Field, or list of fields. Events with the same value, such as those of one trace, either all pass or are all discarded. Default: all events are counted together, whatever their values.',
+      'Field, or list of fields. Events with the same value, such as the events of one trace, either all pass or are all discarded. Default: all events are counted together, whatever their values.',
     ),
     keep: condition().optional().describe('Matching events always pass, and are not counted.'),
     rate_field: z
@@ -35,7 +35,7 @@ export const sample = defineProcessor({
   notes:
     'Without `key_field`, events are counted: with `one_in: 10`, the first of each ten passes. ' +
     'With `key_field`, the hash of the value decides. It is the same in every run and every daemon: samplers with the same rate keep the same traces, and a sampler with a higher `one_in` keeps a part of them. ' +
-    'How many events pass then depends on how many have the same key. Events without a key are counted.',
+    'The number of events that pass then depends on how many events have the same key. Events without a key are counted.',
   options,
   plan: () => ({ reasons: ['sampled'] }),
   reasons: { sampled: 'Another event stands for it.' },

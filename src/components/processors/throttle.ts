@@ -8,7 +8,7 @@ import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 import { optionWarnings } from './throttle/warnings.js'
 
 const withoutKey = (fields: number) =>
-  fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
+  fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by this field'
 
 async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
   const { LimitsFile } = await import('./throttle/limits-file.js')
@@ -19,8 +19,8 @@ export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
-    'Without a `time_field`, time is the monotonic clock, read once per batch. `time_field: auto` uses the time from the source or codec (the journal, syslog), otherwise the first of `.timestamp`, `.@timestamp`, `.time`, `.ts`, `.@t`, `.t`, `.datetime`, `.date` and `.eventTime` that has one; seconds, microseconds and nanoseconds are converted. A source catches up while it reads lines that existed before it started, or lines that waited because the source was blocked for a second. In `.throttle`, `bucket` is null for the default bucket. `limit` and `window_ms` describe the exceeded limit, and `count` is the number that had passed in the window (missing for a cluster limit). `unit` is present for `bytes` and `cost`, `rule` for the limit of a rule, and `reason` if it is not `throttled`. ' +
-    'An event counts when it arrives if its time cannot be read, or is ahead of the clock by more than `allowed_lateness`. `docs/throttling.md` explains how to choose a window mode.',
+    'Without a `time_field`, time is the monotonic clock, read once per batch. `time_field: auto` uses the time from the source or codec (the journal, syslog), otherwise the first of `.timestamp`, `.@timestamp`, `.time`, `.ts`, `.@t`, `.t`, `.datetime`, `.date` and `.eventTime` that has a time; seconds, microseconds and nanoseconds are converted. A source catches up while it reads lines that existed before it started, or lines that waited because the source was blocked for a second. In `.throttle`, `bucket` is null for the default bucket. `limit` and `window_ms` describe the exceeded limit, and `count` is the number that had passed in the window (missing for a cluster limit). `unit` is present for `bytes` and `cost`, `rule` is present for the limit of a rule, and `reason` is present if it is not `throttled`. ' +
+    'An event counts at its arrival if its time cannot be read, or is ahead of the clock by more than `allowed_lateness`. `docs/throttling.md` explains how to choose a window mode.',
   options: throttleOptions,
   usualOptions: ['limit', 'limit_bytes', 'window', 'window_mode', 'key_field', 'exclude', 'over_limit', 'mode'],
   plan: throttlePlan,

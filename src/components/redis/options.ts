@@ -22,14 +22,14 @@ export const options = z
     field: name()
       .prefault('message')
       .describe(
-        'Field of an entry that contains the line. An entry without it is read as a JSON object of its fields.',
+        'Field of an entry that contains the line. An entry without this field is read as a JSON object of its fields.',
       ),
     decode: decodeOption(),
     max_line_bytes: maxLineBytesOption('value'),
     claim_after: duration()
       .prefault('5 Minutes')
       .describe(
-        'Takes over entries whose consumer has been inactive for this long. Each source renews its own entries three times as often.',
+        'Takes over entries whose consumer has been inactive for this long. Each source renews its own entries three times within this time.',
       ),
     timeout: replyTimeout().prefault('10 Seconds').describe('Time limit for a reply.'),
   })

@@ -40,7 +40,7 @@ function prefixProblem(text: string): string | undefined {
   if (Buffer.byteLength(timed) > LONGEST) return `is longer than ${LONGEST} bytes`
   const isLong = (step: string, i: number) =>
     Buffer.byteLength(step) > (i < steps.length - 1 ? LONGEST_STEP : LONGEST_STEP - REST)
-  return steps.some(isLong) ? `has a step that is longer than ${LONGEST_STEP} bytes, as it is encoded` : undefined
+  return steps.some(isLong) ? `has a step that is longer than ${LONGEST_STEP} bytes when it is encoded` : undefined
 }
 
 /** Builds prefixes of object names from a template and the event time in UTC. */

@@ -35,7 +35,7 @@ const KNOWN: Readonly<Record<string, Known>> = {
   TemporaryRedirect: { failure: 'retry', advice: 'the bucket is new, and its name is not known everywhere yet' },
   AuthorizationHeaderMalformed: { failure: 'hold', advice: 'the bucket is in another region: correct "region"' },
   IllegalLocationConstraintException: { failure: 'hold', advice: 'the bucket is in another region: correct "region"' },
-  [NO_UPLOAD]: { failure: 'retry', advice: 'it was aborted; the object is sent from its beginning' },
+  [NO_UPLOAD]: { failure: 'retry', advice: 'the upload was aborted; the object is sent from its beginning' },
   InvalidPart: { failure: 'retry', advice: 'the object is sent from its beginning' },
   InvalidPartOrder: { failure: 'retry', advice: 'the object is sent from its beginning' },
   InternalError: { failure: 'retry', advice: 'the receiver has a problem of its own' },

@@ -5,7 +5,7 @@ import { options } from './options.js'
 
 export const stdin = defineSource({
   type: 'stdin',
-  summary: 'Reads standard input; the run ends when it ends.',
+  summary: 'Reads standard input; the run ends when the input ends.',
   single: 'standard input',
   notes: `A configuration can have one source of this type. Standard input cannot be read again: events that were read and not delivered are lost if the process is killed. ${MULTILINE_NOTES}`,
   options,

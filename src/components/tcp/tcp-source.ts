@@ -48,7 +48,7 @@ export class TcpSource implements Source {
     this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
       'sluice_framing_errors_total',
-      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines; bytes of records are discarded.',
+      'Messages that have an invalid length or were cut off. Their bytes are delivered as lines; bytes of records are discarded.',
     )
   }
 

@@ -107,17 +107,17 @@ class Apache extends FieldsCodec {
 
 export const apache = defineCodec({
   name: 'apache',
-  summary: 'Each line is of an access log or of the error log of the Apache HTTP server.',
+  summary: 'Each line is from an access log or the error log of the Apache HTTP server.',
   notes:
     'Access logs may be in the format `common`, `combined` or `vhost_combined`. Events have `.client`, `.identity`, `.user`, `.timestamp`, `.method`, ' +
     '`.path`, `.protocol`, `.status`, `.bytes`, `.referer`, `.user_agent`, and the rest of the line as `.rest`. With `vhost_combined`, they also have `.vhost` and `.port`. ' +
-    '`.status`, `.bytes` and `.port` are numbers; a value that is `-` or `""` in the log is missing. A request that is not of the form `GET /path HTTP/1.1` is `.request` as a whole. ' +
-    'A line that begins with `[` is of the error log, and has `.timestamp`, `.module`, `.severity`, `.pid`, `.tid`, `.client`, `.port` (of the client) and `.message`. ' +
-    '`.timestamp` is ISO 8601 in UTC; the error log has local time. Escapes such as `\\"` and `\\x22` in a value are resolved, unless its bytes are not UTF-8.',
+    '`.status`, `.bytes` and `.port` are numbers; a value that is `-` or `""` in the log is missing. A request in another form than `GET /path HTTP/1.1` is kept whole in `.request`. ' +
+    'A line that begins with `[` is from the error log, and has `.timestamp`, `.module`, `.severity`, `.pid`, `.tid`, `.client`, `.port` (of the client) and `.message`. ' +
+    '`.timestamp` is ISO 8601 in UTC; the error log has local time. Escapes such as `\\"` and `\\x22` in a value are resolved if the result is UTF-8.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a log line of Apache',
-  undecodedHelp: 'Lines that are not of an access log or error log of Apache. They are kept as text.',
+  undecodedHelp: 'Lines that are not from an access log or error log of Apache. They are kept as text.',
   joinsLines: true,
   examples: [
     {

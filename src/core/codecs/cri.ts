@@ -120,9 +120,9 @@ export const cri = defineCodec({
   name: 'cri',
   summary: 'Each line is in the format of container runtimes such as containerd and CRI-O, as in `/var/log/pods`.',
   notes:
-    'Events have `.message`, `.timestamp` and `.stream`. The runtime divides lines of the container after 16 KiB (`P`). The sources `file` and `stdin` join them, `file` also over a rotation: ' +
-    'the lines up to the one with `F` are one event, with the time of the first. A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; ' +
-    'the rest waits for at most a second, and is then a separate event. `parse` and other sources do not join lines, but mark them.',
+    'Events have `.message`, `.timestamp` and `.stream`. The runtime divides lines of the container after 16 KiB, and marks all parts but the last with `P`. The sources `file` and `stdin` join the parts, `file` also across a rotation: ' +
+    'the parts up to the part with `F` are one event, with the time of the first part. A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; ' +
+    'the rest waits for at most a second, and is then a separate event. `parse` and other sources do not join the parts, but mark them with `.partial`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of a container runtime',

@@ -236,12 +236,12 @@ function withoutLineEnd(b: Buffer, start: number, end: number): number {
 
 export const dockerJson = defineCodec({
   name: 'docker_json',
-  summary: 'Each line is in the format of the logging driver `json-file` of Docker.',
+  summary: 'Each line is in the format of the Docker logging driver `json-file`.',
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
-    'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join them: the lines up to the one with a line end are one event, with the time of the first. ' +
+    'Docker divides lines of the container after 16 KiB. The sources `file` and `stdin` join the parts: the parts up to the part with a line end are one event, with the time of the first part. ' +
     'A line of the other stream ends the event early. If an event ends early, `.partial` is `first`, as for the beginning of a line that is too long; the rest waits for at most a second, and is then a separate event. ' +
-    '`parse` and other sources do not join lines, but mark them. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
+    '`parse` and other sources do not join the parts, but mark them with `.partial`. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of Docker',

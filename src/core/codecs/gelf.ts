@@ -245,7 +245,7 @@ export const gelf = defineCodec({
     'If a standard field has the same name, the additional field keeps its underscore: with `level` and `_level`, the latter is `._level`. A message ends with a line end or, in the source `tcp`, with a null byte. ' +
     'The codec does not read compressed or chunked messages, which are usual over UDP.\n\n' +
     'As an encoding: `.message` becomes `short_message`, or `-` if it is empty. A missing `.host` becomes `unknown`. A `.timestamp` in ISO 8601 becomes seconds, with microseconds. ' +
-    '`.level` becomes a number if it is one from 0 to 7, or a name such as `error`. All other fields become additional fields: numbers and text unchanged, ' +
+    '`.level` becomes a number if it is a number from 0 to 7 or a name such as `error`. All other fields become additional fields: numbers and text unchanged, ' +
     'other values as JSON text. In names, characters other than letters, digits, `_`, `.` and `-` become `_`; `id`, which GELF does not allow, becomes `__id`.',
   options: NO_OPTIONS,
   form: 'fields',

@@ -104,7 +104,7 @@ function advised(error: unknown): unknown {
   if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
   const small = "patterns: { IPORHOST: '[\\w.:-]+' }"
   return new Error(
-    `${error.message}; addresses are large: another pattern by their name makes them small, as in ${small}`,
+    `${error.message}; patterns of addresses are large: define a smaller pattern with the same name, as in ${small}`,
   )
 }
 
@@ -120,7 +120,7 @@ class Grok extends PatternCodec {
 
 export const grok = defineCodec({
   name: 'grok',
-  summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for usual parts.',
+  summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for common parts.',
   notes:
     '`%{NAME}` stands for a named pattern. `%{NAME:field}` makes the matched text a field, `%{NAME:field:int}` or `:float` a number; `(?<field>…)` also makes a field. A part that matches ' +
     'an empty text does not make a field; if a field occurs twice, the first value that is not empty counts. The pattern may match anywhere in the line: `^` and `$` match at its ends, and a dot also matches a line end within it. As for regex, matching takes time ' +

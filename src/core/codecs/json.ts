@@ -129,7 +129,7 @@ function isUnchanged(flags: number): boolean {
 export const json = defineCodec({
   name: 'json',
   summary: 'Each line is a JSON object, and that object is the event.',
-  notes: 'No field is added to the event. A JSON value that is not an object is not an event.',
+  notes: 'No field is added to the event. Lines with other JSON values are kept as text.',
   options: NO_OPTIONS,
   form: 'object',
   expects: 'a JSON object',

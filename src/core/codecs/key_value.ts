@@ -160,11 +160,11 @@ function unescaped(text: string): string {
 
 export const keyValue = defineCodec({
   name: 'key_value',
-  summary: 'Each line consists of pairs of a key and a value, with any characters between them.',
+  summary: 'Each line consists of pairs of a key and a value, separated by characters of your choice.',
   notes:
     'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around a key or a value ' +
     'are not part of it. A key without a value has the value true, and all other values are text. If a key has several values, the last one counts. A line has at least one pair with a value. ' +
-    'Lines of the usual form `key=value key="other value"` are logfmt too, which is read faster.',
+    'Lines of the usual form `key=value key="other value"` are also logfmt; the codec `logfmt` reads them faster.',
   options,
   form: 'fields',
   expects: 'pairs of keys and values',

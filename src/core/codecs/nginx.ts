@@ -119,18 +119,18 @@ class Nginx extends FieldsCodec {
 
 export const nginx = defineCodec({
   name: 'nginx',
-  summary: 'Each line is of an access log or of the error log of nginx.',
+  summary: 'Each line is from an access log or the error log of nginx.',
   notes:
     'Access logs may be in the format `combined`, or in the format `main` of the nginx packages. More text may follow. ' +
     'Events have `.client`, `.user`, `.timestamp`, `.method`, `.path`, `.protocol`, `.status`, `.bytes`, `.referer`, `.user_agent`, ' +
-    '`.forwarded_for`, and the rest of the line as `.rest`. `.status` and `.bytes` are numbers; a value that is `-` or `""` in the log is missing. A request that is not of the form ' +
-    '`GET /path HTTP/1.1` is `.request` as a whole. A line that begins with a time such as `2026/01/31 12:00:00` is of the error log, and has `.timestamp`, ' +
+    '`.forwarded_for`, and the rest of the line as `.rest`. `.status` and `.bytes` are numbers; a value that is `-` or `""` in the log is missing. A request in another form than ' +
+    '`GET /path HTTP/1.1` is kept whole in `.request`. A line that begins with a time such as `2026/01/31 12:00:00` is from the error log, and has `.timestamp`, ' +
     '`.severity`, `.pid`, `.tid`, `.cid` (the connection), `.message` and, if they follow the message, `.client`, `.server`, `.method`, `.path`, `.protocol`, `.upstream`, ' +
     '`.http_host` and `.referer`. `.timestamp` is ISO 8601 in UTC; the error log has local time. `\\x22` in a value becomes the byte it stands for; a value whose bytes are not UTF-8 keeps its escapes.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a log line of nginx',
-  undecodedHelp: 'Lines that are not of an access log or error log of nginx. They are kept as text.',
+  undecodedHelp: 'Lines that are not from an access log or error log of nginx. They are kept as text.',
   joinsLines: true,
   examples: [
     {

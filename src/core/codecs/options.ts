@@ -107,7 +107,7 @@ export const decodeOption = once(() =>
 export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =
-    'a line that the container runtime has divided is not joined again here, and its parts are events marked .partial; the sources file and stdin join them'
+    'a line that the container runtime has divided is not joined here: its parts are separate events marked .partial. The sources file and stdin join them'
   return [{ path: ['decode'], message }]
 }
 
@@ -132,7 +132,7 @@ export function encodingOption(preset: string) {
     .transform((chosen, context): Encoding => {
       if (chosen === 'raw') return 'raw'
       const codec = made(chosen as string | { codec: string }, context)
-      if (codec.framing?.isWhole) return refuse(context, 'records need a framing: without one nothing delimits them')
+      if (codec.framing?.isWhole) return refuse(context, 'records need a framing, which delimits them')
       return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
     })
     .prefault(preset)

@@ -7,7 +7,7 @@ import { FieldsCodec } from './fields-codec.js'
 
 /** The option for the pattern of a codec. The codec compiles it, and throws if it is invalid. */
 export const patternOption = reaches('nothing', z.string().min(1)).describe(
-  'The pattern: a regular expression with named groups for regex, one with %{NAME:field} for grok.',
+  'For regex, a regular expression with named groups; for grok, a pattern with %{NAME:field}.',
 )
 
 /** A group of a pattern that becomes a field. */

@@ -30,7 +30,7 @@ const options = z.strictObject({
     .optional()
     .describe('The bytes of the FileDescriptorSet in base64, instead of `descriptor_file`.'),
   message: reaches('nothing', z.string().min(1)).describe(
-    'Full name of the message that each record contains: `acme.logs.Event`.',
+    'Full name of the message that each record contains, as in `acme.logs.Event`.',
   ),
   framing: z
     .enum(['varint', 'length_delimited', 'none'])
@@ -48,7 +48,7 @@ const options = z.strictObject({
     .enum(['string', 'number'])
     .default('string')
     .describe(
-      'How 64-bit integers are read. string: as in the JSON of Protocol Buffers. number: with all digits, which some JSON readers do not keep.',
+      'How 64-bit integers are read. string: as in the JSON of Protocol Buffers. number: as a number with all digits, which some JSON readers round.',
     ),
 })
 type Options = z.output<typeof options>
@@ -185,11 +185,11 @@ function nearOf(wanted: string, names: readonly string[]): string {
 
 export const protobuf = defineCodec({
   name: 'protobuf',
-  summary: 'Each record is a message of Protocol Buffers, with its length before it.',
+  summary: 'Each record is a message of Protocol Buffers, preceded by its length.',
   notes:
     'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as the values that they stand for. ' +
     'Fields that are not set, fields that the definition lacks, and groups are omitted. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
-    'A record that is not of the message, or whose JSON would be more than 64 times its size, cannot be read: `.message` is the record in base64, without its length. A record of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that a record cannot have is an error, because Sluice cannot find the records after it. The error names its place. ' +
+    'A record that is not this message, or whose JSON would be more than 64 times its size, cannot be read: `.message` is the record in base64, without its length. A record of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. An impossible length is an error, because Sluice cannot find the next record. The error names its place. ' +
     'The source `tcp` then closes the connection, `http` answers 400 and accepts no events of the body, `stdin` ends, and `file` stays at this place and reports the error. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
     'As an encoding: each event is a record. Fields are found by both of their names. Fields that the message does not have are left out. Values that do not fit their field, and Any, are also left out, counted in `sluice_left_out_values_total` and logged. A text field takes any value as JSON, a number field takes digits in a text, and a Timestamp takes seconds since the epoch, too. ' +
     '`raw` writes the JSON of the record. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',

@@ -20,8 +20,8 @@ export const regex = defineCodec({
   name: 'regex',
   summary: 'Each line matches a regular expression, whose named groups are the fields.',
   notes:
-    'It is a regular expression of JavaScript; `(?P<name>` means `(?<name>`. It may match anywhere in the line: `^` and `$` stand for its ends. A group that did not match is ' +
-    'not a field; all others are text. Matching takes time proportional to the length of the line. Expressions for which this is impossible, for example with references to groups, are an error.',
+    'The pattern is a JavaScript regular expression; `(?P<name>` means `(?<name>`. It may match anywhere in the line: `^` and `$` stand for its ends. A group that does not match ' +
+    'makes no field. All fields are text. Matching takes time proportional to the length of the line. Expressions that cannot be matched in this time, such as references to groups, are an error.',
   options,
   form: 'fields',
   expects: 'text that matches the pattern',

@@ -205,8 +205,8 @@ export const syslog = defineCodec({
     'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
     '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, if the ' +
     'message has them. A timestamp without a year is read as local time, in the year that makes it nearest to the present.\n\n' +
-    'Encoded, an event is a message of RFC 5424 with these fields: `.severity` (or `.severity_code`, or `.level`) is `info` and ' +
-    '`.facility` is `user` if they are missing or unknown; a `.timestamp` that is not of RFC 3339 is left out; line ends become spaces. ' +
+    'As an encoding: each event becomes an RFC 5424 message with these fields. A missing or unknown `.severity` (or `.severity_code`, or `.level`) becomes `info`, ' +
+    'and a missing or unknown `.facility` becomes `user`. A `.timestamp` that is not in RFC 3339 is left out. Line ends become spaces. ' +
     'An event without `.message` has the JSON of its other fields in its place.',
   options: NO_OPTIONS,
   form: 'fields',

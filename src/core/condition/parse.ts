@@ -79,7 +79,7 @@ class Parser extends Cursor {
     if (this.isAtEnd) return condition
     this.fail(
       hasIf
-        ? 'nothing may follow the parenthesis that closes if (…); put the whole condition inside it'
+        ? 'text follows the closing parenthesis of if (…); put the whole condition inside the parentheses'
         : 'expected AND or OR',
     )
   }
@@ -205,7 +205,9 @@ class Parser extends Cursor {
     do {
       if (values.length === MOST_VALUES) this.fail(`more than ${MOST_VALUES} values in a list`)
       if (this.char === '.' || this.peek(CALL))
-        this.fail('a list has no fields, only values; compare with each field, and combine with OR')
+        this.fail(
+          'a list can only have values, not fields; compare with each field, and combine the comparisons with OR',
+        )
       values.push(this.#value(operator, false, LISTED))
     } while (this.takeChar(','))
     if (!this.takeChar(')')) this.fail('expected "," or ")" in a list of values')

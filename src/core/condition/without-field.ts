@@ -11,7 +11,7 @@ export function lostWithout(condition: Condition): string | undefined {
 
 /** The warning, with advice how to include events without the field. */
 export function lostText(field: string, where: string): string {
-  return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for these events, too, or ${field} exists AND … if that is meant`
+  return `an event without ${field} ${where}, because not_equal and not_in hold only for events that have the field; write NOT ${field} equal 'value' to include events without it, or ${field} exists AND … to leave them out`
 }
 
 /** Whether the condition holds for an event without fields. `meant`: as if `not_equal` and `not_in` held for it. */

@@ -30,13 +30,13 @@ export class Growth {
   /** Why an event of `size` bytes cannot become one of `grown` bytes; undefined if it can. */
   refuse(size: number, grown: number): string | undefined {
     if (grown <= size + LITTLE_GROWTH) return undefined
-    if (grown > mostOf(size)) return 'it would be more than 1 MiB longer, and more than twice as long'
+    if (grown > mostOf(size)) return 'it would grow by more than 1 MiB and to more than twice its size'
     return this.#take(size, grown)
   }
 
   /** Why events of `grown` bytes in total cannot replace one of `size` bytes; undefined if they can. */
   refuseSeveral(size: number, grown: number): string | undefined {
-    if (grown > MOST_TOGETHER) return 'it would become events of more than 16 MiB together'
+    if (grown > MOST_TOGETHER) return 'the events made from it would have more than 16 MiB together'
     return grown <= size + LITTLE_GROWTH ? undefined : this.#take(size, grown)
   }
 
@@ -48,7 +48,7 @@ export class Growth {
   #take(size: number, grown: number): string | undefined {
     if (grown <= size * MUCH_GROWTH) return undefined
     if (grown > this.#room) {
-      return `it and others read with it would become events of more than ${this.#roomMiB} MiB together`
+      return `it and other events read with it would grow to more than ${this.#roomMiB} MiB together`
     }
     this.#room -= grown
     return undefined

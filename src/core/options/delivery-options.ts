@@ -15,7 +15,7 @@ const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
   bytes:
-    'Maximum bytes of one request, as sent, before compression. After a 413, requests are at most as large as the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
+    'Maximum bytes of one request, encoded but not compressed. After a 413, requests are at most as large as the largest part that was accepted. This limit doubles after every 1,000 accepted requests.',
   max_wait: '1 Seconds',
   max_in_flight: 'auto',
 }
@@ -24,7 +24,7 @@ const REMOTE: DeliveryDefaults = {
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
-  bytes: 'Maximum bytes of events per write, as read.',
+  bytes: 'Maximum bytes of events per write, counted as they were read.',
   max_wait: '10ms',
   max_in_flight: 1,
 }
@@ -36,7 +36,7 @@ export const REJECTED = 'rejected'
 const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
-  'memory: events are acknowledged when they are delivered; until then their sources wait. disk: events are acknowledged when they are safe in files under data_dir. While the destination is unavailable, the others continue.'
+  'memory: events are acknowledged when they are delivered; until then their sources wait. disk: events are acknowledged when they are safe in files under data_dir. While the destination is unavailable, other destinations continue.'
 
 /** Maximum of `max_in_flight: auto`. */
 const AUTO_AT_MOST = 64
@@ -79,14 +79,16 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         max_bytes: byteSize(1, 1024 ** 3)
           .prefault(defaults.max_bytes)
           .describe(`${defaults.bytes} A single larger event is sent alone.`),
-        max_wait: wait(defaults.max_wait).describe('How long an event waits, at most, for others to join its request.'),
+        max_wait: wait(defaults.max_wait).describe(
+          'Maximum time that an event waits for other events to join its request.',
+        ),
       })
       .prefault({})
       .describe('How events are batched into requests.'),
     retry: z
       .strictObject({
         initial: wait('1 Seconds').describe(
-          'The longest wait before the first retry. It doubles with each attempt; the actual wait is a random part of it.',
+          'The longest wait before the first retry. This limit doubles with each attempt; the actual wait is a random part of the limit.',
         ),
         max: wait('30 Seconds').describe(
           'The longest wait between two attempts. A longer Retry-After from the receiver is honored, up to an hour.',
@@ -96,7 +98,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .optional()
           .describe(
-            'Number of attempts after which a request is given up and handled as set by `on_reject`. With `max_in_flight: auto`, a rejection beside other requests does not count. Default: never.',
+            'Number of attempts after which a request is given up and handled as set by `on_reject`. With `max_in_flight: auto`, a refusal while other requests are in flight does not count. Default: never.',
           ),
         max_elapsed: duration()
           .optional()
@@ -108,7 +110,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
     max_in_flight: maxInFlight()
       .prefault(defaults.max_in_flight)
       .describe(
-        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. It grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
+        'Maximum number of concurrent requests; 1 preserves the order of events. auto: 1 to 64, initially 4. The number grows while requests wait and latency hardly rises, and is halved after 408, 429, 503, 504 and timeouts.',
       ),
     hold_after_refusals: z
       .int()
@@ -116,20 +118,20 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       .max(1_000_000)
       .prefault(5)
       .describe(
-        'Pauses the destination after this many consecutive requests rejected for the same reason (0: never). One request is retried at least every minute until accepted. After a first accepted request, only 404, 405, 410 and 421 count.',
+        'Pauses the destination after this many consecutive requests were rejected for the same reason (0: never). One request is retried at least every minute until it is accepted. After a first accepted request, only 404, 405, 410 and 421 count.',
       ),
     on_reject: z
       .enum(['dead_letter', 'discard'])
       .prefault('dead_letter')
       .describe(
-        'What happens to events that the destination rejects permanently. dead_letter: they are kept in a file under data_dir for `sluice resend`, or passed to components with the input `ID.rejected`. discard: they are discarded. Both are counted with the reason.',
+        'What happens to events that the destination rejects permanently. dead_letter: they are kept in a file under data_dir for `sluice resend`, or passed to components with the input `ID.rejected`. discard: they are discarded. In both cases, they are counted with the reason.',
       ),
     buffer: z
       .discriminatedUnion('type', [
         z.strictObject({ type: z.literal('memory').describe(BUFFER_TYPE) }),
         z.strictObject({
           type: z.literal('disk').describe(BUFFER_TYPE),
-          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Maximum total size of its files.'),
+          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Maximum total size of the buffer files.'),
           when_full: z
             .enum(['block', 'drop_newest'])
             .prefault('block')

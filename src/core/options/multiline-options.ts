@@ -93,7 +93,8 @@ export interface SplitOptions {
 
 /** Rejects a codec whose records have no delimiter: an endless stream needs one. */
 export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): void {
-  if (framing?.isWhole) refuseAt(context, ['decode'], 'needs a framing: only a body of the source http is one record')
+  if (framing?.isWhole)
+    refuseAt(context, ['decode'], 'needs a framing; only the source http can read a whole body as one record')
 }
 
 /** Reports options that contradict each other. */

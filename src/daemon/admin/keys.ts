@@ -16,7 +16,7 @@ export async function answerKeys(query: URLSearchParams, keyed: Keyed, response:
   const component = query.get('component') ?? ''
   const forMs = Number(query.get('for') ?? 1000)
   if (!(forMs >= 1 && forMs <= LONGEST_MS)) {
-    response.writeHead(400).end(`for is a number of milliseconds, at most ${LONGEST_MS}\n`)
+    response.writeHead(400).end(`for must be a number of milliseconds, at most ${LONGEST_MS}\n`)
     return
   }
   const watch = keyed.watchKeys(component)

@@ -183,5 +183,5 @@ async function check(
 function checkMethod({ method = '' }: IncomingMessage, allowed: readonly string[]): void {
   if (allowed.includes(method)) return
   const allow = allowed.join(', ')
-  throw new Refusal(405, 'method', `this address takes ${allow} only`, { allow }, true)
+  throw new Refusal(405, 'method', `this address accepts only ${allow}`, { allow }, true)
 }

@@ -103,7 +103,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       logged = ''
       const code = 'SLUICE_DATA_DIR_REPLACED'
       const text =
-        'data_dir was removed or replaced while the daemon was running; using it as it is now. Events from disk buffers are lost if the daemon stops before they are delivered'
+        'data_dir was removed or replaced while the daemon was running; using the present folder. Events from disk buffers are lost if the daemon stops before they are delivered'
       log.error({ code, data_dir: dataDir }, text)
       renewed()
     } catch (error) {

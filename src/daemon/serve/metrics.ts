@@ -5,7 +5,7 @@ import type { Nodes } from '../../service/api/nodes.js'
 import type { Store, StoreHealth } from '../../service/api/store/store.js'
 
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
-  metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
+  metrics.daemonGauge('sluice_ready', 'Whether the service accepts requests.', () => (ready() ? 1 : 0))
   const of = (value: 'requests' | 'seconds') => () =>
     [...counts.all()].map(count => ({
       labels: { method: count.method, route: count.route, status: String(count.status) },
@@ -41,7 +41,7 @@ export function nodeMetrics(metrics: Metrics, nodes: Nodes): void {
       value: state === 'live' ? nodes.live : nodes.gone.length,
     })),
   )
-  const help = 'Events in the disk buffers of a node that does not run, a few seconds before it ended.'
+  const help = 'Events in the disk buffers of a node that does not run, as counted a few seconds before it ended.'
   metrics.series('gauge', 'sluice_service_gone_node_events', help, () =>
     nodes.gone.map(({ id, name, events }) => ({ labels: { node: name, id }, value: events })),
   )
@@ -56,7 +56,7 @@ export function storeMetrics(metrics: Metrics, store: Store): void {
   const times = {
     failed_since: ['Since when the store cannot be read or written; 0 if it works.', ({ failedSince }) => failedSince],
     lost_from: [
-      'When the earliest change that the last failover may have lost was confirmed.',
+      'When the store confirmed the earliest change that the last failover may have lost.',
       ({ lost }) => lost?.from,
     ],
     lost_until: [

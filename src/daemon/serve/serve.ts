@@ -177,7 +177,7 @@ async function serveOpened(
     // A restart of the service would not bring a server of PostgreSQL back.
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
-    if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
+    if (!(await service.initialized())) log.warn('there are no keys yet: run sluice admin init --config FILE --json')
     // Pipelines start after the service listens: each account takes up to a second, and keys must be revocable at once.
     const started = ingest.start().then(() => left)
     const forced = await Promise.race([

@@ -158,8 +158,7 @@ function lostBytesProblems(seen: Observed): Problem[] {
 const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_keyless_events',
-    what: (id, value) =>
-      `${id}: not one of ${counted(value, 'event')} had its key, so all share one bucket and its limit`,
+    what: (id, value) => `${id}: none of ${counted(value, 'event')} had the key, so all share one bucket and its limit`,
     todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
   },
   {
@@ -170,13 +169,13 @@ const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
     what: (id, value, wall) =>
-      `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, since the clock was set back`,
+      `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, because the clock was set back`,
     todo: 'Until then, a bucket that has used up its quota in that period passes nothing. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, the amount used in that period counts in the present one.',
   },
   {
     metric: 'sluice_component_waiting_full_sources',
     what: (id, value) => `${id} has paused ${counted(value, 'source')}: too many of its events wait for room`,
-    todo: 'Events that the source reads next are delayed, also events of other buckets. If it keeps writing more than its limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.',
+    todo: 'Events that the source reads next are delayed, also events of other buckets. If the source keeps sending more than the limit, it never catches up: raise the limit, shorten max_delay or the wait of over_limit, or replace on_backlog: pace with time_field.',
   },
 ]
 
@@ -263,7 +262,7 @@ function sourceProblems({ sources }: Observed): Problem[] {
       component: id,
       what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
       todo: holds
-        ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
+        ? 'It reads nothing until the cause is corrected, and then resumes by itself. No events are lost.'
         : 'It is restarted at its last position until it works. It resumes by itself when the cause is corrected.',
     }
   })
@@ -283,14 +282,14 @@ function processorProblems({ processors, wall }: Observed): Problem[] {
       component: id,
       what: `${id} cannot ask the server of its cluster limit: ${reason}`,
       detail: `Since ${clockTime(since, wall)}, ${counted(attempts, 'failure')}, ${next}. Meanwhile ${meanwhile}.`,
-      todo: 'Check the server, the network and the options of redis. It is asked again by itself.',
+      todo: 'Check the server, the network and the options of redis. The throttle asks the server again by itself.',
     }
   })
 }
 
 function reloadProblems({ series }: Observed): Problem[] {
   if (!series.all('sluice_config_last_reload_successful').some(({ value }) => value === 0)) return []
-  const todo = 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.'
+  const todo = 'The log and `sluice validate` show what is wrong in the new configuration. Nothing is lost.'
   return [{ what: 'the last reload failed: the previous configuration is still running', todo }]
 }
 
@@ -488,7 +487,7 @@ function deadLetterProblems({ series, components, about }: Observed): Problem[] 
     return {
       component: id,
       what: `${id}: ${counted(value, 'event')} in the dead-letter queue${age ? `, the oldest for ${lasting(age.value)}` : ''}`,
-      todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
+      todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second command sends them again.`,
       commands: [`${command} --dry-run`, command],
     }
   })

@@ -55,8 +55,8 @@ function check({ path, node, key }: Named, use: 'writes' | 'reads' | undefined, 
   const sign = node.environment ? 'a template of a date or a field' : template
   const advice = {
     writes:
-      'a path has no templates. All events go to one file of this literal name. Write a path without it; logrotate can put the date into the names of older files (dateext)',
-    reads: `a pattern has no templates.${node.environment ? '' : ` Write ${text.replace(DATES, '*').replace(/\*(?:[-_.]?\*)+/g, '*')}`}`,
+      'a path cannot have templates. All events go to one file with this literal name. Write a path without a template; logrotate can put the date into the names of older files (dateext)',
+    reads: `a pattern cannot have templates.${node.environment ? '' : ` Write ${text.replace(DATES, '*').replace(/\*(?:[-_.]?\*)+/g, '*')}`}`,
   }[use]
   warnings.add(place, path, `${sign} is not replaced: ${advice}`)
 }

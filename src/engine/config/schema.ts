@@ -72,7 +72,7 @@ export const settings = z.strictObject({
     .array(z.string().regex(ID))
     .default([])
     .describe(
-      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. It is deleted once the configuration runs. Otherwise such data is kept and reported.',
+      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, rejected events. It is deleted once the configuration runs. Data of other removed components is kept and reported.',
     ),
   tests,
   managed: managedOptions
@@ -148,7 +148,7 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
     ...settings.shape,
     sources: section('source').describe('Where events come from.'),
     processors: section('processor').optional().describe('How events are processed.'),
-    destinations: section('destination').describe('Where they go.'),
+    destinations: section('destination').describe('Where events go.'),
   })
 }
 

@@ -16,13 +16,13 @@ const limits = z.strictObject({
     .min(1)
     .max(1_000_000)
     .default(120)
-    .describe('Requests with an invalid key allowed per address and minute; further ones get status 429.'),
+    .describe('Maximum requests with an invalid key, per address and minute; further requests get status 429.'),
   requests: z
     .int()
     .min(1)
     .max(1_000_000_000)
     .default(60_000)
-    .describe('Requests allowed per key and minute; further ones get status 429 with Retry-After.'),
+    .describe('Maximum requests per key and minute; further requests get status 429 with Retry-After.'),
 })
 
 const ingest = z.strictObject({
@@ -45,12 +45,12 @@ const ingest = z.strictObject({
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
-      'Memory limit for the process of an account. Above half of it, pipelines that were idle for 5 minutes end. The service ends a process beyond it. Its requests get status 503, other accounts are not affected, and the next request starts it again.',
+      'Memory limit for the process of an account. Above half of the limit, pipelines that were idle for 5 minutes end. The service ends a process above the limit: its requests get status 503, and the next request starts it again. Other accounts are not affected.',
     ),
   process_timeout: duration(500)
     .prefault('10 Seconds')
     .describe(
-      'Time limit for one piece of work in the process of an account. The service ends a process beyond it, as for too much memory.',
+      'Time limit for one piece of work in the process of an account. The service ends a process that exceeds the limit, as for too much memory.',
     ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
@@ -61,19 +61,19 @@ const ingest = z.strictObject({
     .array(absolutePath())
     .default([])
     .describe(
-      'Files of this machine that pipelines of all accounts may use, as absolute paths or patterns such as /srv/sluice/**: file destinations, key files, certificates. Symbolic links are resolved first, so specify their target. Files in data_dir are always denied.',
+      'Files of this machine that pipelines of all accounts may use, as absolute paths or patterns such as /srv/sluice/**: file destinations, key files, certificates. Symbolic links are resolved first, so specify their targets. Files in data_dir are always denied.',
     ),
   allow_urls: z
     .array(z.url())
     .optional()
     .describe(
-      'Prefixes of the URLs that pipelines may send to. These may resolve to any address, including private networks. Default: all URLs with addresses that `allow_addresses` permits.',
+      'Prefixes of the URLs that pipelines may send to. These URLs may resolve to any address, including private networks. Default: all URLs with addresses that `allow_addresses` permits.',
     ),
   allow_addresses: z
     .array(addressRule)
     .default([])
     .describe(
-      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. Ports on which the service itself listens require an entry with that port.',
+      'Addresses that are not public, but that pipelines may send to, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. Default: only public addresses of other machines. Ports on which the service itself listens require an entry with that port.',
     ),
 })
 
@@ -113,9 +113,11 @@ export const serviceOptions = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Plugins whose components and codecs published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list any itself.',
+      'Plugins whose components and codecs published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list plugins itself.',
     ),
-  ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
+  ingest: ingest
+    .prefault({})
+    .describe('Options of the published pipelines that run in the service and process the events sent to it.'),
   limits: limits.prefault({}).describe('Limits for a single client.'),
   request_log: z
     .boolean()

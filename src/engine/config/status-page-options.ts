@@ -26,7 +26,7 @@ const options = z
     token_file: filePath()
       .optional()
       .describe(
-        'File that holds the token of at least 16 characters. Not everyone may be able to read it (mode 0600). It is read again when it changes.',
+        'File that holds the token of at least 16 characters. It must not be readable by everyone (use mode 0600). It is read again when it changes.',
       ),
     credential: credentialName()
       .optional()
@@ -52,5 +52,5 @@ export const statusPage = z
   .union([z.literal(false), options], { error: 'must be false, or a mapping such as {listen: 127.0.0.1:9599}' })
   .default(false)
   .describe(
-    'Serves the page of the daemon, which shows where events go, what is wrong, and what limits discard. On a loopback address, only texts of events require the token. Without this option, the daemon keeps no data for it.',
+    'Serves the page of the daemon, which shows where events go, what is wrong, and which events limits discard. On a loopback address, only texts of events require the token. Without this option, the daemon keeps no data for the page.',
   )

@@ -193,14 +193,14 @@ function reportLeftOut(
     if (!codec.definition.leavesOut) continue
     const counter = metrics.counter(
       'sluice_left_out_values_total',
-      'Values that were left out of records, since they do not fit their field. Each attempt to write an event counts.',
+      'Values that were left out of records, because they do not fit their field. Each attempt to write an event counts.',
     )
     codec.onLeftOut = field => {
       counter.value++
       const limited = limit.next('left_out')
       if (!limited) return
       const text =
-        'left a value out of a record, since it does not fit its field; compare the events with the definition'
+        'left a value out of a record, because the value does not fit its field; compare the events with the definition'
       log.warn({ code: 'SLUICE_VALUE_LEFT_OUT', codec: codec.name, field, ...limited }, text)
     }
   }

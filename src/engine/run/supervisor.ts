@@ -319,7 +319,7 @@ export class Supervisor {
   }
 
   #reportHanging({ processors }: Stuck): void {
-    const text = `processors have not finished with their events; in ${formatDuration(STUCK_MS)}, the reload continues without them, and the new configuration processes their events`
+    const text = `processors have not finished with their events; in ${formatDuration(STUCK_MS)}, the reload continues without these processors, and the new configuration processes the events`
     this.#runtime.log.warn({ code: 'SLUICE_PROCESSOR_STUCK', components: processors }, text)
   }
 

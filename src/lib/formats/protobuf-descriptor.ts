@@ -159,7 +159,9 @@ class DescriptorReader implements Types {
       if (field.type === TYPE.message) field.message = this.messages.get(type.slice(1))
       else field.enum = this.#enums.get(type)
       if (field.message || field.enum) continue
-      throw new Error(`lacks ${type.slice(1)}, which ${of} uses; write it with protoc --include_imports, or buf build`)
+      throw new Error(
+        `lacks ${type.slice(1)}, which ${of} uses; write the file with protoc --include_imports, or buf build`,
+      )
     }
   }
 }

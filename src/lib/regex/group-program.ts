@@ -131,7 +131,7 @@ class GroupCompiler {
     this.#weight += weight
     if (this.#weight <= MOST_WEIGHT) return
     throw new TooLargePattern(
-      'is too large: with its counted repeats written out it has too many parts; use smaller counts, or * and +',
+      'is too large: it has too many parts once its counted repeats are written out; use smaller counts, or * and +',
     )
   }
 

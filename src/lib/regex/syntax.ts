@@ -135,7 +135,7 @@ class Reader {
     const [reference] = this.#take(BACK_REFERENCE) ?? []
     if (reference) {
       throw new UnboundedPattern(
-        `has the back-reference ${reference} at character ${start + 1}, which cannot be matched in bounded time; write out what it refers to`,
+        `has the back-reference ${reference} at character ${start + 1}, which cannot be matched in bounded time; write out the group that it refers to`,
       )
     }
     const [text] = this.#take(this.#unicode ? ESCAPE : LEGACY_ESCAPE)!
@@ -153,7 +153,7 @@ class Reader {
     const number = opening === '(' || name !== undefined ? this.#groupNames.push(name) - 1 : undefined
     if (number === MOST_GROUPS) {
       throw new UnboundedPattern(
-        `has more than ${MOST_GROUPS - 1} capturing groups; write (?:…) for those without a use`,
+        `has more than ${MOST_GROUPS - 1} capturing groups; write (?:…) for groups that are not used`,
       )
     }
     if (++this.#depth > DEEPEST) throw new UnboundedPattern(`is nested deeper than ${DEEPEST} groups`)

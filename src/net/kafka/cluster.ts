@@ -155,7 +155,9 @@ export class KafkaCluster {
     failure?: 'retry' | 'hold' | 'reject' | undefined,
   ): DeliveryError {
     const name = this.client.protocolErrorsCodesById[code] ?? `error ${code}`
-    const error = refusal(code, name, who, this.#shown(said ?? ''), failure)
+    const isToken = code === CODES.REFUSED && this.#options.auth.type === 'oauthbearer'
+    const advice = isToken ? 'the token was refused' : undefined
+    const error = refusal(code, name, who, this.#shown(said ?? ''), { failure, advice })
     if (code !== CODES.REFUSED) return error
     const message = `${error.message}; put a new one ${this.#key?.place ?? 'in the configuration'}`
     return new DeliveryError(message, { failure: 'hold', reason: error.reason })
@@ -272,7 +274,7 @@ export class KafkaCluster {
     const { reach, clock } = this.#context
     const shown = shownPlace(place)
     if (reach && !this.#options.brokers.includes(place)) {
-      const text = `a published pipeline connects only to brokers in "brokers", and ${shown} is another one of the cluster`
+      const text = `a published pipeline connects only to the brokers in "brokers", but ${shown} is another broker of the cluster`
       throw new DeliveryError(text, { failure: 'hold', reason: 'address_denied' })
     }
     const limit = deadline(this.#options.connect_timeout, undefined, (ms, fn) => clock.after(ms, fn))

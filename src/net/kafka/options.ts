@@ -44,7 +44,7 @@ const sasl = z
       'Name of a systemd credential (LoadCredential=) that holds the password or the token.',
     ),
     exec: exec.describe(
-      'Program that prints the password or the token, and its arguments. It runs without a shell, for at most 10 seconds. After a rejection it runs again, at most every 10 seconds.',
+      'Program, with its arguments, that prints the password or the token. It runs without a shell, for at most 10 seconds. After a rejection it runs again, at most every 10 seconds.',
     ),
   })
   .superRefine((auth, context) => checkAuth(auth, context, MECHANISMS[auth.type].uses, 'plain or scram_sha_512'))

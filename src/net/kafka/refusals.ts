@@ -47,7 +47,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   3: {
     failure: 'hold',
     reason: 'unknown_topic',
-    advice: 'create the topic, allow that brokers create it, or correct "topic"',
+    advice: 'create the topic, allow brokers to create it, or correct "topic"',
     isOfTopic: true,
     isStale: true,
   },
@@ -95,7 +95,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   29: {
     failure: 'hold',
     reason: 'topic_denied',
-    advice: 'the user needs the rights Write and Describe on the topic, and Create if brokers shall create it',
+    advice: 'the user needs the rights Write and Describe on the topic, and Create if brokers are to create it',
     isOfTopic: true,
   },
   31: {
@@ -107,7 +107,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
     failure: 'reject',
     reason: 'timestamp',
     advice:
-      'the time differs from the clock of the broker by more than message.timestamp.before.max.ms or .after.max.ms of the topic allow: correct "timestamp"',
+      'the time differs from the clock of the broker by more than the topic allows (message.timestamp.before.max.ms, .after.max.ms): correct "timestamp"',
   },
   33: { failure: 'hold', reason: 'sasl_mechanism', advice: 'correct auth.type' },
   35: { failure: 'hold', reason: 'version', advice: 'Kafka 2.8 or newer is needed' },
@@ -146,10 +146,16 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
 export const meaningOf = (code: number): Meaning =>
   MEANINGS[code] ?? { failure: 'retry', reason: 'broker', advice: 'see the log of the broker', isUnknown: true }
 
-/** `who`: the subject, such as a topic. `said`: the broker's message. */
-export function refusal(code: number, name: string, who: string, said = '', failure?: Failure): DeliveryError {
+interface Given {
+  readonly failure?: Failure | undefined
+  readonly advice?: string | undefined
+}
+
+/** `who`: the subject, such as a topic. `said`: the broker's message. `given` replaces parts of the code's meaning. */
+export function refusal(code: number, name: string, who: string, said = '', given: Given = {}): DeliveryError {
   const meaning = meaningOf(code)
-  const { reason, advice } = meaning
+  const { reason } = meaning
+  const { failure, advice = meaning.advice } = given
   const own = meaning.failure === 'session' ? 'retry' : meaning.failure
   const words = [name, said].filter(Boolean).join(': ')
   return new DeliveryError(`${who}: ${words}; ${advice}`, { failure: failure ?? own, reason, status: code })

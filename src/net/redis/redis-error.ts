@@ -37,7 +37,7 @@ const NO_PERMISSION = /NOPERM|no permissions? to (run|access)|can't run this com
 /** Replies caused by the wrong server or unsuitable settings, with advice. */
 const REFUSED: readonly [RegExp, string][] = [
   [/^MOVED|^CROSSSLOT/, 'the server belongs to a Redis Cluster; set "cluster: true"'],
-  [/cluster support disabled/, 'the server belongs to no Redis Cluster; remove "cluster"'],
+  [/cluster support disabled/, 'the server does not belong to a Redis Cluster; remove "cluster"'],
   [/^READONLY/, 'the server is a replica; name its primary in "url", or use "sentinel"'],
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]

@@ -150,7 +150,7 @@ export class Transport {
 function textOf({ status, headers }: Answered): string {
   if (status >= 400) return `the service answered ${status}`
   const location = headers.get('location')
-  if (location !== null) return `it redirects to ${location}, which is not followed`
+  if (location !== null) return `it redirects to ${location}; redirects are not followed`
   return 'this is not a response of a Sluice service'
 }
 

@@ -94,7 +94,7 @@ export function tooManySeries({ processors }: Components): Bound[] {
     .filter(one => seriesOfKey(one) * (1 + FURTHER_ROWS) > share)
     .map(({ id }) => ({
       path: `processors.${id}`,
-      message: `its counters and buckets have more than ${MOST_SERIES} series of metrics, the most that the service shows for a pipeline; use fewer`,
+      message: `its counters and buckets need too many series of metrics: the service shows at most ${MOST_SERIES} for a pipeline; use fewer`,
     }))
 }
 
@@ -120,8 +120,7 @@ function keysOf({ options }: ComponentConfig): number | undefined {
 export function boundsOf(asked: Components, runs: Components, maxDisk: number): Bound[] {
   const bounds: Bound[] = []
   const add = (path: string, before = 0, after = 0, text = String as (value: number) => string) => {
-    if (before !== after)
-      bounds.push({ path, message: `the service runs it with ${text(after)} instead of ${text(before)}` })
+    if (before !== after) bounds.push({ path, message: `the service uses ${text(after)} instead of ${text(before)}` })
   }
   for (const [i, processor] of runs.processors.entries())
     add(`processors.${processor.id}.max_keys`, keysOf(asked.processors[i]!), keysOf(processor))
@@ -140,7 +139,7 @@ export function boundsOf(asked: Components, runs: Components, maxDisk: number): 
     if (buffer.type === 'disk' && buffer.max_bytes > maxDisk)
       bounds.push({
         path: at('buffer.max_bytes'),
-        message: `${formatSize(buffer.max_bytes)} are more than the ${formatSize(maxDisk)} of disk space that all pipelines of the account share in the service`,
+        message: `${formatSize(buffer.max_bytes)} exceeds the ${formatSize(maxDisk)} of disk space that all pipelines of the account share in the service`,
       })
   }
   const onDisk = runs.destinations.filter(

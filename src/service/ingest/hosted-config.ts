@@ -57,14 +57,14 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   const toStdout = all.destinations.find(({ type }) => type === 'stdout')
   if (toStdout)
     throw new NotHosted(
-      `destinations.${toStdout.id}.type: the standard output of the service is not for pipelines; choose another destination, or run this pipeline in a daemon`,
+      `destinations.${toStdout.id}.type: pipelines cannot write to the standard output of the service; choose another destination, or run this pipeline in a daemon`,
     )
   refuse(refusedBy(permitted, all))
   refuse(sharedOutputs(all.destinations))
   const { length } = all.destinations
   if (length > MOST_DESTINATIONS)
     throw new NotHosted(
-      `events from ${INGEST} reach ${length} destinations, and the service runs at most ${MOST_DESTINATIONS} of a pipeline; run it in a daemon, or divide it`,
+      `events from ${INGEST} reach ${length} destinations, and a pipeline in the service can have at most ${MOST_DESTINATIONS}; run the pipeline in a daemon, or divide it`,
     )
   refuse(tooManySeries(all))
   const reach = new LimitedReach(permitted)

@@ -241,7 +241,7 @@ export class IdempotencyKeys {
     if (more)
       log.warn(
         { code: 'SLUICE_KEYS_FORGOTTEN', account, forgotten, max, ...more },
-        'forgot the oldest idempotency keys of an account because its pipelines have too many; a request that is repeated after a long time can be taken twice. Use fewer keys: one for each request with many events',
+        'the pipelines of an account have too many idempotency keys: forgot the oldest ones. If a request with a forgotten key is repeated, its events can be delivered twice. Use fewer keys: send more events in each request',
       )
   }
 
@@ -264,11 +264,15 @@ function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonl
 }
 
 function reused(): Refusal {
-  return new Refusal(422, 'idempotency_key_reused', 'this idempotency-key was sent with another body; use a new one')
+  return new Refusal(
+    422,
+    'idempotency_key_reused',
+    'this idempotency-key was already used with another body; use a new key',
+  )
 }
 
 function underWayElsewhere(): Refusal {
-  const message = 'the events of this idempotency-key are under way; send this again with the same key'
+  const message = 'the events with this idempotency-key are still being delivered; send this again with the same key'
   return new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
 }
 

@@ -5,7 +5,7 @@ import type { AccountProcess } from './process/account-process.js'
 import type { AccountProcesses } from './process/account-processes.js'
 import type { Demand } from './process-slots.js'
 
-const REFUSED = ['sluice_ingest_refused_requests_total', 'Requests with events that were refused, by reason.'] as const
+const REFUSED = ['sluice_ingest_refused_requests_total', 'Refused requests with events, by reason.'] as const
 const ENDED = [
   'sluice_ingest_ended_pipelines_total',
   'Published pipelines that were ended to make room for others, by the state of their events.',
@@ -29,22 +29,18 @@ export class IngestMetrics {
     metrics.daemonGauge('sluice_ingest_pipelines', 'Published pipelines that run in the service.', pipelines)
     metrics.daemonGauge(
       'sluice_ingest_parked_pipelines',
-      'Published pipelines with events in disk buffers that wait for room to run.',
+      'Published pipelines that wait for room to run and have events in disk buffers.',
       parked,
     )
     metrics.daemonGauge(
       'sluice_ingest_waiting_accounts',
-      'Accounts whose requests or buffered events wait for a process. If it stays above 0, max_processes is too small.',
+      'Accounts whose requests or buffered events wait for a process. If the value stays above 0, max_processes is too small.',
       waiting,
     )
-    metrics.daemonGauge(
-      'sluice_ingest_unanswered_requests',
-      'Requests with events that are not answered yet.',
-      () => quotas.requests,
-    )
+    metrics.daemonGauge('sluice_ingest_unanswered_requests', 'Unanswered requests with events.', () => quotas.requests)
     metrics.daemonGauge(
       'sluice_ingest_unanswered_bytes',
-      'Memory of requests with events that are not answered yet.',
+      'Memory of unanswered requests with events.',
       () => quotas.bytes,
     )
     this.#showProcesses(processes)
@@ -77,7 +73,7 @@ export class IngestMetrics {
       metrics.daemonGauge(name, help, () => processes.all.reduce((total, process) => total + read(process), 0))
     metrics.daemonGauge(
       'sluice_ingest_other_components',
-      'Components of published pipelines that are counted together as __other__: they have too many series.',
+      'Components of published pipelines that are counted together as __other__ because they have too many series.',
       () => processes.folded,
     )
     sum('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
@@ -89,7 +85,7 @@ export class IngestMetrics {
     metrics.series(
       'counter',
       'sluice_ingest_process_deaths_total',
-      'Processes with published pipelines that did not answer, took too much memory, or crashed.',
+      'Times that a process with published pipelines did not answer, took too much memory, or crashed.',
       () => Object.entries(processes.deaths).map(([reason, value]) => ({ labels: { reason }, value })),
     )
     sum(
@@ -99,7 +95,7 @@ export class IngestMetrics {
     )
     sum(
       'sluice_ingest_waiting_destinations',
-      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
+      'Waiting destinations of published pipelines: the requests of their account take too much memory.',
       ({ budget }) => budget.waiting,
     )
   }

@@ -50,7 +50,7 @@ export class ProcessSlots {
   }
 
   refusal(): Refusal {
-    const message = `the service runs pipelines of ${this.#most} other accounts, the most that are possible, and their events wait to be delivered; send this again later`
+    const message = `the service runs pipelines of at most ${this.#most} accounts at a time, and other accounts still have events to deliver; send this again later`
     return new Refusal(503, NO_ROOM, message, { 'retry-after': '10' })
   }
 

@@ -245,6 +245,6 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 async function patiently(answer: Promise<IngestAnswer>): Promise<IngestAnswer> {
   const given = await within(PATIENCE_MS, answer)
   if (given) return given
-  const message = 'the events wait to be delivered; send this again with the same key'
+  const message = 'the events are not delivered yet; send this again with the same key'
   throw new Refusal(503, 'not_delivered_yet', message, { 'retry-after': '1' })
 }

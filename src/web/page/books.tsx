@@ -137,9 +137,10 @@ const SAID: Readonly<Record<string, string>> = {
   passed: 'Events that each destination has accepted. An event may go to several destinations.',
   discarded: 'Events that were discarded, by component and reason. Open one to see its last events.',
   delivered:
-    'Events that each destination has accepted. An event has several ways in this configuration, so the line has no sum.',
+    'Events that each destination has accepted. An event can take several paths in this configuration, so the line has no sum.',
   consumed: 'Events that processors have merged into others.',
-  'in flight': 'Events within components now. Some may be between them, and one may wait in several destinations.',
+  'in flight':
+    'Events within components now. Other events may be between components, and an event may wait in several destinations.',
 }
 
 function Made({ name, books }: { name: string; books: BooksOf }) {

@@ -212,7 +212,7 @@ function Configuration({ of: { config, file, line, docs } }: { of: Detail }) {
       {file !== undefined && (
         <p class="dim">
           {file}
-          {line !== undefined && `, line ${line}`}. Change it there, then <code>sluice validate</code> and reload.{' '}
+          {line !== undefined && `, line ${line}`}. Change it there, run <code>sluice validate</code>, and reload.{' '}
           {docs && <span>Described in {docs}.</span>}
         </p>
       )}

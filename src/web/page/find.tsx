@@ -108,19 +108,19 @@ export function Find() {
         <p class="dim">
           Shows the way of an event through the pipeline: which component passed it, which one discarded it, and why.
           The daemon searches the events that it keeps from the last minutes: discarded and rejected events first, then
-          a sample of those that passed.
+          a sample of the events that passed.
         </p>
       )}
       {error !== undefined && q !== '' && <Failure error={error} retry={retry} />}
       {isDone && data.found.length === 0 && (
         <p role="status">
-          <Mark level="note">Not found.</Mark> The event may have existed all the same: the daemon looked only through
+          <Mark level="note">Not found.</Mark> The daemon may have had the event, but searched only
         </p>
       )}
       {isDone && data.found.length > 0 && (
         <p role="status">
           {counted(data.found.length, 'event')}
-          {data.more && ', and more: make the search narrower'}. The daemon looked through
+          {data.more && ', and more: make the search narrower'}. The daemon searched
         </p>
       )}
       {isDone && <Kept of={data} />}

@@ -103,8 +103,8 @@ export function Throttle() {
       <>
         <h1>Throttle</h1>
         <p>
-          This configuration has no throttle. One looks like this; <a href={link('flow')}>Flow</a> names the component
-          to put in inputs:
+          This configuration has no throttle. Here is an example; <a href={link('flow')}>Flow</a> names the component to
+          put in inputs:
         </p>
         <pre>
           {

@@ -193,7 +193,9 @@ function Result({ id, data }: { id: string; data: Answer }) {
       <p class="dim">
         From {clock(from)} to {clock(to)} ({duration(Date.parse(to) - Date.parse(from))})
         {since && `; counted this way since ${clock(since)}`}.{' '}
-        {exact ? 'Exact: simulate gives the same.' : `An estimate${why_not_exact ? `: ${why_not_exact}` : ''}.`}
+        {exact
+          ? 'Exact: sluice simulate gives the same numbers.'
+          : `An estimate${why_not_exact ? `: ${why_not_exact}` : ''}.`}
       </p>
       <Plot
         label="events per second"

@@ -352,7 +352,7 @@ t.test('what cannot be bounded is refused, with the reason', async t => {
   refused('(?<quote>["\']).*\\k<quote>', /back-reference \\k<quote> at character 17/)
   refused(
     '((a{1,20}){1,20}){1,20}',
-    /is too large: with its counted repeats written out .*; use smaller counts, or \* and \+/,
+    /is too large: it has too many parts once its counted repeats are written out; use smaller counts, or \* and \+/,
   )
   refused('(?:.*a){300}', /is too large/)
   refused(`(?:${nested(127, 'a')}){300}b`, /is too large/)

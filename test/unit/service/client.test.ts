@@ -148,7 +148,7 @@ t.test('tries again only what may be sent again', async t => {
   const moved = astray('', 301, { location: 'https://x/' })
   const redirected = {
     status: 301,
-    message: 'it redirects to https://x/, which is not followed',
+    message: 'it redirects to https://x/; redirects are not followed',
   }
   await t.rejects(moved.ingest('p', [{ n: 1 }]), redirected, 'events that nobody stored are not reported as sent')
   await t.rejects(moved.validate(), redirected)

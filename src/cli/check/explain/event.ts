@@ -142,5 +142,5 @@ function firstOf([frame]: readonly Frame[], origin: Origin, receivedAt = systemC
 
 function readAs(batch: EventBatch): string {
   const { form, expects } = batch.origin.codec.definition
-  return form === 'message' || batch.look(0) & DECODED ? expects : `text, since it is not ${expects}`
+  return form === 'message' || batch.look(0) & DECODED ? expects : `text, because it is not ${expects}`
 }

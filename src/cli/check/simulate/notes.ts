@@ -70,12 +70,12 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
 
 /** For events tried as live ones: how many would be discarded as backlog, and how many are. */
 function backlogText(backlog: number, live: number): string {
-  return `sluice run reads existing lines all at once when it starts: as live events, ${number(backlog)} of these would be discarded; in event time, ${number(live)} are`
+  return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
 
 /** For events tried as backlog: how many are discarded, and how many would be as live ones. */
 function liveText(backlog: number, live: number): string {
-  return `as backlog, ${number(backlog)} are discarded; as live events, in event time, ${number(live)} would be`
+  return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }
 
 /** Advice if no event has a time. */

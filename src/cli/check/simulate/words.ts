@@ -72,7 +72,7 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')
   if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
   if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
-    add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: those that pass are shown as passed`)
+    add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: the events that pass are shown as passed`)
   const { live, backlog } = longestWaits(options)
   if (live > 0 && !isBacklog) {
     const room = `events that find room within ${formatDuration(live)} are shown as passed`

@@ -42,12 +42,12 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   const unknown = all.find(one => one.unknown)?.unknown
   if (unknown !== undefined) {
     const { name, format } = unknown
-    return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; such files are skipped, so add them to exclude, such as exclude: ['*.xz']`
+    return `${shownPath(pattern)} matches ${name}, which is compressed with ${format}; files of this format are skipped; add them to exclude, as in exclude: ['*.xz']`
   }
   const refused = all.find(one => one.refused)?.refused
   if (refused !== undefined) {
     const { path, code } = refused
-    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon can`
+    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); check that the user of the daemon has access`
   }
   const found = all.map(({ match }) => match)
   if (found.includes('file') || found.includes('unknown')) return undefined

@@ -27,7 +27,7 @@ export class Losses {
     this.#context = context
     this.#bytes = context.metrics.counter(
       'sluice_file_lost_bytes_total',
-      'Bytes seen in files that were truncated or removed before they were read, without a copy.',
+      'Bytes that were seen in a file, but not read before it was truncated or removed, and that no copy has.',
     )
     const byFile = (value: (lost: { bytes: number; at: number }) => number) =>
       Array.from(this.#files, ([file, lost]) => ({ labels: { file }, value: value(lost) }))

@@ -407,7 +407,7 @@ export class Search {
     saved.replace(entry, { ...entry, away: context.clock.wall() })
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'
-    const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
+    const msg = `file ${what} before it was read to its end, and no copy has the rest. The position is kept for a week in case the file reappears`
     const kind = gone ? 'truncated' : 'vanished'
     losses.report({ file: nameOf(entry), bytes: size - offset, since: saved.lookedAt, kind, msg })
   }

@@ -5,7 +5,7 @@ import type { FieldReader } from '../../../core/event/field-reader.js'
 import type { AggregateOptions } from '../aggregate.js'
 
 const NEGATIVE_HELP =
-  'Negative numbers that a counter of an aggregate processor left out of its series, which never falls.'
+  'Negative numbers that a counter of an aggregate processor left out of its series, because a series never falls.'
 
 /** A measure keeps the numbers of a key in adjacent columns, from `at` on. */
 export interface Measure {

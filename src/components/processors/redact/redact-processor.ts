@@ -67,7 +67,7 @@ export class RedactProcessor implements Processor {
     this.#coversText = selection.all || selection.names.get('message')?.all === true
     this.#failures = context.metrics.counter(
       'sluice_redact_failed_events_total',
-      'Events that could not be redacted. Only their message is left, which is ***.',
+      'Events that could not be redacted. They were reduced to the message ***.',
     )
   }
 

@@ -183,7 +183,8 @@ function written(event: object): string | undefined {
 
 function wrongResult(result: unknown): string {
   if (result === undefined) return 'returned undefined; return the event, or null to discard it'
-  if (result instanceof Routed) return 'returned a route in an array or a route; an array can only have events'
+  if (result instanceof Routed)
+    return 'returned a route inside an array or inside another route; an array can only have events'
   const what = Array.isArray(result) ? 'an array' : result === null ? 'null' : `a ${typeof result}`
   return `returned ${what} instead of an event`
 }

@@ -31,7 +31,7 @@ function countInEventTime(
   const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
   metrics.gauge(
     'sluice_throttle_kept_windows',
-    'Windows in memory, without the newest of each bucket.',
+    'Windows in memory, not counting the newest window of each bucket.',
     () => room.rows,
   )
   const forgotten = metrics.counter(

@@ -43,7 +43,7 @@ const limitOptions = {
   limit_bytes: limitBytes()
     .optional()
     .describe(
-      'Size of the events of one bucket that pass in one window, including line ends. An event that does not fit is discarded; smaller ones may pass after it. With `limit`, both limits apply.',
+      'Size of the events of one bucket that pass in one window, including line ends. An event that does not fit is discarded; smaller events after it may pass. With `limit`, both limits apply.',
     ),
   window: duration().optional().describe('Length of the window.'),
   window_mode: windowMode
@@ -95,7 +95,7 @@ const clusterOptions = {
     .enum(['exact', 'leased'])
     .optional()
     .describe(
-      'With scope: cluster. exact: the throttle asks the server for each batch. leased: it takes up to a tenth of the limit ahead. Default: `leased`.',
+      'With scope: cluster. exact: the throttle asks the server for each batch. leased: the throttle reserves up to a tenth of the limit in advance. Default: `leased`.',
     ),
   on_backend_failure: z
     .enum(['local_share', 'pass', 'discard', 'wait'])
@@ -109,7 +109,7 @@ const clusterOptions = {
     .max(1_000_000)
     .optional()
     .describe(
-      'With local_share: number of daemons in the group. Each share is the limit divided by it, at least 1. Default: 1.',
+      'With local_share: number of daemons in the group. Each share is the limit divided by this number, at least 1. Default: 1.',
     ),
 }
 
@@ -138,7 +138,7 @@ const OVER_LIMIT = 'must be discard, mark, {pass_one_in: N} with a whole number 
 const fields = z.strictObject({
   ...limitOptions,
   key_field: fieldPaths().describe(
-    'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events do.',
+    'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events share it.',
   ),
   exclude: condition().optional().describe('Matching events pass and are not counted.'),
   max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Maximum number of buckets in memory.'),
@@ -149,7 +149,7 @@ const fields = z.strictObject({
   time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without one count at arrival.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows use it instead of the clock. auto: the time from the source, codec or a usual field. Events without a time count at arrival.',
     ),
   allowed_lateness: duration(0)
     .optional()
@@ -196,7 +196,7 @@ const fields = z.strictObject({
     )
     .default('discard')
     .describe(
-      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle`. pass_one_in: one in N per bucket passes. wait: it waits for room, then is discarded; its source is read more slowly.',
+      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle`. pass_one_in: one in N per bucket passes. wait: it waits for room, and is discarded if it waits too long; its source is read more slowly.',
     ),
   annotate: z
     .boolean()
@@ -229,7 +229,7 @@ const fields = z.strictObject({
     })
     .optional()
     .describe(
-      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle them. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
+      'Emits an event for each bucket with discarded events at the end of each interval, and when the throttle stops: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. The throttle does not throttle these events. In shadow mode, the message is `would be throttled`, with `"mode":"shadow"`.',
     ),
   per_key_metrics: z
     .strictObject({
@@ -253,7 +253,7 @@ const fields = z.strictObject({
   limits_file: filePath()
     .optional()
     .describe(
-      'File with more rules, which apply after those in `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
+      'File with more rules, which apply after the rules in `limits`: a YAML list, or CSV (`.csv`) with a header of option names. It is read again when it changes; a broken file leaves the previous rules in use.',
     ),
 })
 
@@ -291,7 +291,7 @@ function check(options: CheckedOptions, context: z.RefinementCtx): void {
 const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_bytes'>) =>
   limit !== undefined || limit_bytes !== undefined
 
-const MISSING_LIMIT = 'is missing; it must be a whole number, or limit_bytes a size'
+const MISSING_LIMIT = 'is missing; it must be a whole number, or set limit_bytes to a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
 /** Why daemons cannot share a sliding limit. */
@@ -394,7 +394,7 @@ export function merged<O extends LimitOptions>(options: O, { when, key, ...named
 /** Options that cannot be combined with a group, and why. */
 const LOCAL_ONLY = {
   time_field:
-    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or limit in each daemon',
+    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or use scope: local',
   persist: 'has no effect with scope: cluster, where the server keeps the buckets; leave it out',
 } as const
 

@@ -277,7 +277,7 @@ function backlogReport(log: Logger, clock: Clock): (events: number) => void {
     if (!limited) return
     log.warn(
       { code: 'SLUICE_THROTTLED_BACKLOG', events: unreported },
-      'discarded events of a source that is catching up; set on_backlog, or time_field to count events when they were written',
+      'discarded events of a source that is catching up; set on_backlog, or set time_field to count events at the time when they were written',
     )
     unreported = 0
   }

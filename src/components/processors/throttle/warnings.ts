@@ -21,7 +21,7 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   const { mode, over_limit, on_backlog, time_field } = options
   if (time_field) {
     const message =
-      'has no effect with time_field: backlog counts at the time it was written, and does not wait; remove one of the two'
+      'has no effect with time_field: events of a backlog count at the time when they were written, and do not wait; remove one of the two options'
     return on_backlog === undefined ? [] : [{ path: ['on_backlog'], message }]
   }
   const isLive = on_backlog === undefined || on_backlog === 'as_live'
@@ -30,11 +30,10 @@ function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]
   if (behind.length === 0) return []
   const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
-  const has = behind.length === 1 ? 'has' : 'have'
-  const text = `lines that ${names} ${has} from before a start arrive all at once, and events over the limit are discarded`
+  const text = `lines of ${names} from before a start arrive all at once, and events over the limit are discarded`
   // After an explicit choice, only the size of the backlog is worth a warning.
   if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
-  const message = `${text}${there}; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live accepts this)`
+  const message = `${text}${there}; set on_backlog: pace to read them only as fast as the limit allows, or time_field: auto to count events at the time when they were written (on_backlog: as_live accepts this)`
   return [{ path: [], message }]
 }
 
@@ -48,7 +47,7 @@ function thereText(sources: readonly Upstream[]): string {
     sum(({ files }) => files),
     'file',
   )
-  return `: a first start would read ${least}${formatSize(sum(({ bytes }) => bytes))} in ${files}; sluice simulate counts what is discarded then`
+  return `: a first start would read ${least}${formatSize(sum(({ bytes }) => bytes))} in ${files}; sluice simulate counts the events that this discards`
 }
 
 /** A rule that never holds, because the earlier rule `first` takes all of its events. Both are indices. */

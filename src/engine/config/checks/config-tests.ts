@@ -24,11 +24,13 @@ const step = z.strictObject({
   backlog: z
     .boolean()
     .default(false)
-    .describe('Whether the source reads them while it catches up, as after a stop: see `on_backlog` of a throttle.'),
+    .describe(
+      'Whether the source reads these events while it catches up, as after a stop: see `on_backlog` of a throttle.',
+    ),
 })
 
 const expected = z.union([z.int().min(0), z.array(event)], {
-  error: 'must be a number of events, or the list of them',
+  error: 'must be a number of events, or a list of events',
 })
 
 const configTest = z.strictObject({

@@ -89,5 +89,5 @@ export function insteadOf(type: string): string | undefined {
   const name = type.toLowerCase().replaceAll(/[-_]/g, '')
   if (Object.hasOwn(INSTEAD, name)) return `use ${INSTEAD[name]}`
   if (KNOWN.has(name) || !WANTED.has(type.toLowerCase().replaceAll('-', '_'))) return undefined
-  return `there is no destination ${type} yet: use http to a program that accepts lines of JSON and forwards them, such as the OpenTelemetry Collector`
+  return `there is no destination ${type} yet: use http, and send to a program that accepts lines of JSON and forwards them, such as the OpenTelemetry Collector`
 }

@@ -144,7 +144,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   [
     /^(pos_file|db|sincedb_path|statefile|registry|storage|sincedb)$/,
     'scan_interval',
-    'positions are saved in "data_dir", at the top of the configuration; remove this option',
+    'positions are saved in the folder of the top-level option "data_dir"; remove this option',
   ],
   [
     /^(rotate|rotation|rotate_every_kb|number_of_files|max_size|max_backups)$/,
@@ -159,7 +159,7 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   [
     /^max_pipelines$/,
     'max_processes',
-    'only accounts are limited ("max_processes"), and their memory; remove this option',
+    'the limits are the number of accounts ("max_processes") and their memory; remove this option',
   ],
   [/^acknowledgements$/, 'inputs', 'events are always acknowledged end to end; remove this option'],
   [

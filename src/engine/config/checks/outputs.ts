@@ -101,7 +101,7 @@ function reportReadAgain(
   if (path !== undefined) {
     const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))
     const name = output.shown === output.path ? path : output.shown
-    const text = `the source ${id} would read ${name}, and every event would be read and written again without end: write to a file that its include ${place} does not match, or add this one to its exclude`
+    const text = `the source ${id} would read ${name}, so every event would be read and written again without end: write to a file that the include ${place} does not match, or add this file to the exclude of ${id}`
     problems.add(output.place, pathOf(output), text)
     return
   }
@@ -219,6 +219,10 @@ export function checkRenames(
     const at = placeOf(locate(entry!.value, [i], entry!.key))
     if (isUsed) problems.add(at, ['discard_orphans', i], `the ${draft.kind} ${id} is configured and uses its data`)
     else if (Object.keys(SECTIONS).some(kind => successors.has(`${kind} ${id}`)))
-      problems.add(at, ['discard_orphans', i], `its data is taken over by "renamed_from: ${id}"; remove one of the two`)
+      problems.add(
+        at,
+        ['discard_orphans', i],
+        `its data is taken over by "renamed_from: ${id}"; remove that option, or this entry`,
+      )
   }
 }

@@ -22,7 +22,7 @@ export function placeTemplates(
     const { text, field } = node.template
     if (schemas.flatMap(variants).some(isTemplate)) node.value = text
     else if (field !== undefined) {
-      const message = `${field} stands for the value of a field, and this option is the same for all events; write $\${ for "\${" itself`
+      const message = `${field} stands for the value of a field, but this option is the same for all events; write $\${ for "\${" itself`
       problems.add(node, path, message)
       node.broken = true
     }

@@ -90,7 +90,9 @@ function isDefinition(value: unknown): boolean {
 
 function checkContract(name: string, contract: unknown): void {
   if (contract === CONTRACT) return
-  const own = `this version of Sluice has contract ${CONTRACT} for plugins`
+  const own = `this version of Sluice supports contract ${CONTRACT} for plugins`
   if (contract === undefined) throw new Error(`${name}.contract is missing; ${own}: write contract: ${CONTRACT}`)
-  throw new Error(`${name} is for contract ${JSON.stringify(contract)}, and ${own}; use a version of the plugin for it`)
+  throw new Error(
+    `${name} is for contract ${JSON.stringify(contract)}, but ${own}; use a version of the plugin for contract ${CONTRACT}`,
+  )
 }

@@ -82,7 +82,7 @@ function warningOf(path: string): { warning?: string } {
     const isShared = (mode & 0o1000) !== 0 && place !== path
     if ((mode & 0o002) !== 0 && !isShared)
       return {
-        warning: `every user of this machine can write ${place}, and so decide what the daemon runs: chmod o-w ${place}`,
+        warning: `every user of this machine can write ${place}, and can thereby decide which code the daemon runs: chmod o-w ${place}`,
       }
   }
   return {}

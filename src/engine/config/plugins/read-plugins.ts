@@ -95,8 +95,8 @@ function added(
 const NOT_HERE = 'cannot be listed here: only the local configuration of the machine that runs the code can load it'
 
 function taken(what: string, plugin: string | undefined): string {
-  const owner = plugin === undefined ? 'comes with Sluice' : `is defined by ${plugin.split(' ')[0]}, too`
-  return `there is a ${what} already: it ${owner}; give this one another name`
+  const owner = plugin === undefined ? 'comes with Sluice' : `is defined by ${plugin.split(' ')[0]}`
+  return `there already is a ${what}, which ${owner}; give this one another name`
 }
 
 type Name = ScalarNode & { value: string }

@@ -17,7 +17,7 @@ export class LimitedReach implements Reach {
     const { never, files } = this.#permitted
     const forbidden = never.find(folder => isBelow(real, finalPath(folder)))
     if (forbidden !== undefined)
-      throw new OutOfReach(`${path} leads into ${forbidden}, where the state of this process is`)
+      throw new OutOfReach(`${path} leads into ${forbidden}, where this process keeps its state`)
     if (files.some(pattern => patternMatches(finalPattern(pattern), real))) return real
     const where = real === resolve(path) ? path : `${path} leads to ${real}, which`
     throw new OutOfReach(`${where} is not among the files that may be used`)

@@ -19,7 +19,7 @@ type Document = Readonly<Record<string, unknown>>
 type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine' | 'metricsOnSocket'>
 
 const NO_PLUGINS =
-  'a published pipeline cannot load plugins; list them in the local configuration of this machine, and the pipeline can use what they define'
+  'a published pipeline cannot load plugins; list them in the local configuration of this machine. The pipeline can then use their components and codecs'
 
 /**
  * Combines the local part of a configuration with a published document. The local part contributes settings,

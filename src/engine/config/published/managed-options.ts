@@ -19,18 +19,21 @@ const secretPlace = z
 /** The local section `managed`: permissions of a published pipeline on this machine. */
 export const managedOptions = z.strictObject({
   allow_files: names(
-    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: for its file sources, file destinations, keys and certificates. Each pattern in the pipeline must lie within one of the listed patterns.',
+    'Files that the pipeline may use for its file sources, file destinations, keys and certificates: absolute paths or patterns such as /var/log/app/**. Each pattern in the pipeline must lie within one of the listed patterns.',
     absolutePath(),
   ),
-  allow_urls: z.array(z.url()).optional().describe('Prefixes of the URLs that it may send to. Default: all URLs.'),
-  allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
-  allow_credentials: names('Names of systemd credentials that it may use.'),
-  allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
+  allow_urls: z
+    .array(z.url())
+    .optional()
+    .describe('Prefixes of the URLs that the pipeline may send to. Default: all URLs.'),
+  allow_listen: names('Addresses that sources of the pipeline may listen on, as HOST:PORT.'),
+  allow_credentials: names('Names of systemd credentials that the pipeline may use.'),
+  allow_env: names('Names of environment variables that the pipeline may use, as in ${NAME}.'),
   allow_code: z
     .boolean()
     .default(false)
     .describe(
-      'Whether it may run code on this machine, as in the processor `script`. That code has all rights of the daemon.',
+      'Whether the pipeline may run code on this machine, as in the processor `script`. That code has all rights of the daemon.',
     ),
   secrets: z
     .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)

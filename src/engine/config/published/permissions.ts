@@ -69,7 +69,7 @@ function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
 const UNKNOWN = 'this option cannot be used in a published pipeline'
 
 const NO_CODE =
-  'a published pipeline must not run code; run this component in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
+  'a published pipeline must not run code; run this component in a daemon with its own configuration, or in a daemon that permits code (managed: { allow_code: true })'
 
 /** By kind of resource: why a value is denied; undefined if it is allowed. */
 const RULES: Record<
@@ -79,21 +79,21 @@ const RULES: Record<
   files(path, { files, never }) {
     if (never.some(folder => isBelow(resolve(path), folder)))
       return `${path} is in the folder where this process keeps its state`
-    return isWithin(path, files) ? undefined : `${path} is not among the files that it may use`
+    return isWithin(path, files) ? undefined : `${path} is not among the files that the pipeline may use`
   },
   urls(url, { urls, addresses }) {
     if (urls !== 'all')
       return urls.some(prefix => beginsWith(url, prefix))
         ? undefined
-        : `${withoutQuery(url)} is not among the addresses that it may send to`
+        : `${withoutQuery(url)} is not among the addresses that the pipeline may send to`
     const { host, port } = literalAddress(url)
     const denied = host === undefined ? undefined : addresses?.denied(host, port)
-    return denied && `it must not send to ${host}, which is ${denied}`
+    return denied && `the pipeline must not send to ${host}, which is ${denied}`
   },
   listen: (value, { listen }) =>
-    listen.includes(value) ? undefined : `${value} is not among the addresses that it may listen on`,
+    listen.includes(value) ? undefined : `${value} is not among the addresses that the pipeline may listen on`,
   credentials: (value, { credentials }) =>
-    credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
+    credentials.includes(value) ? undefined : `${value} is not among the credentials that the pipeline may use`,
   code: (_value, { code }) => (code ? undefined : NO_CODE),
   host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }

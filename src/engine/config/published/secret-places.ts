@@ -76,7 +76,7 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
       const where = parameter ? `${parameter}=` : ''
       const what = parameter === undefined ? 'is' : isBare ? 'has in its query' : `has in ${parameter}`
       const instead = isBare ? ', or NAME= for a parameter that has no value' : ''
-      const message = `${what} a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${where}\${secret:NAME} here${instead}`
+      const message = `${what} a literal value, which everybody who can read the pipeline sees; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${where}\${secret:NAME} here${instead}`
       return { path: path.join('.'), message }
     }),
   )
@@ -100,7 +100,7 @@ export function misplacedSecrets(config: Document, components: readonly AnyDefin
 
 const MISPLACED =
   'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
-const MISNAMED = 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-" only, a letter first'
+const MISNAMED = 'the name of a secret must begin with a letter and have only A-Z, a-z, 0-9, "_", "." and "-"'
 
 /** The configuration with literal keys hidden; the same object if it has none. */
 export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {

@@ -55,7 +55,7 @@ function valuesText(): string[] {
       '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; also in the singular, in upper or lower case, and abbreviated (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`); or `{value: 10, unit: Seconds}`. At least 1 ms unless stated otherwise. `0` needs no unit.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
-      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
+      '- **template**: text with values of fields of the event, as in `${.host}-${.app}`. A missing field becomes the empty string; values other than strings are formatted as JSON. `${.app:-none}` gives a default for a field that is missing, null or an empty string. `$${` is a literal `${`. In other options `${.app}` is an error.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
@@ -73,7 +73,7 @@ function codecsText(): string[] {
   const links = (definitions: readonly CodecDefinition[]) =>
     definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')
   return [
-    "A codec turns lines into events, and events into lines. `decode` of a source names one: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
+    "A codec turns lines into events, and events into lines. `decode` of a source names a codec: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
       `\`encoding\` of a destination is specified in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
     'A line that its codec cannot read is kept as text, in `.message`, and counted by `sluice_not_NAME_lines_total`. ' +
       'Events get the fields `.file` or `.peer`, `.host` and `.timestamp`, which show where and when their line was read, unless the line itself has them. ' +
@@ -104,7 +104,7 @@ function codecText({ name, summary, notes, options, examples }: CodecDefinition)
       return [
         `${title}:`,
         fence('yaml', decode),
-        record === undefined ? 'In:' : 'In, the bytes in hexadecimal:',
+        record === undefined ? 'In:' : 'In, as hexadecimal bytes:',
         fence('text', [record ?? line]),
         'Out:',
         fence('json', [JSON.stringify(event)]),
@@ -297,9 +297,9 @@ export function conditionReference(): string[] {
     "A function may stand in the place of a field: `if (length(.message) greater 1000 OR lower(.level) equal 'error')`. If the field is missing, or the function does not apply to its value, the result counts as missing.",
     [
       '- Comparisons use the text of the value and are case-sensitive: strings as they are, numbers and booleans as JavaScript writes them (`500`, `1.5`, `true`). So `500` and `"500"` are both `equal \'500\'`.',
-      "- A missing field, null, an object and an array have no text: no comparison holds for them, not even `not_equal`. `NOT .app equal 'a'` holds for all events except those whose app is a. `is_empty` requires a value, too: a missing field or null is not empty.",
+      "- A missing field, null, an object and an array have no text: no comparison holds for them, not even `not_equal`. `NOT .app equal 'a'` holds for all events whose app is not a, and for events without an app. `is_empty` requires a value, too: a missing field or null is not empty.",
       '- If the value is a number, the ordering operators compare numbers, and a field whose text is not a number does not match. Otherwise they compare texts, which orders ISO 8601 times correctly. Two fields are compared as numbers if both are numbers, and as texts if neither is.',
-      '- Regular expressions are those of JavaScript with the flag `u`, and match anywhere in the text. The flags i, m and s are written in front: `(?i)error`. Matching takes time proportional to the length of the text. Therefore back-references (`\\1`) are refused, and so are patterns that become very large when their counted repeats are expanded.',
+      '- Regular expressions have the syntax of JavaScript with the flag `u`, and match anywhere in the text. The flags i, m and s are written in front: `(?i)error`. Matching takes time proportional to the length of the text. Therefore back-references (`\\1`) are refused, and so are patterns that become very large when their counted repeats are expanded.',
       "- `is_ip_in_cidr_range` takes one range, or several separated by commas: `'10.0.0.0/8, 2001:db8::/32'`. An IPv4 address written in IPv6 (`::ffff:10.0.0.1`) is in the ranges of both.",
     ].join('\n'),
   ]

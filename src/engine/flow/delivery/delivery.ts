@@ -147,7 +147,7 @@ export class Delivery extends BatchQueue {
       () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
     )
     metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
-    const allowed = 'Requests that may be in flight: max_in_flight, or its current number if it is auto.'
+    const allowed = 'Requests that may be in flight: max_in_flight, or the current limit if max_in_flight is auto.'
     metrics.gauge('sluice_delivery_max_in_flight', allowed, () => limit?.allowed ?? mostInFlight(max))
   }
 
@@ -365,7 +365,7 @@ export class Delivery extends BatchQueue {
         // This is a bug. The events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
         const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
-        this.#context.log.error(fields, 'delivery failed on a request')
+        this.#context.log.error(fields, 'delivery of a request failed unexpectedly')
       })
       .finally(() => {
         this.#carried.delete(carried)

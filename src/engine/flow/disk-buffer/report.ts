@@ -36,7 +36,7 @@ export class BufferReport {
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
     const text = 'Time to write and sync a group of records.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
-    const fails = '1 if the buffer cannot be written now. The sources wait until it can.'
+    const fails = '1 if the buffer cannot be written now. The sources wait until it can be written.'
     metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails ? 1 : 0))
   }
 

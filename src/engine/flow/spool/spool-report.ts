@@ -41,7 +41,7 @@ export class SpoolReport {
   /** Reports an object that was closed for another one, since `most` are open. */
   crowded(most: number): void {
     const text =
-      'too many objects are open; the least recently written ones are sent early, and are small. For larger objects, use fields with fewer values in "key"'
+      'too many objects are open; the least recently written objects are sent early, and are small. For larger objects, use fields with fewer values in "key"'
     this.#problem('crowded', 'warn', { most }, text)
   }
 

@@ -101,7 +101,7 @@ export class SpooledDestination implements Destination {
     metrics.gauge('sluice_spool_events', 'Events in the spool.', () => spool.held.events)
     metrics.gauge('sluice_spool_bytes', 'Size of the spool on disk, in bytes.', () => spool.bytes)
     metrics.gauge('sluice_spool_max_bytes', 'Maximum size of the spool on disk.', () => format.spool.max_bytes)
-    const repeated = 'Events that were read again after a kill, and were in an object already.'
+    const repeated = 'Events that were read again after a kill although an object already contained them.'
     this.#repeated = metrics.counter('sluice_spool_repeated_events_total', repeated)
     const objects = 'Objects in the spool: open ones grow, closed ones are being sent or wait to be sent.'
     for (const state of ['open', 'closed'] as const)

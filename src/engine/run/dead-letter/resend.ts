@@ -192,7 +192,7 @@ async function readProgress(folder: string): Promise<number> {
   try {
     return await doneIn(folder)
   } catch (error) {
-    throw new ResendError(`no event was sent, because it is unknown which were sent before: ${errorText(error)}`)
+    throw new ResendError(`no event was sent, because it is unknown which events were sent before: ${errorText(error)}`)
   }
 }
 

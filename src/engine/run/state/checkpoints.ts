@@ -273,7 +273,7 @@ class SourceCheckpoints implements Checkpoints {
     this.#loggedCause = cause
     this.#shared.log.error(
       { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.file, cause, error: errorText(error) },
-      'cannot save positions; retrying. A restart would deliver events since the last save again',
+      'cannot save positions; retrying. A restart would deliver the events since the last save again',
     )
   }
 

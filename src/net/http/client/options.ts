@@ -31,9 +31,12 @@ const templateUrl = once(() => {
     const [first = '', ...rest] = templateOf(text, context)?.parts ?? []
     if (rest.length === 0 && typeof first === 'string') return
     if (typeof first !== 'string' || !/^https?:\/\/[^/?#\\]+[/?]/i.test(first))
-      refuse(context, 'can have a field in its path and its query only; name the scheme, the host and the port')
+      refuse(
+        context,
+        'can have fields only in its path and its query; write the scheme, the host and the port without fields',
+      )
     else if (text.replace(/[?].*/s, '').split(/[/\\]/).some(isDotSegment))
-      refuse(context, 'must not have "." or ".." in its path, where that has a field')
+      refuse(context, 'must not have "." or ".." in a path that has a field')
   })
   return templateText(reaches('urls', schema))
 })

@@ -46,5 +46,5 @@ export const tinyParts = (leastBytes: number) =>
 /** The refusal for a body that is too slow or is not valid HTTP. */
 export const notReadable = (status: number) =>
   status === 408
-    ? new Refusal(408, 'too_slow', 'the body did not come in time', {}, true)
+    ? new Refusal(408, 'too_slow', 'the body did not arrive in time', {}, true)
     : new Refusal(status, 'malformed', 'the body is not valid HTTP', {}, true)

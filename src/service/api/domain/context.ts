@@ -198,6 +198,6 @@ export function tooMany(most: number, what: string): ApiError {
   return new ApiError(
     409,
     'limit_reached',
-    `there can be at most ${most} ${what}; remove those that are not needed any more`,
+    `there can be at most ${most} ${what}; remove some that are no longer needed`,
   )
 }

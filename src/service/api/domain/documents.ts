@@ -8,7 +8,7 @@ export const id = z
   .regex(/^[0-9a-f]{24}$/)
   .describe('24 hexadecimal digits.')
 export const time = z.iso.datetime().describe('ISO 8601, in UTC.')
-const scopes = z.array(z.enum(SCOPES)).describe('What the key permits.')
+const scopes = z.array(z.enum(SCOPES)).describe('Scopes that the key grants.')
 const freshKey = z.string().describe('The access key. It is returned only once.')
 const config = z.record(z.string(), z.unknown())
 
@@ -55,11 +55,11 @@ export const serviceAccountDocument = z
     id,
     title: z.string(),
     email: z.string().describe('An address derived from the identifier; it cannot receive mail.'),
-    account_id: id.nullable().describe('null if it belongs to the enterprise.'),
+    account_id: id.nullable().describe('null if the service account belongs to the enterprise.'),
     enterprise_id: id,
     scopes,
     created_at: time,
-    access_key: keyDocument.nullable().describe('Its only key; null if it was revoked.'),
+    access_key: keyDocument.nullable().describe('The only key of the service account; null after the key was revoked.'),
   })
   .meta({ id: 'ServiceAccount' })
 export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
@@ -67,9 +67,7 @@ export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
 export const keyedServiceAccountDocument = serviceAccountDocument
   .extend({
     key: freshKey,
-    old_key_valid_until: time
-      .nullable()
-      .describe('When the old key stops working. null if there is no old key, or if it has stopped working.'),
+    old_key_valid_until: time.nullable().describe('When the old key stops working; null if no old key works.'),
   })
   .meta({ id: 'KeyedServiceAccount' })
 export type KeyedServiceAccountDocument = z.output<typeof keyedServiceAccountDocument>
@@ -111,7 +109,7 @@ export const pipelineDocument = z
     published_revision: z.int().nullable().describe('null if no revision has been published.'),
     missing_secrets: z
       .array(z.string())
-      .describe('Secrets that do not exist although the draft or the published revision refers to them.'),
+      .describe('Secrets that the draft or the published revision refers to, but that do not exist.'),
     created_at: time,
     updated_at: time,
   })
@@ -129,11 +127,13 @@ export const publishedPipelineDocument = pipelineDocument
           obstacle: z
             .literal(true)
             .optional()
-            .describe('The service cannot take events for the pipeline because of this. A daemon may run it.'),
+            .describe(
+              'Present if this prevents the service from accepting events for the pipeline. A daemon may still be able to run it.',
+            ),
         }),
       )
       .describe(
-        'The limits that the service applies when it runs the pipeline itself, or the reason why it cannot run it. Daemons run the pipeline without these limits.',
+        'Limits that apply when the service runs the pipeline, or the reason why the service cannot run it. The limits do not apply in daemons.',
       ),
   })
   .meta({ id: 'PipelineJustPublished' })
@@ -180,7 +180,7 @@ export const daemonDocument = z
     behind: z.boolean().describe('Whether the daemon runs a revision other than the published one.'),
     health: z.enum(HEALTHS),
     error: z.string().nullable().describe('Why the daemon does not run the published revision, or cannot deliver.'),
-    totals: z.record(z.string(), z.number()).describe('Numbers of events since the daemon started.'),
+    totals: z.record(z.string(), z.number()).describe('Event counts since the daemon started.'),
     started_at: time.nullable(),
     reported_at: time,
     silent: z.boolean().describe('Whether reports from the daemon are overdue.'),

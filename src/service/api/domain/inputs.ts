@@ -103,7 +103,7 @@ export const userKeyInput = z.strictObject({
   title: title.optional(),
   scopes: scopesOf(SCOPES)
     .optional()
-    .describe('Limits the key to these scopes. A key never permits more than the role of its user.'),
+    .describe('Limits the key to these scopes. A key never permits more than the role of its user permits.'),
   expires_in: expiresIn.optional(),
 })
 export type UserKeyInput = z.output<typeof userKeyInput>

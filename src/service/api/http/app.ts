@@ -145,8 +145,8 @@ function refuseBare(
 }
 
 const BARE: Readonly<Record<number, string>> = {
-  405: 'CONNECT is not possible here',
-  408: 'the request did not come in time',
+  405: 'CONNECT is not supported',
+  408: 'the request did not arrive in time',
   431: 'the headers are too large',
 }
 

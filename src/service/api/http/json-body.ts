@@ -85,7 +85,7 @@ function checkShape(value: unknown): void {
     const next: unknown[] = []
     for (const node of level) {
       if (typeof node !== 'object' || node === null) continue
-      if (Object.hasOwn(node, '__proto__')) throw invalid('has the name __proto__, which is not possible')
+      if (Object.hasOwn(node, '__proto__')) throw invalid('contains the name __proto__, which is not allowed')
       for (const inner of Object.values(node)) next.push(inner)
     }
     level = next

@@ -51,12 +51,12 @@ const AUTH_HEADERS: Readonly<Record<string, string>> = {
   'x-auth-subject-id': 'Identifier of the subject, 24 hexadecimal digits.',
   'x-auth-account-id': 'Identifier of the account; absent at enterprise scope.',
   'x-auth-enterprise-id': 'Identifier of the enterprise.',
-  'x-auth-subject-email': 'E-mail address of the subject, percent-encoded (UTF-8): characters beyond ASCII and "%".',
+  'x-auth-subject-email': 'E-mail address of the subject. Characters beyond ASCII and "%" are percent-encoded (UTF-8).',
   'x-auth-account-short-id': 'Short identifier of the account, 9 characters; absent at enterprise scope.',
   'x-auth-access-type': 'Always `access`.',
   'ratelimit-limit': 'Number of requests that a key may send in a window.',
   'ratelimit-remaining': 'Number of requests left in the current window.',
-  'ratelimit-reset': 'Seconds until the full number is available again.',
+  'ratelimit-reset': 'Seconds until the key may send the full number of requests again.',
 }
 
 /** Collects named schemas, which appear once in the document. */
@@ -102,7 +102,7 @@ export function openApi(routes: readonly Route[]): Json {
       description: [
         'API for accounts, keys, pipelines and ingest. Every request must contain `Authorization: Token <ACCESS_KEY>`.',
         'HEAD is supported wherever GET is. Every response has an `x-request-id` header; every authenticated response also has the `x-auth-*` headers.',
-        'The response is 404 if a resource in the path does not exist or belongs to another account, and 405 for other methods.',
+        'The response is 404 if a resource in the path does not exist or belongs to another account. It is 405 if the path does not support the method.',
         'If two requests change the same resource at the same time, one of them is refused with 409 `conflict`. Read the resource and try again.',
       ].join('\n\n'),
     },

@@ -169,7 +169,7 @@ function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof StoreError) {
     log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
     const message =
-      'the service cannot use its store at the moment; the change may have been saved or not, so check before you try again'
+      'the service cannot use its store at the moment; check whether the change was saved before you try again'
     return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '1' } })
   }
   const code = errorCode(error)
@@ -230,7 +230,7 @@ export class UnsentAnswers {
     if (bytes <= SHORT) return
     const left = this.#most - this.#bytes - bytes
     if ((this.#byAccount.get(account) ?? 0) + bytes <= TIMES_WHAT_IS_LEFT * left) return
-    const message = 'clients of this account have not read the answers that they asked for; read them, and ask again'
+    const message = 'clients of this account have too many unread responses; read them, and send this request again'
     throw new ApiError(503, 'overloaded', message, { headers: { 'retry-after': '1' } })
   }
 

@@ -328,7 +328,7 @@ export class PostgresStore implements Store {
   }
 
   async backup(): Promise<void> {
-    const message = `the store is the database ${this.#url}: back it up with pg_dump, and data_dir by copying it while the service is stopped`
+    const message = `the store is the database ${this.#url}: back up the database with pg_dump, and copy data_dir while the service is stopped`
     throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 

@@ -225,7 +225,7 @@ export class SqliteStore implements Store {
     const now = fileAt(this.#path)
     this.#isAway = now !== undefined && this.#file !== undefined && now !== this.#file
     if (!this.#isAway) return
-    const message = `the store ${this.#path} was removed or replaced while the service uses it; put it back, or restart the service with the one that is there now`
+    const message = `the store ${this.#path} was removed or replaced while the service was using it; put the file back, or restart the service to use the file that is there now`
     throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 
@@ -327,7 +327,7 @@ function damaged(path: string, why: string): StoreError {
 function unwritable(path: string, error: unknown): StoreError {
   if (error instanceof StoreError && error.cause === undefined) return error
   const reason = errorText(error instanceof StoreError ? error.cause : error)
-  const message = `the store ${path} cannot save changes: ${reason}. Make room on its disk, or repair it; the service then continues by itself`
+  const message = `the store ${path} cannot save changes: ${reason}. Make room on the disk, or repair the disk; the service then continues by itself`
   return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
 }
 

@@ -94,7 +94,8 @@ export async function importState(
   await makeFolder(dataDir, 0o700)
   const held = await lock(dataDir)
   try {
-    const advice = 'copy the file "secret" from the data_dir of the exported store: it belongs to its keys and secrets'
+    const advice =
+      'copy the file "secret" from the data_dir of the exported store: the exported keys and secrets need it'
     const file = join(dataDir, 'secret')
     const secret = await readSecret(file)
     if (!secret) throw unusable(`${file} is missing; ${advice}`)
@@ -155,7 +156,7 @@ async function readSecret(path: string): Promise<Buffer | undefined> {
     const found = await stat(path)
     // Reading a FIFO could wait forever.
     if (!found.isFile()) throw unusable(`${path} is not a file; restore it from a backup of this data_dir`)
-    if (found.mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
+    if (found.mode & 0o077) throw unusable(`other users can read ${path}; run: chmod 600 ${path}`)
     const text = (await readFile(path, 'latin1')).trim()
     if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, 'hex')
     throw unusable(`${path} does not hold a secret; restore it from a backup of this data_dir`)
@@ -230,13 +231,13 @@ async function replaceState(
 ): Promise<void> {
   const target = join(dataDir, 'store')
   const present = await stat(target).catch(() => undefined)
-  if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
+  if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or use --replace`)
   const staging = (name: string) => join(dataDir, `${name}.restored`)
   const names = ['store']
   for (const name of options.folders ?? []) if (await exists(join(backup, name))) names.push(name)
   for (const name of names)
     if (name !== 'store' && !options.replace && (await exists(join(dataDir, name))))
-      throw unusable(`${join(dataDir, name)} exists; restore into an empty data_dir, or replace it`)
+      throw unusable(`${join(dataDir, name)} exists; restore into an empty data_dir, or use --replace`)
   for (const name of names)
     if (!(await stat(join(backup, name))).isDirectory()) throw unusable(`${join(backup, name)} is not a folder`)
   try {
@@ -267,7 +268,7 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
     }
   } catch (error) {
     const why = errorText(error).replaceAll(path, join(backup, 'store'))
-    throw unusable(`${backup} is not restored, since its store is damaged: ${why}`, error)
+    throw unusable(`${backup} is not restored, because its store is damaged: ${why}`, error)
   }
   if (found === undefined) throw unusable(`${backup} is not restored: its store is empty`)
   if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not belong together`)
@@ -303,7 +304,7 @@ async function exists(path: string): Promise<boolean> {
 async function isContent(path: string): Promise<boolean> {
   const found = await lstat(path)
   if (found.isFile() || found.isDirectory()) return true
-  throw unusable(`${path} is neither a file nor a folder, and so not part of a backup; remove it`)
+  throw unusable(`${path} is neither a file nor a folder and cannot be part of a backup; remove it`)
 }
 
 /** Syncs everything in a folder, and makes it readable only by its owner. */

@@ -119,8 +119,7 @@ export async function importStore(store: Store, path: string, check: (sql: Sql) 
     await check(sql)
     let last = ''
     for await (const line of linesFrom(sql, header)) last = line
-    if (!last.startsWith(hash))
-      throw new Error(`the store has saved other records than ${path} has; nothing is imported`)
+    if (!last.startsWith(hash)) throw new Error(`the store saved records that differ from ${path}; nothing is imported`)
     return sizeOf(header)
   })
 }
@@ -181,8 +180,8 @@ function readable(header: Header, path: string): Header {
   const { format, schema, records } = header
   if (format !== FORMAT || !records) throw wrong(path, 1, 'the file is not an export')
   if (schema === MIGRATIONS.length) return header
-  const why = `the export has tables of version ${schema}, and this program has ${MIGRATIONS.length}`
-  throw wrong(path, 1, `${why}; import it with the version of Sluice that has made it`)
+  const why = `the export has tables of version ${schema}, and this program has version ${MIGRATIONS.length}`
+  throw wrong(path, 1, `${why}; import it with the version of Sluice that made it`)
 }
 
 /** The lines of a file, without line ends. */

@@ -109,7 +109,7 @@ export class AccountDisk implements DiskAllowance {
     const used = formatSize(this.files + keys + revisions)
     log.warn(
       { code: 'SLUICE_ACCOUNT_DISK_FULL', account, used, max: formatSize(this.max) },
-      'the pipelines of an account use all of its disk space (buffers, dead-letter queues, idempotency keys, saved revisions): they wait, and ingest answers 503. Delete pipelines that are not needed, or raise max_disk_per_account',
+      'an account uses all of its disk space (buffers, dead-letter queues, idempotency keys, saved revisions): its pipelines wait, and ingest answers 503. Delete pipelines that are not needed, or raise max_disk_per_account',
     )
   }
 }
@@ -140,13 +140,13 @@ export class AccountDisks {
     const { metrics, max } = options
     metrics.daemonGauge(
       'sluice_ingest_disk_bytes',
-      'Disk space that buffers, dead-letter queues and idempotency keys of published pipelines use.',
+      'Disk space used by buffers, dead-letter queues and idempotency keys of published pipelines.',
       () =>
         [...this.#accounts].reduce((sum, [account, { files }]) => sum + files + this.#options.inStore(account).keys, 0),
     )
     metrics.daemonGauge(
       'sluice_ingest_full_accounts',
-      'Accounts whose pipelines take more than 90 % of max_disk_per_account.',
+      'Accounts whose pipelines use at least 90 % of max_disk_per_account.',
       () => [...this.#accounts.keys()].filter(account => this.#taken(account) >= FULL * max).length,
     )
   }
@@ -167,7 +167,7 @@ export class AccountDisks {
     const { max, inStore } = this.#options
     const reserved = Math.max(0, reservedOf(max) - inStore(account).revisions)
     if (this.#taken(account) + reserved + KEY_BYTES <= max) return undefined
-    const message = `the idempotency-key cannot be saved: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead-letter queues, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
+    const message = `the idempotency-key cannot be saved: this account uses all of its ${formatSize(max)} of disk space (buffers, dead-letter queues, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
     return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
   }
 

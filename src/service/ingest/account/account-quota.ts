@@ -79,7 +79,7 @@ export class AccountQuotas {
     throw new Refusal(
       503,
       'account_share_exceeded',
-      `this request would raise the requests of this account ${this.#which} to ${own} ${what}, more than its share of ${share} at present; send this again later`,
+      `at present, this account may have ${share} ${what} ${this.#which}; with this request it would have ${own}. Send this again later`,
       { 'retry-after': '5' },
     )
   }

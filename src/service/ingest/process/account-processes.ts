@@ -126,7 +126,7 @@ export class AccountProcesses {
     if (more)
       log.warn(
         { code: 'SLUICE_ACCOUNT_SERIES_FULL', account, max: maxSeries, ...more },
-        'the pipelines of an account, or of all accounts, have more series of metrics than the service shows: components are counted together as __other__. Use fewer pipelines, components or keys',
+        'the pipelines of an account, or of all accounts together, have too many series of metrics: some components are counted together as __other__. Use fewer pipelines, components or keys',
       )
   }
 
@@ -139,14 +139,14 @@ export class AccountProcesses {
     if (!death) return
     this.deaths[death]++
     const why = {
-      looped: `it did not answer for ${formatDuration(deadlineMs)}: look for a processor that takes too long, or events that are too large, or raise process_timeout`,
-      memory: `it took more than ${formatSize(maxMemory)} of memory: reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
-      crashed: 'it ended by itself, sent an invalid message, or was ended by another program',
+      looped: `it did not answer for ${formatDuration(deadlineMs)}. Look for a processor that takes too long or for events that are too large, or raise process_timeout`,
+      memory: `it took more than ${formatSize(maxMemory)} of memory. Reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
+      crashed: 'it exited, it sent an invalid message, or another program ended it',
     }[death]
     const retry = this.#restarts.waitOf(account)
     log.error(
       { code: 'SLUICE_PIPELINE_PROCESS_ENDED', account, reason: death, pipelines, attended, retry_ms: retry, text },
-      `the process that ran the pipelines of an account was ended: ${why}. Their requests were answered 503, and events in disk buffers are kept; it starts again with the next request`,
+      `the process that ran the pipelines of an account was ended: ${why}. Requests to these pipelines were answered 503; events in disk buffers are kept. The process starts again with the next request`,
     )
   }
 
@@ -155,7 +155,7 @@ export class AccountProcesses {
     const waitMs = this.#restarts.waitOf(account)
     const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))
     const message =
-      'the process that ran the pipelines of this account ended before the events were delivered; send this again later. The log of the service has the reason'
+      'the process that ran the pipelines of this account ended before it had delivered the events; send this again later. The log of the service contains the reason'
     return new Refusal(503, PROCESS_ENDED, message, { 'retry-after': retry })
   }
 }

@@ -94,7 +94,7 @@ export class AccountBudget {
     if (more)
       log.warn(
         { code: 'SLUICE_ACCOUNT_REQUESTS_FULL', account, max: formatSize(MOST_REQUESTS.bytes), ...more },
-        'destinations of an account wait because its requests to receivers take too much memory; find out which receivers do not answer (sluice_delivery_requests_in_flight), or use fewer destinations for each event',
+        'destinations of an account wait because their requests take too much memory. Find the receivers that do not answer (sluice_delivery_requests_in_flight), or send each event to fewer destinations',
       )
   }
 }

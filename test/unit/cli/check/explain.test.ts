@@ -106,13 +106,13 @@ t.test('as each source reads it', async t => {
   t.equal(first.stderr, 'sluice explain: only the first of 2 events is explained\n')
 
   t.match(await run(t, 'no JSON'), {
-    stdout: /read as text, since it is not a JSON object\n {4}no JSON\n {2}is \{"message":"no JSON"/,
+    stdout: /read as text, because it is not a JSON object\n {4}no JSON\n {2}is \{"message":"no JSON"/,
   })
   const syslog = await run(t, '<34>1 2026-01-01T00:00:00Z web-07 cart - - - boom', { source: 'sys' })
   t.match(syslog.stdout, /a syslog message\n.*\n {2}is \{"message":"boom".*"app":"cart"/)
   t.match(syslog.stdout, /yes {2}exclude\n.*\.host is "web-07"\)\n.*it is excluded: it passes without being counted\n/)
   t.notMatch(syslog.stdout, /window|token/)
-  t.match(await run(t, 'x', { source: 'sys' }), { stdout: /since it is not a syslog message/ })
+  t.match(await run(t, 'x', { source: 'sys' }), { stdout: /because it is not a syslog message/ })
 
   const several = await run(t, '2026-01-01T00:00:30Z\n next', { source: 'plain' })
   t.match(several.stdout, /26 bytes|27 bytes/)
@@ -168,7 +168,7 @@ t.test('an entry as journalctl writes it, at a source that reads the journal', a
 
   const again = JSON.parse((await run(t, shown!, { source: 'units', json: true })).stdout)
   t.match(again.source, { read_as: 'a JSON object', fields: event }, 'what is an event stays as it is')
-  t.match(await run(t, 'no entry', { source: 'units' }), { stdout: /since it is not a JSON object/ })
+  t.match(await run(t, 'no entry', { source: 'units' }), { stdout: /because it is not a JSON object/ })
   const elsewhere = JSON.parse((await run(t, line, { json: true })).stdout)
   t.same(elsewhere.source.fields, entry, 'at another source it is what it is')
 })
@@ -239,8 +239,8 @@ t.test('an event of syslog as it is tapped is that event', async t => {
   t.match(await of(event), /read as an event as sluice tap shows it, without its line\n/)
   t.match(await of(event), /yes {2}exclude\n.*\.app is "su"/)
   t.match(await of({ ...event, app: 'cart' }), /bucket of its value {2}\(\.peer is "10\.0\.0\.7"\)/)
-  t.match(await of({ ...event, other: 1 }), /text, since it is not a syslog message/)
-  t.match(await of({ app: 'su' }), /text, since it is not a syslog message/)
+  t.match(await of({ ...event, other: 1 }), /text, because it is not a syslog message/)
+  t.match(await of({ app: 'su' }), /text, because it is not a syslog message/)
   t.match(await run(t, '<34>su: boom', { source: 'sys' }), { stdout: /yes {2}exclude/ })
   t.match(await run(t, '<34>cart: boom', { source: 'sys' }), { stdout: /\.peer is missing, the source sets it/ })
 })
@@ -263,12 +263,12 @@ destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, co
   )
   t.match(line.stdout, /it counts in the bucket of its value {2}\(\.app is "web, \\"7\\""\)/)
   t.match(line.stdout, /"web, ""7""",/, 'as it is encoded')
-  t.match(await run(t, 'one', { source: 'csv' }), { stdout: /read as text, since it is not CSV/ })
+  t.match(await run(t, 'one', { source: 'csv' }), { stdout: /read as text, because it is not CSV/ })
   const of = async (event: object, source: string) => (await run(t, JSON.stringify(event), { source })).stdout
   const tapped = /read as an event as sluice tap shows it, without its line\n/
   t.match(await of({ time: '1', app: 'web', ...WHERE }, 'csv'), tapped)
   t.match(await of({ app: 'web', any: true, ...WHERE }, 'pairs'), tapped)
-  t.match(await of({ time: '1', app: 'web', other: '1', ...WHERE }, 'csv'), /since it is not CSV/)
+  t.match(await of({ time: '1', app: 'web', other: '1', ...WHERE }, 'csv'), /because it is not CSV/)
 })
 
 t.test('what becomes of events over the limit', async t => {

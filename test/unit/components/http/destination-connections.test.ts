@@ -272,7 +272,7 @@ t.test('TLS: who refused what, and where to look', async t => {
       'another name',
       node.url(),
       { ...ca, server_name: 'logs.internal' },
-      /is for another name; set tls.server_name to one that it has. Host: logs.internal/,
+      /is for another name; set tls.server_name to a name that it contains. Host: logs.internal/,
     ],
     ['https to http', plain.url().replace('http:', 'https:'), ca, /does not speak TLS there: use http:\/\//],
     [

@@ -348,7 +348,7 @@ t.test('a password that is refused pauses, and a replaced one is used', async t 
   await until('it is paused', () => delivery.state === 'holding')
   t.match(
     delivery.reason,
-    /SASL_AUTHENTICATION_FAILED: refused by the stand-in: .*me.*\[hidden\]; .* was refused; put a new one in .*password/,
+    /SASL_AUTHENTICATION_FAILED: refused by the stand-in: .*me.*\[hidden\]; the user or the password was refused; put a new one in .*password/,
   )
   writeFileSync(auth.password_file, 'second-pass-2\n')
   await all(1)
@@ -373,7 +373,11 @@ t.test('a token; sessions that end; a mechanism that is not offered', async t =>
   writeFileSync(join(folder, 'other'), 'eyJ.other')
   const other = await started(t, options(join(folder, 'other')), kafka)
   const error = await failure(other.destination.write([batch(numbered(1))], never))
-  t.match(error, { failure: 'hold', reason: 'auth', message: /invalid_token/ })
+  t.match(error, {
+    failure: 'hold',
+    reason: 'auth',
+    message: /invalid_token.*; the token was refused; put a new one in .*other/,
+  })
   broker.mechanisms = ['SCRAM-SHA-256']
   broker.sasl = (_, bytes) => ({ code: 0, bytes: Buffer.from(`${/r=.*/.exec(String(bytes))}x,s=AAAA,i=2000000000`) })
   const slow = await started(t, options(join(folder, 'token'), 'scram_sha_256'), kafka)

@@ -112,15 +112,15 @@ t.test('steps that double an event end at a bound, and the event follows on_erro
   const steps = Array.from({ length: 100 }, () => twice)
   const [line] = await edited(steps, ['{"a":"x"}'])
   const { processing_error: error, ...rest } = JSON.parse(line!)
-  t.match(error.message, 'it would be more than 1 MiB longer, and more than twice as long')
+  t.match(error.message, 'it would grow by more than 1 MiB and to more than twice its size')
   t.same(rest, { a: 'x' })
   const copies = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`.b${n}`, '${.a}${.a}']))
   const [copied] = await edited([{ set: copies }], [`{"a":"${'x'.repeat(100_000)}"}`])
-  t.match(copied, 'it would be more than 1 MiB longer', 'within a step')
+  t.match(copied, 'it would grow by more than 1 MiB', 'within a step')
   const long = `{"a":"${'x'.repeat(1_000_000)}"}`
   const before = process.memoryUsage().arrayBuffers
   const [whole] = await edited([{ set: { '.b': '${.a}'.repeat(64) } }], [long])
-  t.match(whole, 'it would be more than 1 MiB longer', 'within a text')
+  t.match(whole, 'it would grow by more than 1 MiB', 'within a text')
   t.ok(process.memoryUsage().arrayBuffers - before < 32_000_000, 'which is not made')
   const [grown] = await edited([{ replace: { field: '.a', pattern: '(.*)', with: '$1'.repeat(5000) } }], [long])
   t.match(grown, 'the text would become longer than 16 MiB', 'within a match')
@@ -132,7 +132,7 @@ t.test('of the events of a read, those that steps make much longer may fill 32 M
   const steps = [{ set: { '.b': 'x'.repeat(16_000) } }, { set: { '.c': '${.b}'.repeat(64) } }]
   const small = Array.from({ length: 40 }, (_, n) => `{"a":${n}}`)
   const lines = await edited(steps, [...small, `{"d":"${'y'.repeat(100_000)}"}`])
-  const refused = lines.filter(line => line.includes('events of more than 32 MiB together'))
+  const refused = lines.filter(line => line.includes('would grow to more than 32 MiB together'))
   t.equal(refused.length, 8)
   t.match(refused[0], /^\{"a":32,"processing_error"/)
   t.match(lines.at(-1), '"c":"xxx', 'one that does not grow much')
@@ -229,7 +229,7 @@ t.test('what is wrong with a step is told at its place', async t => {
     ['{ sett: { .a: 1 } }', /^c.yaml:8:11: processors.ed.steps\[0\].sett: unknown option; did you mean "set"\?/],
     [
       '{ remove: [.a], keep: [.b] }',
-      /^c.yaml:8:31: processors.ed.steps\[0\].keep: a step does one thing; write it as a step of its own, behind remove/,
+      /^c.yaml:8:31: processors.ed.steps\[0\].keep: a step does only one thing; write this as a step of its own after remove/,
     ],
     [
       '{ when: if (.a exists) }',
@@ -246,7 +246,7 @@ t.test('what is wrong with a step is told at its place', async t => {
     ],
     [
       "{ set: { .a: ['${.b}'] } }",
-      /^c.yaml:8:23: .*stands for the value of a field, and this option is the same for all events/,
+      /^c.yaml:8:23: .*stands for the value of a field, but this option is the same for all events/,
     ],
     [
       '{ rename: { .a: b } }',

@@ -252,7 +252,7 @@ longTest('rows that make events much longer may fill 128 MiB in a batch', async 
   const folder = testFolder(t, { 'o.json': JSON.stringify({ a: row }) })
   const options = { table: join(folder, 'o.json'), key_field: '.k', target: '.r' }
   const lines = await enriched(options, Array(140).fill('{"k":"a"}'))
-  const refused = lines.filter(line => line.includes('events of more than 128 MiB together'))
+  const refused = lines.filter(line => line.includes('would grow to more than 128 MiB together'))
   t.equal(refused.length, 140 - Math.floor((128 * 1024 * 1024) / 1_000_020))
   t.equal(lines[0]!.length, 1_000_000 + '{"k":"a","r":{"row":""}}'.length)
 })

@@ -80,5 +80,5 @@ t.test('events that grow much are bounded together, and others beside them are e
   const large = `{"a":[${Array(1500).fill(1)}],"b":"${'x'.repeat(9000)}"}`
   const out = await exploded({ field: '.a' }, [large, large, large, '{"a":[1,2]}'])
   t.equal(out.length, 2 * 1500 + 3)
-  t.match(out.at(-3), /would become events of more than 32 MiB together/)
+  t.match(out.at(-3), /would grow to more than 32 MiB together/)
 })

@@ -106,9 +106,9 @@ t.test('types', async t => {
 })
 
 t.test('options of another codec are errors in their place', t => {
-  t.same(problems({}), [['codec', 'is missing; give codec, or several codecs as try']])
+  t.same(problems({}), [['codec', 'is missing; set codec, or set try to a list of codecs']])
   t.same(problems({ codec: 'json', try: [{ codec: 'json' }] }), [
-    ['try', 'cannot be used with codec; move that into the list'],
+    ['try', 'cannot be used with codec; move the codec into the list'],
   ])
   t.same(problems({ codec: 'json', columns: ['a'] }), [['columns', 'is an option of csv, not of json']])
   t.same(problems({ try: [{ codec: 'csv' }, { codec: 'logfmt', delimiter: ';' }] }), [

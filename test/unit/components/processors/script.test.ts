@@ -41,7 +41,7 @@ t.test('what cannot be an event fails, with the reason', async t => {
     cycle: /cannot be written as JSON: .*circular structure[^\n]*$/,
     method: /field \.f is a function/,
     date: /whose JSON is not an object/,
-    route: /a route in an array/,
+    route: /a route inside an array/,
     thrown: /^a text$/,
   }
   const { left, logged } = await through(t, { code, outputs: ['a'] }, [

@@ -312,10 +312,10 @@ t.test('TLS', async t => {
       ...line,
       reason: 'no_certificate',
       error: 'peer did not return a certificate',
-      why: /tls.client_ca_file asks for one/,
+      why: /tls.client_ca_file requires one/,
     },
     { ...line, reason: 'unknown_authority', why: /is not from an authority in tls.client_ca_file/ },
-    { ...line, reason: 'plain_http', why: /has to begin with https:/ },
+    { ...line, reason: 'plain_http', why: /must begin with https:/ },
   ])
   t.equal(refused.length, 3)
   const total = (reason: string) =>

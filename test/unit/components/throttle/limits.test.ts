@@ -197,9 +197,9 @@ t.test('limits that cannot be, or do nothing, are refused with their place', asy
     throttle.options
       .safeParse({ window: '1s', ...config })
       .error?.issues.map(({ path, message }) => `${path.join('.')}: ${message}`)
-  t.same(issues({}), ['limit: is missing; it must be a whole number, or limit_bytes a size'])
+  t.same(issues({}), ['limit: is missing; it must be a whole number, or set limit_bytes to a size'])
   t.same(issues({ limit: 1, also: [{ window: '1h' }] }), [
-    'also.0.limit: is missing; it must be a whole number, or limit_bytes a size',
+    'also.0.limit: is missing; it must be a whole number, or set limit_bytes to a size',
   ])
   t.match(issues({ limit_bytes: '1MB', cost: '.c' })?.[0], /^cost: has no effect without limit/)
   t.match(issues({ limit: 1, also: [] })?.[0], /^also/)
@@ -208,7 +208,7 @@ t.test('limits that cannot be, or do nothing, are refused with their place', asy
     'also.0.burst: has no effect without window_mode: gcra',
   ])
   t.same(issues({ quota: { per: 'day' } }), [
-    `quota.limit: is missing; it must be a whole number, or limit_bytes a size`,
+    `quota.limit: is missing; it must be a whole number, or set limit_bytes to a size`,
   ])
   t.same(issues({ quota: { per: 'day', limit: 1, time_zone: 'Europe/Brelin' } }), [
     'quota.time_zone: is not a time zone of this system; did you mean "Europe/Berlin"?',

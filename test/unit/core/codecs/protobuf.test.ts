@@ -285,7 +285,7 @@ t.test('what is wrong with a definition is said', t => {
   const last = whole.subarray(whole.lastIndexOf('all.proto') - 5)
   t.throws(make({ descriptor: last.subarray(last.indexOf(0x0a)).toString('base64') }), {
     message:
-      /^descriptor lacks google\.protobuf\.\w+, which acme\.logs\.All uses; write it with protoc --include_imports/,
+      /^descriptor lacks google\.protobuf\.\w+, which acme\.logs\.All uses; write the file with protoc --include_imports/,
   })
   t.end()
 })

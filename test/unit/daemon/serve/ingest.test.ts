@@ -44,14 +44,14 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   t.teardown(() => served.stop(AbortSignal.abort()))
   const at = (option: string) => `config.destinations.out.${option}`
   const bounds = [
-    { path: at('max_in_flight'), message: 'the service runs it with 64 instead of 500' },
-    { path: at('buffer.max_bytes'), message: /^5\.0 GB are more than the 2\.0 GB of disk space/ },
+    { path: at('max_in_flight'), message: 'the service uses 64 instead of 500' },
+    { path: at('buffer.max_bytes'), message: /^5\.0 GB exceeds the 2\.0 GB of disk space/ },
     { path: '', message: /disk buffers, dead-letter queues, .* share 2\.0 GB .* ingest answers 503$/ },
   ]
   const { document } = await pipelines.publish(me, id, {})
   t.match(document, { id, published_revision: 1, service_bounds: bounds })
   t.notOk('service_bounds' in (await pipelines.get(me, id)).document)
-  t.match(peopleText(document, 80), /\n {2}config\.destinations\.out\.max_in_flight: the service runs it with 64 /)
+  t.match(peopleText(document, 80), /\n {2}config\.destinations\.out\.max_in_flight: the service uses 64 /)
 
   mkdirSync(join(dataDir, 'ingest', id, 'state/buffer'), { recursive: true })
   const ran = async (revision: number) => {
@@ -60,14 +60,14 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
     return await until(found)
   }
   await service.secrets.set(me, 'up', { value: 'x' })
-  t.match(await ran(1), { pipeline: id, bounds: /out\.max_in_flight: the service runs it with 64 instead of 500;/ })
+  t.match(await ran(1), { pipeline: id, bounds: /out\.max_in_flight: the service uses 64 instead of 500;/ })
   await pipelines.update(me, id, { config: { destinations: { out: { ...out, max_in_flight: 400 } } } })
   await pipelines.publish(me, id, {})
-  t.match(await ran(2), { pipeline: id, bounds: /out\.max_in_flight: the service runs it with 64 instead of 400;/ })
+  t.match(await ran(2), { pipeline: id, bounds: /out\.max_in_flight: the service uses 64 instead of 400;/ })
 
   const toStdout = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
   await pipelines.update(me, id, { config: toStdout })
-  const message = /^the service cannot run it: destinations\.out\.type: the standard output/
+  const message = /^the service cannot run it: destinations\.out\.type: pipelines cannot write to the standard output/
   t.match((await pipelines.publish(me, id, {})).document.service_bounds, [{ path: '', message, obstacle: true }])
   const own = {
     sources: { f: { type: 'file', include: ['/var/log/a.log'] } },

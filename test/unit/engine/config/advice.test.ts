@@ -383,7 +383,7 @@ t.test('a destination that there is not yet, and a key that is a template', t =>
   for (const type of ['opensearch', 'OpenSearch', 'Elasticsearch', 'es'])
     t.match(messages(type, '.app'), [/^use elasticsearch, which sends to OpenSearch, too/], type)
   t.match(messages('Loki', '.app'), [/did you mean "loki"/])
-  t.match(messages('nats', '.app'), [/^there is no destination nats yet: use http to a program that accepts/])
+  t.match(messages('nats', '.app'), [/^there is no destination nats yet: use http, and send to a program that accepts/])
   t.match(messages('zonk', '.app'), [/^must be one of /])
   for (const key of ['{{app}}', '{{ .app }}', '%{app}'])
     t.match(messages('stdout', key), [/: write \.app \(column 1 of the path\)$/], key)

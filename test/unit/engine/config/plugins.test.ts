@@ -118,10 +118,10 @@ t.test('what is wrong with a plugin is said in its place', async t => {
   const wanted = [
     /^c\.yaml:3:5: plugins\[1\]: cannot be loaded: no luck \(\/.*throws\.mjs:1:7\)$/,
     /plugins\[2\]: cannot be loaded: it does not export a component or codec that was made with defineProcessor, /,
-    /plugins\[3\]: cannot be loaded: later is for contract 2, and this version of Sluice has contract 1 /,
+    /plugins\[3\]: cannot be loaded: later is for contract 2, but this version of Sluice supports contract 1 /,
     /plugins\[4\]: cannot be loaded: none\.contract is missing; .*: write contract: 1$/,
-    /plugins\[5\]: there is a processor chance already: it is defined by \/.*chance\.mjs, too; give this one another/,
-    /plugins\[5\]: there is a processor throttle already: it comes with Sluice; /,
+    /plugins\[5\]: there already is a processor chance, which is defined by \/.*chance\.mjs; give this one another/,
+    /plugins\[5\]: there already is a processor throttle, which comes with Sluice; /,
     /plugins\[6\]: cannot be loaded: loose\.options: must be a z\.strictObject$/,
     /plugins\[8\]: there is no file \/.*nowhere\.js$/,
     /plugins\[9\]: there is no package chance\.mjs in node_modules of .*; if it is the file, write \.\/chance\.mjs$/,

@@ -66,7 +66,7 @@ t.test('fields stay in a template, beside the environment', async t => {
 })
 
 t.test('where no template is, a field is an error at its place, and so is what is wrong with a template', async t => {
-  const same = 'stands for the value of a field, and this option is the same for all events; write $${ for "${" itself'
+  const same = 'stands for the value of a field, but this option is the same for all events; write $${ for "${" itself'
   t.same(problems('name: x', 'plain: "a${.b}"'), [`c.yaml:8:12: processors.lab.plain: \${.b} ${same}`])
   t.same(problems('name: x', 'steps: [{ note: "${.b:-c}" }]'), [
     `c.yaml:8:21: processors.lab.steps[0].note: \${.b:-c} ${same}`,

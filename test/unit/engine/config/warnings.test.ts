@@ -237,9 +237,9 @@ t.test('what validate warns of, and what it says to do', async t => {
   const lost = await run(filtering(".path not_equal '/healthz'"))
   t.match(
     lost,
-    /f\.condition: warning: an event without \.path is discarded, since .* write NOT \.path equal 'value' for/,
+    /f\.condition: warning: an event without \.path is discarded, because .* write NOT \.path equal 'value' to/,
   )
-  t.match(lost, /r\.routes\.x: warning: an event without \.path does not go to x, since/)
+  t.match(lost, /r\.routes\.x: warning: an event without \.path does not go to x, because/)
   t.equal(await run(filtering("NOT .path equal '/healthz'")), '', 'as it says')
   const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
   t.match(await run(listening), /in\.listen: warning: access keys are sent without encryption: set "tls"/)
@@ -272,7 +272,7 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
     const [warning, ...others] = await warningsFor(source)
     t.match(
       warning,
-      /:5:3: processors\.lim: warning: lines that in has from before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
+      /:5:3: processors\.lim: warning: lines of in from before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
     )
     t.same(others, [])
   }
@@ -297,7 +297,7 @@ t.test('what a first start would discard is said with its size, also where it is
     'c.log': Buffer.from('\xfd7zXZ\0', 'latin1'),
   })
   const source = `type: file, include: ['${folder}/*.log'], exclude: [b.log]`
-  const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts what is discarded then'
+  const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts the events that this discards'
   const warningsFor = async (source: string, option: string) =>
     (await validated(folder, throttled(source, option))).filter(line => line.includes('from before a start'))
   for (const [option, place] of [

@@ -262,7 +262,7 @@ t.test('a store that was removed or replaced while it is open acknowledges nothi
   t.teardown(() => store.close())
   await put(store, 'a', 'a')
   renameSync(path, `${path}.away`)
-  const refused = { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced while the service uses it/ }
+  const refused = { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced while the service was using it/ }
   await t.rejects(put(store, 'b', 'b'), refused)
   t.notOk(store.health().writable)
   mkdirSync(path)

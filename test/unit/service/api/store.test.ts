@@ -246,7 +246,7 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
   t.notOk(existsSync(join(dir, 'secret')))
   writeFileSync(join(dir, 'secret'), secret)
   chmodSync(join(dir, 'secret'), 0o640)
-  await unusable(/others can read .*secret; chmod 600 it/)
+  await unusable(/other users can read .*secret; run: chmod 600 .*secret$/)
   rmSync(join(dir, 'secret'))
   spawnSync('mkfifo', ['-m', '600', join(dir, 'secret')])
   await unusable(/secret is not a file/)
@@ -325,7 +325,7 @@ t.test('backup and restore', async t => {
   const bytes = readFileSync(file)
   for (const damaged of [bytes.subarray(0, -4096), bytes.map((byte, i) => (i > 4096 && i < 4200 ? byte ^ 1 : byte))]) {
     writeFileSync(file, damaged)
-    await refused('backup', 'one', /backup is not restored, since its store is damaged: .*backup\/store/, true)
+    await refused('backup', 'one', /backup is not restored, because its store is damaged: .*backup\/store/, true)
   }
   writeFileSync(file, bytes)
   writeFileSync(join(dir, 'backup/store/CURRENT'), 'MANIFEST-000001')

@@ -422,7 +422,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   const runsWith = (path: string, message: string) =>
     t.match(
       bounds.find(bound => bound.path === path),
-      { message: `the service runs it with ${message}` },
+      { message: `the service uses ${message}` },
     )
   runsWith('processors.a.max_keys', '500000 instead of 10000000')
   runsWith('destinations.d15.max_in_flight', '4 instead of 1000')
@@ -443,13 +443,13 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   )
   const histograms = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`h${n}`, took]))
   t.throws(() => hostedConfig(aggregates({ histograms }), { ...options, permitted }), {
-    message: /processors\.d: its counters and buckets have more than 10000 series/,
+    message: /processors\.d: its counters and buckets need too many series of metrics: the service shows at most 10000/,
   })
   const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
   t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
   const large = { ...discards, buffer: { type: 'disk', max_bytes: '10GB' } }
   t.match(hostedConfig(many(1, large), { ...options, permitted }).bounds, [
-    { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB are more than the 1\.0 GB / },
+    { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB exceeds the 1\.0 GB / },
     { path: '', message: /disk buffers/ },
   ])
   const { config: usualOnes, bounds: few } = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), {
@@ -685,7 +685,7 @@ t.test('an account with many pipelines takes one process, and no client of anoth
   t.match(await post(line(4), {}, 'third'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /^the service runs pipelines of 2 other accounts/,
+    message: /^the service runs pipelines of at most 2 accounts at a time/,
   })
   open()
   t.match(await Promise.all(answers), [{ status: 202 }, { status: 202 }])
@@ -771,14 +771,14 @@ t.test('every account has its share of the memory and of the requests', async t 
   const pipeline = new Quota(100, 1000)
   t.throws(() => quotas.lease('greedy', pipeline.lease()), {
     code: 'account_share_exceeded',
-    message: /76 requests, more than its share of 75/,
+    message: /75 requests that wait to be delivered; with this request it would have 76\./,
   })
   t.equal(pipeline.requests, 0, 'nor does it hold a share of its pipeline')
   const modest = quotas.lease('modest', pipeline.lease())
   all[0]!.hold(700)
   t.throws(() => all[1]!.hold(100), {
     code: 'account_share_exceeded',
-    message: /800 bytes, more than its share of 750/,
+    message: /750 bytes that wait to be delivered; with this request it would have 800\./,
   })
   modest.hold(200)
   t.equal(pipeline.bytes, 200)

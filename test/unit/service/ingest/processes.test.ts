@@ -189,7 +189,7 @@ t.test('an account that nobody waits for leaves its process to another one', asy
   t.match(await post('{"n":3}', {}, 'c'), {
     status: 503,
     code: 'too_many_pipelines',
-    message: /^the service runs pipelines of 1 other accounts, the most that are possible/,
+    message: /^the service runs pipelines of at most 1 accounts at a time/,
   })
   stage.holds = false
   t.match(await waiting, { status: 202 })

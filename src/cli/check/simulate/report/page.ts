@@ -115,7 +115,7 @@ function knees(curves: readonly Curve[]): string {
     const text = knee
       ? `the knee is at <strong>limit ${amountText(knee.result)}</strong>, which discards ${percent(knee.loss, 1)}`
       : trials.length < 3
-        ? 'no knee, since it takes at least three limits'
+        ? 'no knee: a knee needs at least three limits'
         : 'no knee: the curve does not bend'
     return `<li>${escaped(name)}: ${text}</li>`
   })

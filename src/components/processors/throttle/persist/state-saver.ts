@@ -174,7 +174,8 @@ export class StateSaver {
   }
 
   async #append(block: Buffer): Promise<void> {
-    if (!this.#options.state.hasRoom(block.length)) throw new Error('the account has no disk space left for it')
+    if (!this.#options.state.hasRoom(block.length))
+      throw new Error('the account has no disk space left for the saved buckets')
     await this.#segment!.write([block], this.#bytes)
     this.#bytes += block.length
     this.#onDisk += block.length

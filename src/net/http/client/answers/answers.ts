@@ -155,7 +155,7 @@ export class Answers {
 
   /** Asks for smaller requests, which have shorter responses. A single event whose response is too long is rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
-    const message = `${status} from ${place}: the answer is too long to be read. Which events were refused is unknown, so they are sent again in smaller requests`
+    const message = `${status} from ${place}: the answer is too long to be read. It is unknown which events were refused, so the events are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
     return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
   }
@@ -188,7 +188,7 @@ export class Answers {
     if (status >= 300 && status < 400) {
       const to = text(headers.location)
       const shown = to ? withoutQuery(to) : 'elsewhere'
-      return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
+      return `; it redirects to ${shown}; redirects are not followed: set that address in the configuration`
     }
     if (status === 407) return `; a proxy answered this${proxyWords(status)}`
     if (status === 404) return '; there is nothing at this address'

@@ -17,7 +17,7 @@ export function requireAccount(principal: Principal): { readonly id: string; rea
   if (principal.account) return principal.account
   throw forbidden(
     'account_required',
-    'this concerns one account: send its id in x-delegate-account-id along with an enterprise token',
+    'this request acts in one account: with an enterprise token, send the id of the account in x-delegate-account-id',
   )
 }
 
@@ -27,7 +27,7 @@ export function requireEnterprise(principal: Principal): void {
     throw forbidden('enterprise_token_required', 'only the key of an enterprise service account may do this')
   }
   if (principal.delegated) {
-    throw forbidden('enterprise_scope_required', 'this concerns the enterprise: leave x-delegate-account-id out')
+    throw forbidden('enterprise_scope_required', 'this request acts on the enterprise: leave x-delegate-account-id out')
   }
   requireScope(principal, 'enterprise:manage')
 }

@@ -53,5 +53,9 @@ export async function isInitialized(sql: Sql): Promise<boolean> {
 }
 
 function already(): ApiError {
-  return new ApiError(409, 'already_initialized', 'the service is initialised already; its keys were shown then')
+  return new ApiError(
+    409,
+    'already_initialized',
+    'the service was already initialised, and its keys were shown at that time',
+  )
 }

@@ -12,12 +12,12 @@ export const ROLES = ['manager', 'editor', 'viewer'] as const
 export type Role = (typeof ROLES)[number]
 
 export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
-  'pipeline:read': 'Read pipelines, their revisions and the names of secrets, see the fleet, report to it.',
+  'pipeline:read': 'Read pipelines, their revisions, the names of secrets and the fleet; report as a daemon.',
   'pipeline:write': 'Create, change, publish, roll back and delete pipelines; save and delete secrets.',
   'ingest:write': 'Send events to a published pipeline.',
-  'user:key': 'Make, list and revoke personal keys of the own user.',
-  'account:manage': 'Users, service accounts, keys, features and the audit log of an account.',
-  'enterprise:manage': 'Accounts and service accounts of an enterprise, and its audit log.',
+  'user:key': 'Create, list and revoke personal keys for the user of this key.',
+  'account:manage': 'Manage the users, service accounts, keys and features of an account; read its audit log.',
+  'enterprise:manage': 'Manage the accounts and service accounts of an enterprise; read its audit log.',
 }
 
 const VIEWER: readonly Scope[] = ['pipeline:read', 'user:key']

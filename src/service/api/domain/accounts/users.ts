@@ -157,11 +157,11 @@ async function requireOtherManager(sql: Sql, { id, account_id, role }: Row): Pro
   if (role !== 'manager') return
   const other = "SELECT id FROM person WHERE account_id = $1 AND role = 'manager' AND id <> $2 LIMIT 1"
   if (await sql.get(other, account_id, id)) return
-  throw new ApiError(409, 'last_manager', 'this is the last manager of the account; make another one first')
+  throw new ApiError(409, 'last_manager', 'this is the last manager of the account; make another user a manager first')
 }
 
 function taken(): ApiError {
-  return new ApiError(409, 'email_taken', 'there is a user of this e-mail address in the account')
+  return new ApiError(409, 'email_taken', 'the account already has a user with this e-mail address')
 }
 
 function show({ id, email, title, role, account_id, created_at }: Row): UserDocument {

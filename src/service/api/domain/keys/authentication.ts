@@ -90,15 +90,15 @@ export class Authentication {
   }
 
   #valid(request: AuthenticateRequest, grant: Grant | undefined): Grant {
-    if (!grant) throw this.#guessed(request, 'unknown', 'nobody has this access key')
-    if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use the one that replaced it')
+    if (!grant) throw this.#guessed(request, 'unknown', 'this access key is unknown')
+    if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use another key')
     this.#requireTime(grant)
     return grant
   }
 
   #requireTime({ expiresAt }: Pick<Grant, 'expiresAt'>): void {
     if (isOver(expiresAt, this.#context.time()))
-      throw this.#refuse('expired', `this access key expired at ${expiresAt}; make a new one`)
+      throw this.#refuse('expired', `this access key expired at ${expiresAt}; create a new one`)
   }
 
   #enter(request: AuthenticateRequest, found: Grant | undefined): Principal | Promise<Principal> {
@@ -139,7 +139,7 @@ export class Authentication {
     const key = match?.[1]
     if (key !== undefined && isKey(key)) return key
     const message = match
-      ? 'this is not an access key: one is sts_, ste_ or sta_ and 40 hexadecimal digits'
+      ? 'this is not an access key: a key is sts_, ste_ or sta_ followed by 40 hexadecimal digits'
       : 'the header must be "Authorization: Token KEY"'
     throw this.#guessed(request, 'malformed', message)
   }
@@ -158,11 +158,7 @@ export class Authentication {
         )
       : undefined
     if (!account) {
-      throw forbidden(
-        'account_not_in_enterprise',
-        'there is no account of this id in the enterprise of the key',
-        principal,
-      )
+      throw forbidden('account_not_in_enterprise', 'the enterprise of this key has no account with this id', principal)
     }
     const scopes = new Set(principal.scopes)
     scopes.delete('enterprise:manage')

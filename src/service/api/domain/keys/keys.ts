@@ -212,7 +212,7 @@ export function endOfNew(
   if (wantedMs === undefined) return givesUntil
   throw forbidden(
     'end_exceeded',
-    `this key cannot make a key that ends after ${givesUntil}; ask for a shorter expires_in, or leave it out`,
+    `this key cannot create a key that expires after ${givesUntil}; send a shorter expires_in, or leave it out`,
   )
 }
 

@@ -49,7 +49,7 @@ export class UserKeys {
       // Neither a user who was removed in the meantime nor the holder of a revoked key may get a new key.
       if (!(await sql.get('SELECT id FROM person WHERE id = $1', subject.id))) throw notFound('user')
       if (!(await sql.get(`${ROWS} AND k.id = $1`, keyId)))
-        throw unauthorized('revoked', 'this access key was revoked; use another one')
+        throw unauthorized('revoked', 'this access key was revoked; use another key')
       await this.#keys.makeRoom(sql, subject.id)
       const { key, document } = await this.#keys.add(sql, {
         type: 'personal',

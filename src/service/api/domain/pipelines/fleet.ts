@@ -122,7 +122,7 @@ export class Fleet {
       if (this.evicted++ === 0)
         log.warn(
           { account: account_id, subject: subject.id, limit: limits.daemons },
-          'an account has reached its limit of daemons; new ones replace those that reported only briefly',
+          'an account has reached its limit of daemons; new daemons replace daemons that reported only briefly',
         )
       this.#unwritten.set(key, { enterprise_id, account_id, daemon: undefined })
     }

@@ -55,6 +55,6 @@ export class PacedWork {
 }
 
 function tooMany(): ApiError {
-  const message = `${MOST_WAITING} changes of pipelines of this account wait to be checked; send this again later`
+  const message = `${MOST_WAITING} pipeline changes of this account already wait to be checked; send this again later`
   return new ApiError(429, 'too_many_requests', message, { headers: { 'retry-after': '5' } })
 }

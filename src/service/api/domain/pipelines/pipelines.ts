@@ -336,7 +336,10 @@ export class Pipelines {
         listener(id, published)
       } catch (error) {
         // The revision is published nevertheless.
-        this.#context.log.error({ err: error, pipeline: id }, 'a listener failed on a change of a published pipeline')
+        this.#context.log.error(
+          { err: error, pipeline: id },
+          'a listener failed to handle a change of a published pipeline',
+        )
       }
     }
   }

@@ -207,7 +207,7 @@ export class RevisionSizes {
   /** Throws ApiError 409 if `more` bytes would exceed the limit of the account. */
   requireRoom(account: string, more: number): void {
     if (more <= 0 || this.hasRoom(account, more)) return
-    const message = `the pipelines of this account take all the disk space that they may use; the saved revisions take ${this.of(account)} bytes of it, the rest is buffers, dead-letter queues and idempotency keys. Delete pipelines that are not needed`
+    const message = `this account uses all of its disk space: ${this.of(account)} bytes for saved revisions, the rest for buffers, dead-letter queues and idempotency keys. Delete pipelines that are not needed`
     throw new ApiError(409, 'account_disk_full', message)
   }
 }

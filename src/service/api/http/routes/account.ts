@@ -42,7 +42,7 @@ export const accountRoutes: readonly Route[] = [
       },
     },
     refusals: {
-      409: { limit_reached: `The enterprise has ${DEFAULT_LIMITS.accounts} accounts, the most that are possible.` },
+      409: { limit_reached: `The enterprise has reached the limit of ${DEFAULT_LIMITS.accounts} accounts.` },
     },
     handle: async ({ service, principal, body }) => ({ one: await service.accounts.create(principal, body) }),
   }),
@@ -61,7 +61,7 @@ export const accountRoutes: readonly Route[] = [
     operation: 'setFeature',
     tag: 'account',
     summary: 'Enables or disables a beta feature: `throttle`.',
-    description: "For the account's manager, with a personal key.",
+    description: 'Only a manager of the account can do this, with a personal key.',
     scope: 'account:manage',
     access: requireFeatureManagement,
     body: featureInput,

@@ -31,12 +31,12 @@ export const operationRoutes: readonly Route[] = [
     scope: 'pipeline:read',
     access: requireReporter,
     body: reportInput,
-    answers: { 200: { description: 'The daemon as it is known now.', one: ['daemon', daemonDocument] } },
+    answers: { 200: { description: 'The daemon as the service now knows it.', one: ['daemon', daemonDocument] } },
     refusals: {
       403: { role_missing: 'Viewers cannot report.' },
       404: { not_found: 'The pipeline does not exist.' },
       409: {
-        limit_reached: `The account has ${DEFAULT_LIMITS.daemons} daemons, the most that are possible, and all of them report.`,
+        limit_reached: `The account has reached the limit of ${DEFAULT_LIMITS.daemons} daemons, and all of them are reporting.`,
       },
       429: { too_many_daemons: 'Too many new daemons at the same time.' },
     },
@@ -80,7 +80,8 @@ export function ingestRoute(ingest: Ingest | undefined): Route {
       },
     },
     handle: async ({ principal, params, request, confirm }) => {
-      if (!ingest) throw new ApiError(503, 'unavailable', 'this service takes no events', { headers: LATER_SOON })
+      if (!ingest)
+        throw new ApiError(503, 'unavailable', 'this service does not accept events', { headers: LATER_SOON })
       const { status, headers, body } = await ingest.ingest(principal, params.id!, request.raw, confirm)
       return { status, ...(headers ? { headers } : {}), ...(body === undefined ? {} : { raw: body }) }
     },

@@ -24,9 +24,9 @@ import {
 import { type Route, route } from '../route.js'
 
 const full = (most: number, what: string) => ({
-  409: { limit_reached: `There are ${most} ${what}, the most that are possible.` },
+  409: { limit_reached: `The limit of ${most} ${what} has been reached.` },
 })
-const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys of the user that have not expired')
+const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys per user, not counting expired keys,')
 
 /** Service accounts of the account, or of the enterprise at enterprise scope. */
 const serviceAccounts: readonly Route[] = [
@@ -35,7 +35,7 @@ const serviceAccounts: readonly Route[] = [
     path: '/v3/service-account',
     operation: 'listServiceAccounts',
     tag: 'service account',
-    summary: 'Lists the service accounts of the account, or at enterprise scope those of the enterprise.',
+    summary: 'Lists the service accounts of the account or, at enterprise scope, of the enterprise.',
     scope: 'account:manage',
     access: requireServiceAccountManagement,
     query: pageQuery,
@@ -143,7 +143,7 @@ const users: readonly Route[] = [
     path: '/v3/user',
     operation: 'createUser',
     tag: 'user',
-    summary: 'Creates a user and a first key, with which that person creates their own keys.',
+    summary: 'Creates a user and a first key. The user creates further keys with it.',
     scope: 'account:manage',
     access: requireUserManagement,
     body: userInput,
@@ -202,7 +202,7 @@ const users: readonly Route[] = [
     path: '/v3/user/{id}/invite',
     operation: 'inviteUser',
     tag: 'user',
-    summary: 'Creates another first key for a user who lost theirs.',
+    summary: 'Creates another first key for a user, for example after the first one was lost.',
     scope: 'account:manage',
     access: requireUserManagement,
     body: invitationInput,

@@ -12,11 +12,10 @@ import type { Tagged } from '../../domain/pipelines/pipelines.js'
 import { type Call, type Reply, type Route, route } from '../route.js'
 
 const ETAG = { etag: 'Identifies the version in the response, for If-Match and If-None-Match.' }
-const IF_MATCH = { 'if-match': 'Only if the pipeline still has this ETag.' }
+const IF_MATCH = { 'if-match': 'The change is made only if the pipeline still has this ETag.' }
 const CHANGED = { 412: { precondition_failed: 'The pipeline has changed since you read it; read it again.' } }
 const FULL = {
-  account_disk_full:
-    'The pipelines of the account take all the disk space that they may use, saved revisions included.',
+  account_disk_full: 'The pipelines of the account and their saved revisions use all of its disk space.',
 }
 
 const ifMatch = ({ request }: Call): string | undefined => request.headers['if-match']
@@ -39,7 +38,7 @@ export const pipelineRoutes: readonly Route[] = [
     operation: 'listPipelines',
     tag: 'pipeline',
     summary: 'Lists the pipelines of the account. HEAD also serves to validate a token.',
-    description: 'At enterprise scope, the pipelines of all accounts.',
+    description: 'At enterprise scope, lists the pipelines of all accounts.',
     scope: 'pipeline:read',
     query: pageQuery,
     answers: { 200: { description: 'A page of pipelines.', list: ['pipeline', pipelineDocument] } },
@@ -59,7 +58,7 @@ export const pipelineRoutes: readonly Route[] = [
     answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
     refusals: {
       409: {
-        limit_reached: `The account has ${DEFAULT_LIMITS.pipelines} pipelines, the most that are possible.`,
+        limit_reached: `The account has reached the limit of ${DEFAULT_LIMITS.pipelines} pipelines.`,
         ...FULL,
       },
     },
@@ -72,10 +71,10 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Returns a pipeline with its draft.',
     scope: 'pipeline:read',
-    headers: { 'if-none-match': 'The ETag that is known already.' },
+    headers: { 'if-none-match': 'The ETag that the client has from an earlier response.' },
     answers: {
       200: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG },
-      304: { description: 'It has not changed since the version that the client has.', headers: ETAG },
+      304: { description: 'The ETag is unchanged: the client has the current version.', headers: ETAG },
     },
     handle: async call => unlessKnown(call, await call.service.pipelines.get(call.principal, call.params.id!)),
   }),
@@ -139,10 +138,10 @@ export const pipelineRoutes: readonly Route[] = [
     tag: 'pipeline',
     summary: 'Returns the published revision, which daemons run.',
     scope: 'pipeline:read',
-    headers: { 'if-none-match': 'The ETag that is known already.' },
+    headers: { 'if-none-match': 'The ETag that the client has from an earlier response.' },
     answers: {
       200: { description: 'The published revision.', one: ['published_pipeline', publishedDocument], headers: ETAG },
-      304: { description: 'It has not changed since the version that the client has.', headers: ETAG },
+      304: { description: 'The ETag is unchanged: the client has the current version.', headers: ETAG },
     },
     refusals: { 409: { not_published: 'No revision has been published.' } },
     handle: async call => unlessKnown(call, await call.service.pipelines.published(call.principal, call.params.id!)),

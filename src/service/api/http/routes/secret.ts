@@ -32,7 +32,7 @@ export const secretRoutes: readonly Route[] = [
     body: secretInput,
     answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },
     refusals: {
-      409: { limit_reached: `The account has ${DEFAULT_LIMITS.secrets} secrets, the most that are possible.` },
+      409: { limit_reached: `The account has reached the limit of ${DEFAULT_LIMITS.secrets} secrets.` },
     },
     handle: async ({ service, principal, params, body }) => ({
       one: await service.secrets.set(principal, params.name!, body),

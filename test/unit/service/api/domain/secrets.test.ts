@@ -178,8 +178,8 @@ t.test('no key stands in a pipeline itself', async t => {
     [http({ url: 'http://${secret:up}/?token=${secret:up}' }), /must not refer/],
     [http({ url: 'http://x/?${secret:up}=a' }), /must not refer/],
     [http({ compression: '${secret:up}' }), /must not refer/],
-    [http({ headers: { a: '${secret:9}' } }), /must have A-Z/],
-    [token('${secret:a/b}'), /must have A-Z/],
+    [http({ headers: { a: '${secret:9}' } }), /must begin with a letter and have only A-Z/],
+    [token('${secret:a/b}'), /must begin with a letter and have only A-Z/],
   ]
   for (const [config, message] of misplaced) t.match((await faults(config))[0], { message })
   const taken = [

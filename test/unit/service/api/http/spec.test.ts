@@ -547,7 +547,7 @@ t.test('bodies that are under way take a bounded part of the memory', async t =>
     return socket
   })
   await until(() => said.length > 0)
-  t.match(said[0], /^HTTP\/1.1 503 .*"account_share_exceeded".*requests of this account that are not answered yet/s)
+  t.match(said[0], /^HTTP\/1.1 503 .*"account_share_exceeded".*may have \d+ \w+ that are not answered yet/s)
   t.equal((await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig() })).status, 201)
   for (const socket of sockets) socket.destroy()
 })
