@@ -8,7 +8,7 @@ export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'ti
 export type FieldType = (typeof TYPES)[number]
 
 export const TYPES_TEXT =
-  'int, float, bool (true, t, yes, y, on, 1 and their opposites), string, duration (`1.5s`, `2h`, `250us`, `1h30m`: a number of milliseconds), bytes (`64KiB`, `1MB`: a number) or timestamp (any usual form, in UTC unless it has a zone: ISO 8601)'
+  'int, float, bool (true, t, yes, y, on, 1 and their opposites), string, duration (`1.5s`, `2h`, `250us` or `1h30m` becomes a number of milliseconds), bytes (`64KiB` or `1MB` becomes a number) or timestamp (any usual form becomes ISO 8601; without a zone, it is in UTC)'
 
 const EXPECTED: Readonly<Record<FieldType, string>> = {
   int: 'an integer',

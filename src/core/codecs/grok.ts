@@ -59,7 +59,7 @@ class Expansion {
     if (depth > DEEPEST) throw new Error('the patterns refer to each other in a cycle')
     this.#length += pattern.length
     if (this.#length > LONGEST)
-      throw new Error(`is longer than ${LONGEST} characters with the patterns that it refers to`)
+      throw new Error(`is longer than ${LONGEST} characters, including the patterns that it refers to`)
     return pattern.replace(PART, (whole, name?: string, field?: string, type?: string, group?: string) => {
       if (group !== undefined) return this.#group(group)
       if (name === undefined) return whole === '(?>' ? '(?:' : whole

@@ -12,7 +12,7 @@ export class SpareBytes {
     return this.#spare.pop() ?? new GrowingBytes(room)
   }
 
-  /** Takes memory back that nobody reads any more. */
+  /** Takes back memory that nobody reads any more. */
   give(memory: GrowingBytes): void {
     if (this.#spare.length === MOST_SPARE || memory.bytes.length > LARGEST_SPARE) return
     memory.clear()

@@ -47,7 +47,7 @@ export interface RequestFormat {
    * JSON at a URL; undefined: the response is unusable.
    */
   inspect?(get: (url: string) => Promise<unknown>): Promise<Inspection>
-  /** How a response distinguishes events. If missing, its status counts for all of them. */
+  /** Where a response has a result for each event. Without it, the status of the response counts for all events. */
   readonly answerList?: AnswerList
   /**
    * Reads a success response that does not say which events it rejects. Undefined: the response has another form and

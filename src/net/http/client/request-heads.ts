@@ -102,7 +102,7 @@ export class RequestHeads {
     return head
   }
 
-  /** The head for events without fields. Throws a DeliveryError if a field has no default. */
+  /** The head for events without fields. Throws a DeliveryError if a template has a field without a default. */
   ofDefaults(): Head {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
