@@ -82,6 +82,8 @@ export interface Processor extends Decides, Lifecycle {
    * A function that is registered several times is called once per batch.
    */
   watchDecisions?(see: SeeDecisions): () => void
+  /** Number of events that it has decided about. Only for processors that decide by key. */
+  readonly decided?: number
   /** The bucket of event `i`, about which it has decided. Only for processors that decide by key. */
   bucketOf?(batch: EventBatch, i: number): EventBucket
   /**

@@ -144,6 +144,7 @@ export class PageData {
 
   #tick(): void {
     this.history.tick()
+    this.watch.second(this.#counters())
     if (!this.#live.isRead) return
     const { clock, reports } = this.#from
     const signs = this.#signsNow()

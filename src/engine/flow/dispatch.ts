@@ -225,7 +225,7 @@ export class Dispatch {
       events[value]!++
       bytes[value]! += ends[i]! - starts[i]! + (flags[i]! & lineEnd)
     }
-    if (this.observer) this.#show(batch, to, events, work, first)
+    if (this.observer?.wants(batch)) this.#show(batch, to, events, work, first)
     if (work.copies) this.#sendWithCopies(batch, to, work.copies, first)
     this.#count(events, bytes)
     if (events[LATER]! > 0) {

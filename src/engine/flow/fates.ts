@@ -18,6 +18,8 @@ export interface DiscardedEvents {
 
 /** Observes what becomes of a component's events, while their bytes are valid. Must not keep references to them. */
 export interface FateObserver {
+  /** Whether it may look at discarded events of the batch. Asked for each batch, so it must be quick. */
+  wants(batch: EventBatch): boolean
   discarded(events: DiscardedEvents): void
   /** A receiver has permanently rejected the events of a request. */
   rejected(request: readonly EventBatch[], error: DeliveryError): void

@@ -122,6 +122,11 @@ export class RefusedEvents {
     this.#sampled = this.#oneIn ? count(this.#isShadow ? 'would_sample' : 'sampled') : { value: 0 }
   }
 
+  /** Number of events beyond the limit. */
+  get decided(): number {
+    return this.#discarded.value + this.#marked.value + this.#sampled.value
+  }
+
   get state(): RefusedState {
     this.#drain()
     return { oneIn: this.#oneIn, keys: this.#keys, history: this.#history }

@@ -223,6 +223,10 @@ export class ThrottleProcessor implements Processor {
     return () => this.#observers.delete(see)
   }
 
+  get decided(): number {
+    return this.#passed.value + this.#excluded.value + this.#failOpen.value + this.#refused.decided
+  }
+
   bucketOf(batch: EventBatch, i: number): EventBucket {
     this.#key.load(batch, i)
     const rule = this.#decider.ruleOf(batch, i)

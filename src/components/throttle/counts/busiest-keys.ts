@@ -8,7 +8,7 @@ import { isCounted, isLost } from '../decisions.js'
 import { EventSampler } from './event-sampler.js'
 
 /** Maximum number of events inspected per second. If there are more, only a sample is. */
-export const LOOKS_PER_SECOND = 20_000
+const LOOKS_PER_SECOND = 20_000
 /** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024

@@ -6,7 +6,6 @@ export class EventSampler {
   /** Whether some events were not inspected. */
   sampled: boolean
   readonly #most: number
-  readonly #mostSampled: number
   readonly #clock: Clock
   #secondAt: number
   #looks = 0
@@ -14,14 +13,10 @@ export class EventSampler {
   #skip = 0
   #chance = 1
 
-  /**
-   * `most`: maximum number of events inspected per second; `mostSampled`: the same for a second that begins with
-   * sampling. `stands`: value of the previous sampler.
-   */
-  constructor(clock: Clock, most: number, stands = 1, mostSampled = most) {
+  /** `most`: maximum number of events inspected per second. `stands`: value of the previous sampler. */
+  constructor(clock: Clock, most: number, stands = 1) {
     this.#clock = clock
     this.#most = most
-    this.#mostSampled = mostSampled
     this.#stands = stands
     this.sampled = stands > 1
     this.#secondAt = clock.now()
@@ -34,8 +29,7 @@ export class EventSampler {
 
   /** How many events each inspected event should represent at the current rate. */
   get stands(): number {
-    const next = this.#stands > 2 ? this.#mostSampled : this.#most
-    return this.#looks < next / 4 ? Math.max(1, this.#stands / 2) : this.#stands
+    return this.#looks < this.#most / 4 ? Math.max(1, this.#stands / 2) : this.#stands
   }
 
   /** Calls `inspect` with the events to inspect of the next batch, and how many events each represents. */
@@ -48,10 +42,9 @@ export class EventSampler {
     }
     let i = this.#skip
     for (; i < length; i += this.#step()) {
-      const most = this.#stands > 1 ? this.#mostSampled : this.#most
-      if (++this.#looks > most) {
+      if (++this.#looks > this.#most) {
         // For the rest of this second, half as many events are inspected.
-        this.#looks = (most * 3) / 4
+        this.#looks = (this.#most * 3) / 4
         this.#stands *= 2
         this.sampled = true
       }

@@ -5,9 +5,11 @@ import type { DeliveryError } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { eventIdBytes } from '../../../core/event/event-id.js'
 import { UNROUTED } from '../../../core/processor.js'
+import type { ComponentCounters } from '../../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../../engine/flow/dispatch.js'
 import type { DiscardedEvents, FateObserver } from '../../../engine/flow/fates.js'
 import type { Clock } from '../../../lib/time.js'
+import { totalsOf } from '../history.js'
 import { type Fate, type KeptEvent, KeptEvents, LONGEST_TEXT } from './kept-events.js'
 import { PlaceSample } from './place-sample.js'
 
@@ -77,24 +79,41 @@ export class ComponentEvidence implements FateObserver {
   readonly #to: Evidence
   readonly #clock: Clock
   #about: About
-  readonly #discards: PlaceSample
-  readonly #rejects: PlaceSample
-  readonly #arrivals: PlaceSample
-  readonly #deliveries: PlaceSample
+  readonly #discards = new PlaceSample(KEPT_PER_SECOND)
+  readonly #rejects = new PlaceSample(KEPT_PER_SECOND)
+  readonly #arrivals = new PlaceSample(KEPT_PER_SECOND)
+  readonly #deliveries = new PlaceSample(KEPT_PER_SECOND)
+  /** The totals of the component at the last second. */
+  #totals: readonly number[] | undefined
+  /** Events rejected since then. */
+  #rejected = 0
 
   constructor(to: Evidence, clock: Clock, about: About) {
     this.#to = to
     this.#clock = clock
     this.#about = about
-    this.#discards = new PlaceSample(KEPT_PER_SECOND, clock)
-    this.#rejects = new PlaceSample(KEPT_PER_SECOND, clock)
-    this.#arrivals = new PlaceSample(KEPT_PER_SECOND, clock)
-    this.#deliveries = new PlaceSample(KEPT_PER_SECOND, clock)
   }
 
   /** Continues with the component of the same id after a reload. */
   follow(about: Omit<About, 'component'>): void {
     this.#about = { ...this.#about, ...about }
+  }
+
+  /** Begins a second. Counters are cheaper than counting each batch here. */
+  second(counters: ComponentCounters): void {
+    const totals = totalsOf(counters)
+    const before = this.#totals ?? totals
+    const [received, sent, discarded] = totals.map((total, i) => Math.max(0, total - before[i]!))
+    const { events, bytes } = counters.received
+    const size = bytes / Math.max(1, events)
+    this.#arrivals.second(received!, size)
+    this.#deliveries.second(sent!, size)
+    this.#discards.second(discarded!, size)
+    this.#rejects.second(this.#rejected, size)
+    this.#to.passed.seen(this.#about.component, received!)
+    this.#to.discarded.seen(this.#about.component, Math.max(0, discarded! - this.#rejected))
+    this.#totals = totals
+    this.#rejected = 0
   }
 
   #keep(
@@ -130,16 +149,25 @@ export class ComponentEvidence implements FateObserver {
     })
   }
 
+  wants(batch: EventBatch): boolean {
+    return this.#discards.wants(batch)
+  }
+
+  #reject(events: number): void {
+    this.#rejected += events
+    this.#to.rejected.seen(this.#about.component, events)
+  }
+
   discarded({ batch, reason, events, to, value, areKept = false, error }: DiscardedEvents): void {
-    const { component, reasons, bucketOf } = this.#about
+    const { reasons, bucketOf } = this.#about
     const kept = areKept ? this.#to.rejected : this.#to.discarded
-    kept.seen(component, events)
+    if (areKept) this.#reject(events)
     const keep = (i: number) => {
       const words = error?.(i) ?? reasons[reason] ?? WORDS[reason] ?? reason
       const where = Object.hasOwn(reasons, reason) ? bucketOf(batch, i) : undefined
       this.#keep(kept, areKept ? 'rejected' : 'discarded', batch, i, { reason, words, ...where })
     }
-    this.#discards.choose(batch, events, keep, to, value)
+    this.#discards.choose(batch, keep, to, value)
   }
 
   rejected(request: readonly EventBatch[], error: DeliveryError): void {
@@ -148,29 +176,31 @@ export class ComponentEvidence implements FateObserver {
     for (const batch of request) {
       const first = before
       before += batch.length
-      this.#to.rejected.seen(this.#about.component, batch.length)
+      this.#reject(batch.length)
       const keep = (i: number) =>
         this.#keep(this.#to.rejected, 'rejected', batch, i, { reason, words: messages?.[first + i] ?? message })
-      this.#rejects.choose(batch, batch.length, keep)
+      this.#rejects.choose(batch, keep)
     }
   }
 
   delivered(request: readonly EventBatch[]): void {
-    for (const batch of request) {
-      const keep = (i: number) => this.#keep(this.#to.passed, 'delivered', batch, i, {}, false)
-      this.#deliveries.choose(batch, batch.length, keep)
-    }
+    for (const batch of request)
+      if (this.#deliveries.wants(batch)) this.#keepSome(this.#deliveries, 'delivered', batch, false)
   }
 
-  #arrived(what: Fate, batch: EventBatch): void {
-    this.#to.passed.seen(this.#about.component, batch.length)
-    this.#arrivals.choose(batch, batch.length, i => this.#keep(this.#to.passed, what, batch, i))
+  #keepSome(sample: PlaceSample, what: Fate, batch: EventBatch, hasText = true): void {
+    sample.choose(batch, i => this.#keep(this.#to.passed, what, batch, i, {}, hasText))
   }
 
   /** Observes the output of a source. */
-  readonly read = (batch: EventBatch): void => this.#arrived('read', batch)
+  readonly read = (batch: EventBatch): void => {
+    if (this.#arrivals.wants(batch)) this.#keepSome(this.#arrivals, 'read', batch)
+  }
+
   /** Observes the input of a destination. */
-  readonly reached = (batch: EventBatch): void => this.#arrived('passed', batch)
+  readonly reached = (batch: EventBatch): void => {
+    if (this.#arrivals.wants(batch)) this.#keepSome(this.#arrivals, 'passed', batch)
+  }
 }
 
 const NO_TEXT = { bytes: Buffer.alloc(0), start: 0, end: 0 }

@@ -2,7 +2,6 @@ import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { bucketName } from '../../../components/throttle/buckets/bucket-name.js'
 import { FIRST_MARK } from '../../../components/throttle/buckets/event-key.js'
 import { type Key, KeyTable, randomSeed } from '../../../components/throttle/buckets/key-table.js'
-import { EventSampler } from '../../../components/throttle/counts/event-sampler.js'
 import { isCounted, isLost, WAITS } from '../../../components/throttle/decisions.js'
 import { WallTime } from '../../../components/throttle/windows/wall-time.js'
 import type { SeeDecisions } from '../../../core/component.js'
@@ -22,14 +21,15 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** Maximum number of events inspected per second while sampling. */
-const SAMPLED_LOOKS = 2000
+/** In a busy second, at most this many events of a batch are counted, and so many keys are read. */
+const LOOKED = 200
+const READS = 80
 /** How often to choose the keys with counts of their own, in milliseconds. */
 const CHOICE_MS = 60_000
 /** Lengths of the steps of time, in milliseconds. */
-const STEPS = [1, 100, 1000] as const
-/** The minimum step of samples. */
-const SAMPLED_STEP = 1
+const STEPS = [1, 100, 200, 1000] as const
+/** The minimum step in busy seconds. */
+const BUSY_STEP = 1
 
 /** Numbers in place of a key: REST for keys without counts of their own, DEFAULT for events without a key. */
 export const REST = 0
@@ -39,8 +39,10 @@ const FIRST = 2
 export interface KeyCountsOptions {
   /** Maximum memory, in bytes. */
   readonly bytes: number
-  /** Maximum number of events inspected per second. */
-  readonly looks: number
+  /** With more events per second, only some are counted, in longer steps. */
+  readonly busy: number
+  /** Number of events that were decided about before the batch that is seen. */
+  readonly decided: () => number
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
   readonly key?: readonly FieldReader[]
@@ -53,12 +55,22 @@ export interface Counted {
   /** Wall clock, in milliseconds. */
   readonly from: number
   readonly stepMs: number
-  /** One in this many events was inspected. */
+  /** One in this many events was counted. */
   readonly oneIn: number
   /** Whether some events are counted under REST. */
   readonly hasRest: boolean
   readonly keys: number
   readonly mostKeys: number
+}
+
+/** When a number was last above 1, and its maximum of the last ten minutes. */
+interface Recent {
+  until: number
+  readonly most: number
+}
+
+function since({ until, most }: Recent, at: number, number: number): Recent {
+  return { until: at, most: Math.max(number, until < at - KEPT_MS ? 1 : most) }
 }
 
 /**
@@ -67,7 +79,6 @@ export interface Counted {
  */
 export class KeyCounts {
   readonly #options: KeyCountsOptions
-  readonly #sampler: EventSampler
   readonly #ring: CountRing
   readonly #wall = new WallTime()
   readonly #seed = randomSeed()
@@ -77,7 +88,7 @@ export class KeyCounts {
   #table = new KeyTable()
   /** Names of keys whose bytes are not their text. */
   readonly #names = new Map<number, string>()
-  /** By key: the number of events, with less weight for older ones, and the time of the last event. */
+  /** By key: the number of events, with less weight for older ones, and the time of the last events. */
   #weights = new Float64Array(0)
   #lastAt = new Float64Array(0)
   /** A cache by place: the last bucket that used the place, and its key. Valid until `#owner` changes. */
@@ -91,33 +102,36 @@ export class KeyCounts {
   /** Hashes of candidates that get counts of their own when they occur again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
-  /** The counts since `#at` by key, and the keys that have counts. */
-  #offered = new Float64Array(0)
-  #passed = new Float64Array(0)
-  readonly #touched: number[] = []
+  /** Of the step of `#stepMs` that began at `#at`: for each key, the events counted that passed and that did not. */
+  #counts = new Uint32Array(0)
   #at = 0
+  #stepMs = 1
+  /** Numbers of events: looked at in this step, and decided before this step and before this second. */
+  #looked = 0
+  #beforeStep: number
+  #beforeSecond: number
+  #secondAt: number
+  /** Whether it suffices to see some of the batches. */
+  isBusy = false
   /** When counting began; wall clock in milliseconds. */
   #from: number
   #step = 0
   /** When long steps, samples and keys without counts of their own were last in use. */
-  #coarse = { until: Number.NEGATIVE_INFINITY, step: 1 }
-  #sampled = { until: Number.NEGATIVE_INFINITY, oneIn: 1 }
+  #coarse: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
+  #sampled: Recent = { until: Number.NEGATIVE_INFINITY, most: 1 }
   #restUntil = Number.NEGATIVE_INFINITY
-  /** Number of rows that steps of 1 ms would have needed, by minute, newest first. */
+  /** Maximum number of rows that steps of 1 ms would have needed, by minute, newest first. */
   readonly #fineRows: number[] = [0]
-  /** Time and number of the current batch. `#lastBatch`: by key, the number of the last batch with it. */
-  #now = 0
-  #batch = 0
-  #lastBatch = new Uint32Array(0)
 
   constructor(options: KeyCountsOptions) {
-    const { clock, looks, bytes } = options
+    const { clock, bytes, decided } = options
     this.#options = options
     this.#bytes = bytes
-    this.#sampler = new EventSampler(clock, looks, 1, SAMPLED_LOOKS)
     this.#key = new BucketKey([], this.#seed)
     this.#wall.offsetMs = clock.wall() - clock.now()
     this.#from = Math.floor(clock.wall())
+    this.#secondAt = clock.now()
+    this.#beforeStep = this.#beforeSecond = decided()
     this.#ring = new CountRing(this.#rows)
     this.#resize()
   }
@@ -134,9 +148,7 @@ export class KeyCounts {
     const size = this.#mostKeys + FIRST
     this.#weights = resized(this.#weights, size)
     this.#lastAt = resized(this.#lastAt, size)
-    this.#lastBatch = resized(this.#lastBatch, size)
-    this.#offered = new Float64Array(size)
-    this.#passed = new Float64Array(size)
+    this.#counts = new Uint32Array(size * 2)
     const bits = Math.ceil(Math.log2(size))
     this.#candidates = { hashes: new Int32Array(2 ** bits), counts: new Float64Array(2 ** bits) }
     const places = PLACES_PER_KEY * 2 ** bits
@@ -162,15 +174,15 @@ export class KeyCounts {
     return (
       this.#ring.used +
       table +
-      this.#weights.length * (4 * 8 + 4) +
+      this.#weights.length * (2 * 8 + 2 * 4) +
       this.#ids.length * 6 +
       this.#candidates.hashes.length * 12
     )
   }
 
-  /** Counts the decisions about a batch. */
+  /** Counts the decisions about a batch. Call for each batch, unless `isBusy`. */
   readonly see: SeeDecisions = (batch, decisions, key, buckets) => {
-    const { clock } = this.#options
+    const { clock, decided } = this.#options
     const fields = this.#options.key ?? key
     if (fields !== this.#fields) {
       this.#fields = fields
@@ -180,60 +192,84 @@ export class KeyCounts {
     // The clock was set back. Earlier counts would be in the future.
     if (this.#wall.follow(now, clock.wall())) this.#restart()
     const wall = Math.floor(now + this.#wall.offsetMs)
-    this.#now = wall
-    // Short steps would not make a sample exact.
-    const step = STEPS[this.#sampler.oneIn > 1 ? Math.max(SAMPLED_STEP, this.#step) : this.#step]!
-    const at = wall - (wall % step)
-    if (at !== this.#at) this.flush()
+    const before = decided()
+    this.isBusy = this.#isBusyAt(now, before, batch.length)
+    const stepMs = STEPS[this.isBusy ? Math.max(BUSY_STEP, this.#step) : this.#step]!
+    // A longer step may begin before the last one.
+    const at = Math.max(this.#at, wall - (wall % stepMs))
+    if (at !== this.#at || stepMs !== this.#stepMs) this.flush()
     this.#at = at
+    this.#stepMs = stepMs
     if (wall - this.#choiceAt >= CHOICE_MS) this.#choose(wall)
-    this.#batch++
+    if (!this.isBusy) this.#beforeStep = before - this.#looked
+    const { length } = batch
+    this.#fineRows[0]! += Math.min(length, this.size)
+    const most = this.isBusy ? LOOKED : length
+    const from = length > most ? before % (length - most) : 0
+    const to = Math.min(length, from + most)
     const known = this.#options.key ? undefined : buckets
     if (known && known.owner !== this.#owner) {
       this.#owner = known.owner
       this.#buckets.fill(-1)
     }
-    this.#sampler.choose(batch.length, (i, stands) => this.#count(batch, i, decisions[i]!, stands, known?.ids[i] ?? -1))
-    if (this.#sampler.oneIn === 1) return
-    const { oneIn, until } = this.#sampled
-    this.#sampled = { until: wall, oneIn: Math.max(until < wall - KEPT_MS ? 1 : oneIn, this.#sampler.oneIn) }
+    this.#count(batch, decisions, known?.ids, from, to, this.isBusy ? READS : length)
   }
 
-  /** `bucket`: the number of the bucket; negative: unknown. */
-  #count(batch: EventBatch, i: number, decision: number, stands: number, bucket: number): void {
+  /** `before`: number of events decided before; `more`: in the batch. */
+  #isBusyAt(now: number, before: number, more: number): boolean {
+    const { busy } = this.#options
+    const since = now - this.#secondAt
+    const events = before - this.#beforeSecond
+    if (since < 1000) return this.isBusy || events + more > busy
+    this.#secondAt = now
+    this.#beforeSecond = before
+    return events > (busy * since) / 1000 || more > busy
+  }
+
+  /**
+   * Counts the events [from, to), but at most until `reads` keys have been read. `bucketOf`: the bucket of each event;
+   * negative or undefined: unknown.
+   */
+  #count(
+    batch: EventBatch,
+    decisions: Uint8Array,
+    bucketOf: Int32Array | undefined,
+    from: number,
+    to: number,
+    reads: number,
+  ): void {
     const { exclude } = this.#options
-    if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) return
-    // The golden ratio spreads the numbers over all places. With rules, they are multiples of a power of two.
-    const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
-    let id = REST
-    if (bucket >= 0 && this.#buckets[place] === bucket) id = this.#ids[place]!
-    else {
-      id = this.#idOf(batch, i, stands)
-      if (bucket >= 0 && id !== REST) {
-        this.#buckets[place] = bucket
-        this.#ids[place] = id
+    let i = from
+    let waiting = 0
+    for (; i < to; i++) {
+      const decision = decisions[i]!
+      if (decision === WAITS) waiting++
+      if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
+      const bucket = bucketOf ? bucketOf[i]! : -1
+      // The golden ratio spreads the numbers over all places. With rules, they are multiples of a power of two.
+      const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
+      let id = this.#ids[place]!
+      if (bucket < 0 || this.#buckets[place] !== bucket) {
+        if (reads-- === 0) break
+        id = this.#idOf(batch, i)
+        if (bucket >= 0 && id !== REST) {
+          this.#buckets[place] = bucket
+          this.#ids[place] = id
+        }
       }
+      this.#counts[(id << 1) | (isLost(decision) ? 1 : 0)]!++
     }
-    if (this.#lastBatch[id] !== this.#batch) {
-      this.#lastBatch[id] = this.#batch
-      this.#fineRows[0]!++
-    }
-    if (this.#offered[id] === 0) this.#touched.push(id)
-    this.#offered[id]! += stands
-    if (!isLost(decision)) this.#passed[id]! += stands
-    this.#weights[id]! += stands
-    this.#lastAt[id] = this.#now
-    if (id === REST) this.#restUntil = this.#now
+    this.#looked += i - from - waiting
   }
 
-  #idOf(batch: EventBatch, i: number, stands: number): number {
+  #idOf(batch: EventBatch, i: number): number {
     const key = this.#key
     if (!key.load(batch, i)) return DEFAULT
     const known = this.#table.find(key)
     if (known >= 0) return known + FIRST
     const hasRoom = this.#table.size < this.#mostKeys
     if (!hasRoom || (this.#wanted.size > 0 && !this.#wanted.delete(key.hash))) {
-      this.#nominate(key, stands)
+      this.#nominate(key)
       return REST
     }
     const id = this.#table.add(key) + FIRST
@@ -243,15 +279,13 @@ export class KeyCounts {
   }
 
   /** Counts a key as a candidate. At each place, the most frequent key tends to stay. */
-  #nominate({ hash }: Key, stands: number): void {
+  #nominate({ hash }: Key): void {
     const { hashes, counts } = this.#candidates
     const place = hash & (counts.length - 1)
-    if (hashes[place] === hash) counts[place]! += stands
-    else {
-      counts[place]! -= stands
-      if (counts[place]! > 0) return
+    if (hashes[place] === hash) counts[place]!++
+    else if (--counts[place]! <= 0) {
       hashes[place] = hash
-      counts[place] = stands
+      counts[place] = 1
     }
   }
 
@@ -308,31 +342,45 @@ export class KeyCounts {
     })
     this.#ring.rename(to)
     this.#buckets.fill(-1)
-    this.#restUntil = this.#now
+    this.#restUntil = this.#at
   }
 
-  /** Moves the counts since `#at` to the ring. */
+  /** Moves the counts to the ring. The events looked at represent all others. */
   flush(): void {
-    for (const id of this.#touched) {
-      let [offered, passed] = [this.#offered[id]!, this.#passed[id]!]
-      this.#offered[id] = this.#passed[id] = 0
-      for (; offered > 0; offered -= MOST_AT_ONCE, passed -= MOST_AT_ONCE) {
-        if (this.#ring.isFull) this.#makeRoom()
-        const [some, ofThem] = [Math.min(offered, MOST_AT_ONCE), Math.max(0, Math.min(passed, MOST_AT_ONCE))]
-        this.#ring.add(this.#at, id, some, ofThem)
-      }
-    }
-    this.#touched.length = 0
     this.#ring.dropBefore(this.#at - KEPT_MS)
+    if (this.#looked === 0) return
+    const decided = this.#options.decided()
+    const part = Math.max(1, (decided - this.#beforeStep) / this.#looked)
+    if (part > 1) this.#sampled = since(this.#sampled, this.#at, Math.ceil(part))
+    if (this.#stepMs > 1) this.#coarse = since(this.#coarse, this.#at, this.#stepMs)
+    const counts = this.#counts
+    for (let id = 0; id < this.size; id++) {
+      const [some, others] = [counts[id << 1]!, counts[(id << 1) | 1]!]
+      if (some + others === 0) continue
+      counts[id << 1] = counts[(id << 1) | 1] = 0
+      this.#weights[id]! += some + others
+      this.#lastAt[id] = this.#at
+      if (id === REST) this.#restUntil = this.#at
+      this.#add(id, Math.round(some * part), Math.round(others * part))
+    }
+    this.#beforeStep = decided
+    this.#looked = 0
+  }
+
+  #add(id: number, passed: number, others: number): void {
+    for (let offered = passed + others; offered > 0; offered -= MOST_AT_ONCE, passed -= MOST_AT_ONCE) {
+      if (this.#ring.isFull) this.#makeRoom()
+      const [some, ofThem] = [Math.min(offered, MOST_AT_ONCE), Math.max(0, Math.min(passed, MOST_AT_ONCE))]
+      this.#ring.add(this.#at, id, some, ofThem)
+    }
   }
 
   #makeRoom(): void {
     this.#ring.dropBefore(this.#at - KEPT_MS)
     while (this.#ring.isFull && this.#step < STEPS.length - 1) {
       this.#ring.merge(STEPS[++this.#step]!, this.#weights.length)
-      this.#coarse = { until: this.#at, step: STEPS[this.#step]! }
+      this.#coarse = since(this.#coarse, this.#at, STEPS[this.#step]!)
     }
-    if (this.#step > 0) this.#coarse.until = this.#at
     // Drops 1/64 of the rows at once, so this is rarely necessary.
     if (this.#ring.isFull) this.#ring.dropFirst(Math.max(1, this.#rows >> 6))
   }
@@ -344,10 +392,10 @@ export class KeyCounts {
     this.#table = new KeyTable()
     this.#names.clear()
     this.#wanted.clear()
-    this.#touched.length = 0
     this.#buckets.fill(-1)
-    this.#offered.fill(0)
-    this.#passed.fill(0)
+    this.#counts.fill(0)
+    this.#at = this.#looked = 0
+    this.#beforeStep = this.#options.decided()
     this.#from = Math.floor(clock.wall())
     this.#wall.offsetMs = clock.wall() - clock.now()
     this.#choiceAt = Number.NEGATIVE_INFINITY
@@ -378,12 +426,10 @@ export class KeyCounts {
     this.flush()
     const now = this.#options.clock.wall()
     const from = Math.max(this.#from, now - KEPT_MS, this.#ring.droppedUntil)
-    const isSampled = this.#sampled.until >= from
-    const stepMs = this.#coarse.until >= from ? this.#coarse.step : STEPS[this.#step]!
     return {
       from,
-      stepMs: isSampled ? Math.max(stepMs, STEPS[SAMPLED_STEP]) : stepMs,
-      oneIn: isSampled ? this.#sampled.oneIn : 1,
+      stepMs: this.#coarse.until >= from ? this.#coarse.most : STEPS[this.#step]!,
+      oneIn: this.#sampled.until >= from ? this.#sampled.most : 1,
       hasRest: this.#restUntil >= from,
       keys: this.#table.size,
       mostKeys: this.#mostKeys,

@@ -1,10 +1,9 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Clock } from '../../../lib/time.js'
 
 /** If more events come than `most`, about `most` / SAMPLE_PART are chosen: a sample takes less work. */
 const SAMPLE_PART = 4
 /** If more than MANY times `most` come, about `most` / SAMPLE_PART_OF_MANY: finding one of them is luck anyway. */
-const [MANY, SAMPLE_PART_OF_MANY] = [100, 16]
+const [MANY, SAMPLE_PART_OF_MANY] = [100, 32]
 
 /**
  * Chooses a bounded number of events per second by their place in the input: an event is chosen if its line covers a
@@ -13,32 +12,36 @@ const [MANY, SAMPLE_PART_OF_MANY] = [100, 16]
  */
 export class PlaceSample {
   readonly #most: number
-  readonly #clock: Clock
-  #secondAt: number
   #kept = 0
-  /** Events and bytes to choose from in this second. */
-  #events = 0
-  #bytes = 0
   #step = 1
 
   /** `most`: maximum number of events chosen per second. */
-  constructor(most: number, clock: Clock) {
+  constructor(most: number) {
     this.#most = most
-    this.#clock = clock
-    this.#secondAt = clock.now()
   }
 
-  /** Calls `keep` with the chosen events. `events`: number of candidates. With `to`, these have `value` there. */
-  choose(batch: EventBatch, events: number, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
-    const now = this.#clock.now()
-    if (now - this.#secondAt >= 1000) this.#begin(now)
-    this.#events += events
-    this.#bytes += (batch.bytes / batch.length) * events
-    if (this.#kept >= this.#most) return
+  /** Begins a second. `events`, `size`: the number of candidates in the last one, and their average size in bytes. */
+  second(events: number, size: number): void {
+    const most = this.#most
+    const part = events > MANY * most ? SAMPLE_PART_OF_MANY : SAMPLE_PART
+    this.#step = events > most ? 2 ** Math.ceil(Math.log2(Math.max(1, (events * size * part) / most))) : 1
+    this.#kept = 0
+  }
+
+  /** Whether some events of the batch may be chosen. Most batches of a busy component have none. */
+  wants(batch: EventBatch): boolean {
+    if (this.#kept >= this.#most) return false
+    // Places that come from names are not in order.
+    if (this.#step === 1 || batch.places !== undefined) return true
+    const last = batch.length - 1
+    return this.#multiple(batch, 0) < batch.place(last) + Math.max(1, batch.size(last))
+  }
+
+  /** Calls `keep` with the chosen events. With `to`, candidates have `value` there. */
+  choose(batch: EventBatch, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     const { length } = batch
-    // Places that come from names are not in order, and some batches do not have places.
+    // Some batches do not have places.
     const isOrdered = this.#step > 1 && batch.places === undefined && batch.reading !== ''
-    if (isOrdered && this.#multiple(batch, 0) >= batch.place(length - 1) + batch.size(length - 1)) return
     const column = to?.subarray(0, length)
     const next = (i: number) => (column ? column.indexOf(value, i) : i < length ? i : -1)
     for (let i = next(0); i >= 0 && this.#kept < this.#most; ) {
@@ -48,14 +51,6 @@ export class PlaceSample {
         i = next(i + 1)
       } else i = next(isOrdered ? this.#after(batch, i) : i + 1)
     }
-  }
-
-  #begin(now: number): void {
-    const isOver = this.#events > this.#most
-    const part = this.#events > MANY * this.#most ? SAMPLE_PART_OF_MANY : SAMPLE_PART
-    this.#step = isOver ? 2 ** Math.ceil(Math.log2(Math.max(1, (this.#bytes * part) / this.#most))) : 1
-    this.#secondAt = now
-    this.#kept = this.#events = this.#bytes = 0
   }
 
   #isChosen(batch: EventBatch, i: number): boolean {

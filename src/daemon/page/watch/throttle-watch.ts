@@ -1,10 +1,9 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import { LOOKS_PER_SECOND } from '../../../components/throttle/counts/busiest-keys.js'
 import type { Processor, SeeDecisions } from '../../../core/component.js'
 import { compileCondition } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import { LateFieldReader } from '../../../core/event/field-reader.js'
-import type { Clock } from '../../../lib/time.js'
+import type { TimerClock } from '../../../lib/time.js'
 import { Turns } from '../../../lib/turns.js'
 import { Gone } from '../../../net/http/server/refusal.js'
 import type { Budget } from './budget.js'
@@ -13,8 +12,11 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** Maximum number of events per second that are inspected for another key. */
-const TRIAL_LOOKS = 2000
+/** When a throttle is busy, one batch is counted in this time, in milliseconds. */
+const LOOK_MS = 50
+/** See KeyCountsOptions; for the throttle's key, and for another key. */
+const BUSY = 20_000
+const BUSY_TRIAL = 2000
 /** Counting by another key ends after this time without a question, in milliseconds. */
 const TRIAL_MS = 60_000
 const MOST_TRIALS = 4
@@ -124,7 +126,7 @@ const iso = (wall: number) => new Date(wall).toISOString()
 
 /** The page's data about one throttle. The data stays when a reload replaces the throttle. */
 export class ThrottleWatch {
-  readonly #clock: Clock
+  readonly #clock: TimerClock
   #bytes: number
   #counts: KeyCounts
   #options: ThrottleOptions
@@ -134,7 +136,7 @@ export class ThrottleWatch {
   readonly #turns = new Turns()
   readonly #budget: Budget
 
-  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: Clock, budget: Budget) {
+  constructor(options: ThrottleOptions, processor: Processor, bytes: number, clock: TimerClock, budget: Budget) {
     this.#clock = clock
     this.#budget = budget
     this.#bytes = bytes
@@ -146,18 +148,22 @@ export class ThrottleWatch {
 
   #newCounts(): KeyCounts {
     const bytes = this.#bytes - this.#trialBytes * MOST_TRIALS
-    return new KeyCounts({ bytes, looks: LOOKS_PER_SECOND, clock: this.#clock })
+    return new KeyCounts({ bytes, busy: BUSY, decided: this.#decided, clock: this.#clock })
   }
 
   get #trialBytes(): number {
     return Math.floor(this.#bytes / TRIALS_PART / MOST_TRIALS)
   }
 
+  readonly #decided = () => this.#processor.decided ?? 0
+
   readonly #see: SeeDecisions = (batch, decisions, key, buckets) => {
     this.#counts.see(batch, decisions, key, buckets)
-    if (this.#trials.size === 0) return
     for (const { counts } of this.#trials.values()) counts.see(batch, decisions, key)
     this.#endTrials()
+    if (!this.#counts.isBusy) return
+    this.#stop?.()
+    this.#stop = this.#clock.after(LOOK_MS, () => this.#attach())
   }
 
   #attach(): void {
@@ -318,7 +324,8 @@ export class ThrottleWatch {
       }
       const counts = new KeyCounts({
         bytes: this.#trialBytes,
-        looks: TRIAL_LOOKS,
+        busy: BUSY_TRIAL,
+        decided: this.#decided,
         clock: this.#clock,
         key: key.map(path => new LateFieldReader(path)),
         ...(exclude && { exclude: compileCondition(exclude, path => new LateFieldReader(path)) }),

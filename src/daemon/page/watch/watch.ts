@@ -1,10 +1,11 @@
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { componentsOf } from '../../../engine/config/inputs.js'
 import type { Config } from '../../../engine/config/load.js'
+import type { ComponentCounters } from '../../../engine/flow/counters.js'
 import type { Links } from '../../../engine/run/links.js'
 import { pathOf } from '../../../engine/run/state/inventory.js'
 import type { Follower } from '../../../engine/run/supervisor.js'
-import type { Clock } from '../../../lib/time.js'
+import type { TimerClock } from '../../../lib/time.js'
 import { Turns } from '../../../lib/turns.js'
 import { Gone } from '../../../net/http/server/refusal.js'
 import { Budget } from './budget.js'
@@ -53,7 +54,7 @@ export interface EvidenceQuery {
  */
 export class PageWatch {
   #memory: number
-  readonly #clock: Clock
+  readonly #clock: TimerClock
   readonly #evidence: Evidence
   readonly #components = new Map<string, ComponentEvidence>()
   readonly #throttles = new Map<string, ThrottleWatch>()
@@ -67,7 +68,7 @@ export class PageWatch {
   readonly #budget: Budget
 
   /** `memory`: the memory of the whole page, in bytes. */
-  constructor(pipeline: Followed, memory: number, clock: Clock) {
+  constructor(pipeline: Followed, memory: number, clock: TimerClock) {
     this.#memory = memory
     this.#clock = clock
     this.#budget = new Budget(clock)
@@ -143,6 +144,11 @@ export class PageWatch {
       if (known) known.follow(options, processor, share)
       else this.#throttles.set(id, new ThrottleWatch(options, processor, share, this.#clock, this.#budget))
     }
+  }
+
+  /** Must be called once per second, with the counters of all components. */
+  second(all: Iterable<ComponentCounters>): void {
+    for (const counters of all) this.#components.get(counters.id)?.second(counters)
   }
 
   stop(): void {

@@ -8,6 +8,7 @@ import { Evidence } from '../../../../src/daemon/page/watch/evidence.js'
 import { find } from '../../../../src/daemon/page/watch/find.js'
 import { KeptEvents, LONGEST_TEXT } from '../../../../src/daemon/page/watch/kept-events.js'
 import { PlaceSample } from '../../../../src/daemon/page/watch/place-sample.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { batchOf } from '../../../support/batches.js'
 import { longTest } from '../../../support/long-test.js'
 import { ManualTime } from '../../../support/manual-time.js'
@@ -29,15 +30,21 @@ function without(batch: EventBatch, isGone: (i: number) => boolean): EventBatch 
 }
 
 t.test('the same events are chosen everywhere, as far as rates allow, and about as many as allowed', async t => {
-  const time = new ManualTime()
   const random = new Seeded(1)
-  const [wide, narrow] = [new PlaceSample(100, time), new PlaceSample(25, time)]
+  const [wide, narrow] = [new PlaceSample(100), new PlaceSample(25)]
   const chosen = { wide: new Set<number>(), narrow: new Set<number>() }
   let events = 0
   let place = 0
   const seconds = 20
+  let before = { events: 0, place: 0 }
   for (let n = 0; n < seconds * 10; n++) {
-    await time.advance(100)
+    if (n % 10 === 0) {
+      const more = events - before.events
+      const size = (place - before.place) / Math.max(1, more)
+      wide.second(more, size)
+      narrow.second((more * 2) / 3, size)
+      before = { events, place }
+    }
     const lines = Array.from({ length: 50 + random.below(100) }, (_, i) => ({
       n: events + i,
       text: 'x'.repeat(random.below(200)),
@@ -47,9 +54,9 @@ t.test('the same events are chosen everywhere, as far as rates allow, and about 
     events += lines.length
     // The first second shows how many there are.
     const note = (all: Set<number>) => (i: number) => n >= 10 && all.add(batch.place(i))
-    wide.choose(batch, batch.length, note(chosen.wide))
+    wide.choose(batch, note(chosen.wide))
     const rest = without(batch, i => i % 3 === 0)
-    narrow.choose(rest, rest.length, i => n >= 10 && chosen.narrow.add(rest.place(i)))
+    narrow.choose(rest, i => n >= 10 && chosen.narrow.add(rest.place(i)))
   }
   for (const [all, most] of [
     [chosen.wide, 100],
@@ -63,24 +70,46 @@ t.test('the same events are chosen everywhere, as far as rates allow, and about 
 })
 
 t.test('everything is chosen below the rate, and with a value in a column only what has it', async t => {
-  const time = new ManualTime()
-  const sample = new PlaceSample(200, time)
+  const sample = new PlaceSample(200)
   const chosen: number[] = []
   const batch = batchAt(
     Array.from({ length: 300 }, (_, n) => ({ n })),
     7,
   )
   const to = Uint8Array.from({ length: 300 }, (_, n) => (n % 10 === 0 ? 130 : 0))
-  sample.choose(batch, 30, i => chosen.push(i), to, 130)
+  sample.choose(batch, i => chosen.push(i), to, 130)
   t.same(
     chosen,
     Array.from({ length: 30 }, (_, n) => n * 10),
   )
   chosen.length = 0
-  sample.choose(batch, 300, i => chosen.push(i))
+  sample.choose(batch, i => chosen.push(i))
   t.equal(chosen.length, 170, 'the rest of the second')
-  await time.advance(999)
-  sample.choose(batch, 300, () => t.fail('no more in this second'))
+  t.notOk(sample.wants(batch))
+  sample.choose(batch, () => t.fail('no more in this second'))
+  sample.second(300, 10)
+  t.ok(sample.wants(batch))
+})
+
+t.test('of a busy component a sample is kept, and of how many events', async t => {
+  const evidence = new Evidence(1e6, new ManualTime())
+  const counters = new ComponentCounters('in', 'source', 'stdin')
+  const one = evidence.of('in')
+  for (let second = 0, place = 0; second < 5; second++) {
+    one.second(counters)
+    for (let n = 0; n < 10; n++) {
+      const batch = batchAt(
+        Array.from({ length: 200 }, (_, i) => ({ i })),
+        place,
+      )
+      place += batch.bytes
+      one.read(batch)
+      counters.read(batch.length, batch.bytes, false)
+    }
+  }
+  const { kept, oneIn } = evidence.passed.about('in')
+  t.ok(kept > 110 && kept < 300, `the first 100, then fewer per second: ${kept}`)
+  t.equal(oneIn, Math.round(8000 / kept), 'of those of the seconds that have ended')
 })
 
 t.test('a full memory drops the oldest events of the component that has most', async t => {

@@ -17,10 +17,11 @@ import { ManualTime } from '../../../support/manual-time.js'
 import { Seeded } from '../../../support/seeded.js'
 
 /** Counts, and batches for them. */
-function counting(bytes: number, time = new ManualTime(), looks = 1e6) {
+function counting(bytes: number, { time = new ManualTime(), busy = 1e6 } = {}) {
   const wanted = new WantedNames()
   const key = [readerOf('.app', wanted)]
-  const counts = new KeyCounts({ bytes, looks, clock: time })
+  const decided = { before: 0 }
+  const counts = new KeyCounts({ bytes, busy, decided: () => decided.before, clock: time })
   const see = (keys: readonly (string | undefined)[], decision = PASS) => {
     const batch = batchOf(
       keys.map(app => ({ app })),
@@ -37,7 +38,7 @@ function counting(bytes: number, time = new ManualTime(), looks = 1e6) {
     })
     return found
   }
-  return { counts, see, sums, time, key, wanted }
+  return { counts, see, sums, time, key, wanted, decided }
 }
 
 t.test('what comes in is counted by key, for ten minutes', async t => {
@@ -50,9 +51,9 @@ t.test('what comes in is counted by key, for ten minutes', async t => {
   t.same(
     [...sums()],
     [
+      [null, [1, 1]],
       ['a', [3, 2]],
       ['b', [1, 1]],
-      [null, [1, 1]],
       ['__other__', [1, 1]],
       [name, [1, 1]],
     ],
@@ -97,6 +98,42 @@ t.test('a key that comes again after its place was lost is counted as another on
   t.notOk(sums().has('a'))
 })
 
+t.test('in a busy second some events are counted, which represent all', async t => {
+  const { counts, sums, time, key, wanted, decided } = counting(1e6, { busy: 20_000 })
+  const random = new Seeded(7)
+  const offered = new Map<string, number>()
+  for (let n = 0; n < 100; n++) {
+    await time.advance(50)
+    // After a second, the buckets have other numbers.
+    const owner = Math.floor(n / 20)
+    const apps = Array.from({ length: 2000 }, () => random.below(1 + random.below(20)))
+    const batch = batchOf(
+      apps.map(app => ({ app: `app-${app}` })),
+      { wanted },
+    )
+    for (const app of apps) offered.set(`app-${app}`, (offered.get(`app-${app}`) ?? 0) + 1)
+    const ids = Int32Array.from(apps, app => (app + owner) << 3)
+    const decisions = Uint8Array.from(apps, app => (app % 2 ? DISCARD : PASS))
+    if (!counts.isBusy || n % 4 === 3) counts.see(batch, decisions, key, { ids, owner })
+    decided.before += batch.length
+  }
+  t.match(counts.counted(), { stepMs: 100, hasRest: false, keys: 20 })
+  t.ok(counts.counted().oneIn > 2)
+  const found = sums()
+  const all = [...found.values()].reduce((sum, [n]) => sum + n, 0)
+  // Each number of a key is rounded.
+  t.ok(Math.abs(all - 200_000) <= 20 * 50, `${all} of 200,000`)
+  for (const [app, events] of offered) {
+    const [some, passed] = found.get(app)!
+    t.ok(Math.abs(some - events) <= 0.05 * events + 500, `${app}: ${some} of ${events}`)
+    t.equal(passed, Number(app.slice(4)) % 2 ? 0 : some)
+  }
+  await time.advance(2000)
+  decided.before += 900
+  counts.see(batchOf([{ app: 'app-3' }], { wanted }), Uint8Array.of(PASS), key)
+  t.equal(sums().get('app-3')![1], 1, 'later, each event represents itself')
+})
+
 t.test('if ten minutes do not fit, steps become longer, and shorter again when they do', async t => {
   const { counts, see, sums, time } = counting(100_000)
   const { mostKeys } = counts.counted()
@@ -126,7 +163,7 @@ t.test('counting restarts when the clock is set back, and goes on when it is set
   const time = new ManualTime()
   let offset = 0
   const clock = { now: () => time.now(), wall: () => time.wall() + offset }
-  const { see, sums, counts } = counting(1e6, clock as ManualTime)
+  const { see, sums, counts } = counting(1e6, { time: clock as ManualTime })
   see(['a'])
   offset = 5000
   see(['a'])

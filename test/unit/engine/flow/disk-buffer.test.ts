@@ -335,7 +335,7 @@ t.test('full, and drop_newest: what comes is discarded, counted and accounted fo
     t.equal(reason, 'buffer_full')
     observed += events
   }
-  run.buffer.observer = { discarded, rejected() {}, delivered() {} }
+  run.buffer.observer = { wants: () => true, discarded, rejected() {}, delivered() {} }
   for (let n = 0; n < 100; n++) {
     void run.put([n], 200)
     await run.pass(0, 2)

@@ -203,6 +203,7 @@ t.test('an observer sees every event that is not passed on, with its reason, bef
     const seen: Record<string, string[]> = {}
     const unexpected = () => t.fail('it is no destination')
     stage.observer = {
+      wants: () => true,
       discarded({ batch, reason, events, to, value, areKept, error }) {
         const indices = [...batch.flags.subarray(0, batch.length).keys()].filter(i => !to || to[i] === value)
         t.equal(indices.length, events)
