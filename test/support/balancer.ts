@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
 import { bound } from './bound.js'
+import { checkout } from './checkout.js'
 import { needs } from './needs.js'
 import { nginxArgs, nginxConfig } from './nginx.js'
 import type { ServedNode } from './nodes.js'
@@ -27,16 +28,10 @@ defaults
   timeout connect 1s
   timeout client 60s
   timeout server 60s
-  retries 3
-  option redispatch 1
 frontend service
   bind ${HOST}:${port}
   default_backend nodes
-backend nodes
-  option httpchk GET /readyz
-  timeout check 1s
-  default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions
-${nodes.map((node, i) => `  server n${i} ${HOST}:${node.port} check port ${node.metricsPort}\n`).join('')}`,
+${backendOf(nodes)}`,
   },
   nginx: {
     program: 'nginx',
@@ -58,6 +53,13 @@ ${nodes.map(node => `    server ${HOST}:${node.port} max_fails=1 fail_timeout=5s
   }`,
       ),
   },
+}
+
+/** The section of HAProxy's configuration in docs/scale.md, with these servers. */
+function backendOf(nodes: readonly ServedNode[]): string {
+  const [documented] = /^backend nodes\n( .*\n)+/m.exec(readFileSync(join(checkout, 'docs/scale.md'), 'utf8'))!
+  const servers = nodes.map((node, i) => `  server n${i} ${HOST}:${node.port} check port ${node.metricsPort}\n`)
+  return documented.replace(/^ *server .*\n/gm, '') + servers.join('')
 }
 
 export const BALANCERS = Object.keys(KINDS)

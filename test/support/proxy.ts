@@ -17,8 +17,8 @@ export interface Proxy {
   cut(): void
 }
 
-/** Passes bytes to a server at HOST, and its answers back. */
-export async function startProxy(t: Test, to: number): Promise<Proxy> {
+/** Listens at `host`, passes bytes to a server at HOST, and its answers back. */
+export async function startProxy(t: Test, to: number, host = HOST): Promise<Proxy> {
   const sockets = new Set<Socket>()
   const cut = () => {
     for (const socket of sockets) socket.destroy()
@@ -46,7 +46,7 @@ export async function startProxy(t: Test, to: number): Promise<Proxy> {
       else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
     })
   })
-  server.listen(proxy.port, HOST)
+  server.listen(proxy.port, host)
   await once(server, 'listening')
   t.teardown(() => {
     cut()

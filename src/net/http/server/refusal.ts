@@ -25,8 +25,9 @@ export class Refusal extends Error {
 /** The client disconnected before the request was complete. */
 export class Gone extends Error {}
 
+/** A sender may repeat it soon: behind a load balancer, at another node. */
 export const stopping = () =>
-  new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '5' }, true)
+  new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '1' }, true)
 
 export const overloaded = () =>
   new Refusal(503, 'overloaded', 'too many events are waiting to be delivered; send this again', { 'retry-after': '1' })

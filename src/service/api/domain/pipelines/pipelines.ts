@@ -99,8 +99,10 @@ export class Pipelines {
 
   #page(account: string | undefined, enterprise: string, page: PageQuery): Promise<Page<PipelineDocument>> {
     const rows = {
-      text: `SELECT ${COLUMNS}, r.config FROM pipeline p
-             JOIN revision r ON r.pipeline_id = p.id AND r.revision = p.revision
+      // With a join, PostgreSQL may read all revisions before the page.
+      text: `SELECT ${COLUMNS},
+               (SELECT r.config FROM revision r WHERE r.pipeline_id = p.id AND r.revision = p.revision) AS config
+             FROM pipeline p
              WHERE p.id > $1 AND p.${account ? 'account_id' : 'enterprise_id'} = $3 AND p.removed_at IS NULL
              ORDER BY p.id`,
       values: [account ?? enterprise],

@@ -1,0 +1,221 @@
+import { randomBytes, randomInt } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { pino } from 'pino'
+import { components } from '../src/components/list.js'
+import type { PostgresOptions } from '../src/engine/config/store-options.js'
+import { systemClock } from '../src/lib/time.js'
+import { ConnectionLimits } from '../src/net/limits.js'
+import { Service } from '../src/service/api/domain/service.js'
+import { buildApp } from '../src/service/api/http/app.js'
+import { openPostgres } from '../src/service/api/store/postgres.js'
+import { openSqlite } from '../src/service/api/store/sqlite.js'
+import type { Store } from '../src/service/api/store/store.js'
+import { NONE, programOptions } from '../test/support/program-options.js'
+import { pipelineConfig } from '../test/support/service.js'
+import { median } from './measure.js'
+import { workFolder } from './work.js'
+
+/**
+ * How long calls of the API take with 1,000 pipelines, and with many: milliseconds, medians of 60. Accounts have the
+ * most pipelines that are possible, and five keys for each. Nothing else may run: the stores are measured one after the
+ * other.
+ */
+
+const USAGE = `Usage: node dist/bench/sizes.js [options]
+
+  --pipelines N           how many at the end (default: 200000)
+  --url URL               an empty database of PostgreSQL (default: SQLite)
+  --password-file FILE    its password
+  --ca FILE               the certificate authority of its certificate
+`
+const { options } = programOptions({ pipelines: 200_000, url: NONE, 'password-file': NONE, ca: NONE }, USAGE)
+const [PIPELINES, KEYS] = [200, 1000] as const
+const FEW_ACCOUNTS = 5
+const TIMES = 60
+/** Of one statement: PostgreSQL ends those of more than 5 s. */
+const ROWS = 5000
+
+const log = pino({ enabled: false })
+const { url, 'password-file': password_file, ca: ca_file } = options
+const given = { type: 'postgresql', url, password_file, tls: ca_file && { ca_file } } as PostgresOptions
+const store: Store = url ? await openPostgres(given, log) : await openSqlite(workFolder(tmpdir(), 'sizes'), log)
+const unlimited = { limit: 1e9, windowMs: 1000 }
+const rates = { requestsPerKey: unlimited, failedTries: unlimited, changes: unlimited, changesOfAccount: unlimited }
+const service = await Service.open({
+  store,
+  secret: randomBytes(32),
+  clock: systemClock,
+  random: randomBytes,
+  log,
+  components,
+  background: false,
+  limits: { ...rates, pipelines: 1e9, serviceAccounts: 1e9, accounts: 1e9 },
+})
+const app = await buildApp({
+  service,
+  log,
+  maxBody: 1e6,
+  trustedProxies: [],
+  connections: new ConnectionLimits({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
+  headersMs: 60_000,
+  requestMs: 60_000,
+  keepAliveMs: 60_000,
+})
+const made = await service.init()
+const key = made.enterprise_service_account.key
+
+/** As SQL, of the number `i` of a row, or of that many for each of another kind. */
+const id = (kind: string, of = 1) => `'${kind.repeat(14)}' || (1000000000 + i / ${of})`
+const idOf = (kind: string, i: number) => `${kind.repeat(14)}${1_000_000_000 + i}`
+const now = `'${new Date().toISOString()}'`
+const enterprise = `'${made.enterprise.id}'`
+const hash = url ? "md5(i::text) || md5('x' || i)" : 'lower(hex(randomblob(32)))'
+const config = `'${JSON.stringify(pipelineConfig())}'`
+const report = `'{"host":"h","version":"1.0.0","revision":1,"health":"ready","totals":{}}'`
+
+const [ofKey, ofPipeline] = [id('a', KEYS), id('a', PIPELINES)]
+const entry = `'{"actor":{"type":"command","id":"x","email":"","key_id":null},"target":{"type":"pipeline","id":"x"},"details":{}}'`
+
+/** Of each table: how many rows an account has, their columns, and the values. */
+const TABLES: Readonly<Record<string, readonly [rows: number, columns: string, values: string]>> = {
+  account: [
+    1,
+    'id, enterprise_id, short_id, title, features, created_at',
+    `${id('a')}, ${enterprise}, 's' || i, 'a' || i, '{}', ${now}`,
+  ],
+  person: [
+    1,
+    'id, enterprise_id, account_id, email, title, role, created_at',
+    `${id('e')}, ${enterprise}, ${id('a')}, 'u' || i || '@example.com', 'u', 'manager', ${now}`,
+  ],
+  service_account: [
+    KEYS,
+    'id, owner_id, enterprise_id, account_id, title, scopes, key_id, created_at',
+    `${id('b')}, ${ofKey}, ${enterprise}, ${ofKey}, 's' || i, '["pipeline:read"]', ${id('c')}, ${now}`,
+  ],
+  access_key: [
+    KEYS,
+    'id, hash, type, subject_id, enterprise_id, account_id, title, created_at',
+    `${id('c')}, ${hash}, 'service_account', ${id('b')}, ${enterprise}, ${ofKey}, '', ${now}`,
+  ],
+  key_use: [KEYS, 'key_id, at', `${id('c')}, ${now}`],
+  pipeline: [
+    PIPELINES,
+    'id, enterprise_id, account_id, title, revision, published_revision, published_at, version, created_at, updated_at',
+    `${id('d')}, ${enterprise}, ${ofPipeline}, 'p' || i, 1, 1, ${now}, 1, ${now}, ${now}`,
+  ],
+  revision: [
+    PIPELINES,
+    'pipeline_id, revision, account_id, bytes, created_at, created_by, config',
+    `${id('d')}, 1, ${ofPipeline}, 100, ${now}, '{"id":"x","email":"x"}', ${config}`,
+  ],
+  daemon: [
+    PIPELINES,
+    'pipeline_id, id, enterprise_id, account_id, registered_at, reported_at, report',
+    `${id('d')}, 'd', ${enterprise}, ${ofPipeline}, ${now}, ${now}, ${report}`,
+  ],
+  audit: [
+    PIPELINES,
+    'id, owner_id, enterprise_id, account_id, at, action, entry',
+    `${id('d')}, ${ofPipeline}, ${enterprise}, ${ofPipeline}, ${now}, 'pipeline.create', ${entry}`,
+  ],
+}
+
+async function fill(from: number, to: number): Promise<void> {
+  const numbers = 'WITH RECURSIVE n(i) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $2)'
+  for (const [table, [rows, columns, values]] of Object.entries(TABLES)) {
+    for (let first = from * rows; first < to * rows; first += ROWS) {
+      const text = `INSERT INTO ${table} (${columns}) ${numbers} SELECT ${values} FROM n`
+      await store.run(text, first, Math.min(first + ROWS, to * rows))
+    }
+    // As PostgreSQL does by itself after a while.
+    await store.run(`ANALYZE ${table}`)
+  }
+}
+
+interface Asked {
+  readonly method?: 'GET' | 'POST'
+  readonly path: string
+  /** Undefined: by the enterprise. */
+  readonly account?: number
+  readonly json?: object
+  readonly token?: string
+}
+
+async function ask({ method = 'GET', path, account, json, token = key }: Asked): Promise<number> {
+  const delegate = account === undefined ? {} : { 'x-delegate-account-id': idOf('a', account) }
+  const headers = { authorization: `Token ${token}`, ...delegate }
+  const began = performance.now()
+  const { statusCode, body } = await app.inject({ method, url: `/v3/${path}`, headers, ...(json && { payload: json }) })
+  const took = performance.now() - began
+  if (statusCode >= 300 && token === key) throw new Error(`${method} ${path}: ${statusCode} ${body}`)
+  return took
+}
+
+/** Calls in a store of that many accounts; each at another place. */
+const calls = (accounts: number): Readonly<Record<string, () => Asked>> => {
+  const some = () => randomInt(accounts)
+  const within = (kind: string, rows: number, path: (id: string) => string) => () => {
+    const account = some()
+    return { account, path: path(idOf(kind, account * rows + randomInt(rows))) }
+  }
+  const pipeline = (path: string) => within('d', PIPELINES, id => `pipeline/${id}${path}`)
+  const listed = (path: string) => () => ({ account: some(), path })
+  const after = (kind: string, rows: number, path: string) => () => ({
+    path: `${path}?after=${idOf(kind, randomInt(accounts * rows))}`,
+  })
+  return {
+    'an unknown key': () => ({ path: 'auth/token', token: `sts_${randomBytes(20).toString('hex')}` }),
+    'a key': listed('auth/token'),
+    account: listed('account'),
+    accounts: after('a', 1, 'enterprise/account'),
+    pipeline: pipeline(''),
+    'published revision': pipeline('/published'),
+    revisions: pipeline('/revision'),
+    revision: pipeline('/revision/1'),
+    pipelines: listed('pipeline'),
+    'all pipelines': after('d', PIPELINES, 'pipeline'),
+    'service account': within('b', KEYS, id => `service-account/${id}`),
+    'service accounts': listed('service-account'),
+    'service accounts of the enterprise': () => ({ path: 'service-account' }),
+    users: listed('user'),
+    user: within('e', 1, id => `user/${id}`),
+    secrets: listed('secret'),
+    audit: listed('audit'),
+    'audit of the enterprise': () => ({ path: 'audit' }),
+    fleet: listed('fleet'),
+    'all of the fleet': () => ({ path: 'fleet' }),
+    'create a pipeline': () => ({
+      method: 'POST',
+      account: some(),
+      path: 'pipeline',
+      json: { title: 'x', config: pipelineConfig() },
+    }),
+    'create a service account': () => ({ method: 'POST', account: some(), path: 'service-account', json: {} }),
+    'create an account': () => ({ method: 'POST', path: 'enterprise/account', json: { title: 'x' } }),
+  }
+}
+
+async function measured(accounts: number): Promise<Record<string, number>> {
+  const all = Object.entries(calls(accounts))
+  const times = new Map(all.map(([name]) => [name, [] as number[]]))
+  for (let i = -10; i < TIMES; i++)
+    for (const [name, of] of all) {
+      const took = await ask(of())
+      if (i >= 0) times.get(name)!.push(took)
+    }
+  return Object.fromEntries([...times].map(([name, list]) => [name, median(list)]))
+}
+
+const accounts = Math.round(options.pipelines / PIPELINES)
+await fill(0, FEW_ACCOUNTS)
+const few = await measured(FEW_ACCOUNTS)
+await fill(FEW_ACCOUNTS, accounts)
+const many = await measured(accounts)
+const rows = Object.entries(few).map(([call, ms]) => [call, ms, many[call]!, many[call]! / ms] as const)
+process.stdout.write(`${`${PIPELINES * FEW_ACCOUNTS} ${PIPELINES * accounts} ratio`}\n`)
+for (const [call, ...numbers] of rows.sort((a, b) => b[3] - a[3]))
+  process.stdout.write(`${numbers.map(number => number.toFixed(2)).join(' ')} ${call}\n`)
+await app.close()
+await service.close()
+await store.close()
