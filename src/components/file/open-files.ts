@@ -494,6 +494,7 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.isUncompared = true
     tailer.open(fd)
+    tailer.sees(Number(stat.size))
     this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)

@@ -111,6 +111,11 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
+    // A copy is known to its end, also if not all that it has was delivered: it is searched again.
+    for (const { claimed = '', offset } of this.#entries.values()) {
+      const copy = this.#entries.get(claimed)
+      if (copy && copy.claimed === claimed && copy.offset > offset) this.remove(copy)
+    }
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
 

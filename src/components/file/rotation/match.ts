@@ -100,10 +100,15 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
 
 /** `content`: the whole content of a candidate, which is less than is known of the beginning of the file. */
 function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
-  if (content.bytes < ALIKE_BYTES || !mayBePart(file, one)) return 'other'
+  if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   const isSame = mark?.offset === content.bytes && same(mark.tail, content)
   return isSame ? relationBySize(file, content.bytes) : 'other'
+}
+
+/** Whether the candidate is younger than a file that is there, and is named after it. */
+function isBeingMade({ isThere, birth, names }: Known, one: Candidate): boolean {
+  return isThere && one.birth !== undefined && one.birth >= birth && names.some(name => one.name.startsWith(name))
 }
 
 function relationBySize({ position: { offset } }: Known, size: number): Relation {
