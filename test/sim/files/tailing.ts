@@ -101,6 +101,8 @@ export class Tailing {
       } catch (error) {
         if (this.#isDead) return
         if (!(error instanceof GivenBackError)) this.#world.violate(`the run was rejected: ${(error as Error).stack}`)
+        // So do batches that were not sent.
+        this.#goesBack()
         await new Promise<void>(resolve => this.#world.after(AGAIN_MS, resolve, true))
         this.#ledger.rerun()
       }

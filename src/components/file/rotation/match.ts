@@ -17,6 +17,8 @@ export interface Mark {
 export interface Known {
   /** Names under which it was read first and found last. A copy is named after either. */
   readonly names: readonly string[]
+  /** Whether it has the first of them now. */
+  readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
   readonly head: Fingerprint
@@ -106,9 +108,9 @@ function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint):
   return isSame ? relationBySize(file, content.bytes) : 'other'
 }
 
-/** Whether the candidate is younger than a file that is there, and is named after it. */
-function isBeingMade({ isThere, birth, names }: Known, one: Candidate): boolean {
-  return isThere && one.birth !== undefined && one.birth >= birth && names.some(name => one.name.startsWith(name))
+/** Whether the candidate is younger than a file that has its first name, and is named after it. */
+function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
+  return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
 }
 
 function relationBySize({ position: { offset } }: Known, size: number): Relation {

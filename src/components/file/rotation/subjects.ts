@@ -21,7 +21,7 @@ export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
 
-/** A tailer that does not read a compressed copy. `there`: where its file was found, if it is closed. */
+/** A tailer that does not read a compressed copy. `there`: where its file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
@@ -37,6 +37,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
+    isNamed: there?.path === origin.path,
     birth: Number(birth) / 1e6,
     head,
     position,

@@ -102,13 +102,19 @@ const VECTORS: readonly [
   ['too small to be known', [file(a, all)], [candidate('app.log.1', a.subarray(0, LINE - 1))], []],
   [
     'the same, while its copy is being made',
-    [file(a, all, { isThere: true })],
+    [file(a, all, { isThere: true, isNamed: true })],
     [candidate('app.log.1', a.subarray(0, LINE - 1)), candidate('other.log', a.subarray(0, LINE - 1))],
     ['A prefix app.log.1'],
   ],
   [
-    'the same, older than the file',
+    'the same, while the file was renamed',
     [file(a, all, { isThere: true })],
+    [candidate('app.log.1', a.subarray(0, LINE - 1))],
+    [],
+  ],
+  [
+    'the same, older than the file',
+    [file(a, all, { isThere: true, isNamed: true })],
     [candidate('app.log.1', a.subarray(0, LINE - 1), { birth: 500 })],
     [],
   ],

@@ -4,7 +4,11 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
+import type { SearchOptions } from '../../../../src/components/file/rotation/search.js'
+import { CLOCK_MS } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
+import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
+import { Saved } from '../../../../src/components/file/saved.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
@@ -26,6 +30,12 @@ t.test('a read that overlaps the one before adds no place twice, and none whose 
   t.same(trail.within(6)?.tail, tailAt(6))
   trail.add(20, 22, Buffer.from('z\n'), () => NO_BYTES)
   t.equal(trail.within(22), undefined, 'after a gap')
+})
+
+t.test('files are searched from the earliest time at which their name had another file', async t => {
+  const unseen = new Unseen({ saved: new Saved(undefined) } as SearchOptions)
+  for (const since of [2000, 1000, 3000]) unseen.displaced('/app.log', since)
+  t.equal(unseen.since('/app.log'), 1000 - CLOCK_MS)
 })
 
 t.test('without birth times, the content shows whether an inode was given away again', async t => {
