@@ -141,7 +141,9 @@ export class Saved {
   }
 
   remove(entry: Entry): void {
-    this.#entries.delete(entryKey(entry))
+    const key = entryKey(entry)
+    // Another file may have its inode.
+    if (this.#entries.get(key) === entry) this.#entries.delete(key)
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
@@ -153,10 +155,10 @@ export class Saved {
     return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
-  /** Whether there is an entry for this file. */
-  knows(stat: BigIntStats, births: BirthTimes): boolean {
+  /** The entry with the inode of this file, unless that was another one. */
+  known(stat: BigIntStats, births: BirthTimes): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
-    return entry !== undefined && !births.differ(stat, BigInt(entry.birth))
+    return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
   /** Whether a file with this name was read. */
