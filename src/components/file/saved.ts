@@ -112,9 +112,9 @@ export class Saved {
       else this.unreadable++
     }
     // A copy is known to its end, also if not all that it has was delivered: it is searched again.
-    for (const { claimed = '', offset } of this.#entries.values()) {
-      const copy = this.#entries.get(claimed)
-      if (copy && copy.claimed === claimed && copy.offset > offset) this.remove(copy)
+    for (const { claimed = '', dev, ino, offset, head } of this.#entries.values()) {
+      const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
+      if (copy && copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head)) this.remove(copy)
     }
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }

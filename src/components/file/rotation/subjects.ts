@@ -21,6 +21,11 @@ export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
 
+/** 0 for a file that was found to be a copy: its content is older, and so may be copies of it. */
+function bornAt(birth: bigint | string, key: string, claimed: string | undefined): number {
+  return `${key}:`.startsWith(`${claimed}:`) ? 0 : Number(birth) / 1e6
+}
+
 /** A tailer that does not read a compressed copy. `there`: where its file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
@@ -38,7 +43,7 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
     isNamed: there?.path === origin.path,
-    birth: Number(birth) / 1e6,
+    birth: bornAt(birth, tailer.key, claimed),
     head,
     position,
     since: truncatedSince,
@@ -53,13 +58,13 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
 
 /** `there`: where its file was found. */
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
-  const { birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
+  const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const position = { offset, tail }
   return {
     entry,
     names: [basename(nameOf(entry)), basename(path)],
-    birth: Number(birth) / 1e6,
+    birth: bornAt(birth, `${dev}:${ino}`, claimed),
     head,
     position,
     since,

@@ -5,10 +5,10 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
 import type { SearchOptions } from '../../../../src/components/file/rotation/search.js'
-import { CLOCK_MS } from '../../../../src/components/file/rotation/subjects.js'
+import { CLOCK_MS, ofEntry } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
 import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
-import { Saved } from '../../../../src/components/file/saved.js'
+import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
@@ -30,6 +30,28 @@ t.test('a read that overlaps the one before adds no place twice, and none whose 
   t.same(trail.within(6)?.tail, tailAt(6))
   trail.add(20, 22, Buffer.from('z\n'), () => NO_BYTES)
   t.equal(trail.within(22), undefined, 'after a gap')
+})
+
+/** The position of a file at `path` with this inode, up to which all of it was delivered. */
+const entryOf = (path: string, ino: string, birth: string, offset: number, more: Partial<Entry> = {}): Entry => {
+  const text = Buffer.alloc(offset, path)
+  const known = fingerprint(text, 0, Math.min(offset, 1024))
+  return { path, dev: '1', ino, birth, offset, continues: false, head: known, tail: known, ...more }
+}
+
+t.test('a copy of a copy may have the times of the first file', async t => {
+  const born = (claimed: string) => ofEntry(entryOf('/app.log.1', '5', '2000000000', 10, { claimed }), undefined).birth
+  t.equal(born('1:5'), 0)
+  t.equal(born('1:51'), 2000)
+})
+
+t.test('a copy is known although it has the inode of an earlier one', async t => {
+  const files = [
+    entryOf('/app.log.3', '4', '1', 1000, { claimed: '1:4', size: 2000 }),
+    entryOf('/app.log.1', '4', '2', 4000, { claimed: '1:4' }),
+  ]
+  const saved = new Saved({ version: 1, saved: 0, files })
+  t.same(Array.from(saved.entries(), ({ offset }) => offset).sort(), [1000, 4000])
 })
 
 t.test('files are searched from the earliest time at which their name had another file', async t => {
