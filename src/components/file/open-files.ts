@@ -20,7 +20,7 @@ import type { Losses } from './rotation/losses.js'
 import { mayBecome } from './rotation/names.js'
 import { originalsOf } from './rotation/newcomers.js'
 import { Search } from './rotation/search.js'
-import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
+import type { Displaced, Entry, Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { Sweeps } from './sweeps.js'
 
@@ -290,14 +290,14 @@ export class OpenFiles {
       return
     }
     let tailer = this.#tailerOf(stat, path)
-    const isNew = !tailer && !isOwn && !this.#options.saved.knows(stat, this.#births)
+    const isNew = !tailer && !isOwn && !this.#options.saved.known(stat, this.#births)
     if (isNew && this.#search.newcomers.add(path, kind, stat)) {
       this.#names.vacate(path)
       return
     }
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
-    tailer ??= this.adopt(path, kind, undefined, isOwn)
+    tailer ??= this.#adopt(path, kind, isOwn)
     if (!tailer) return
     this.#names.set(path, tailer)
     this.#seen(tailer, path, changed ?? true)
@@ -313,8 +313,7 @@ export class OpenFiles {
 
   /** Whether the file at `path` is that of an entry. */
   isSaved(stat: BigIntStats, path: string): boolean {
-    const { saved } = this.#options
-    const entry = saved.knows(stat, this.#births) ? saved.find(stat.dev, stat.ino, path) : undefined
+    const entry = this.#options.saved.known(stat, this.#births)
     return (
       entry !== undefined &&
       mayBecome(entry.path, path) &&
@@ -360,20 +359,19 @@ export class OpenFiles {
     if (former.isOpen && !former.held) this.#options.onReady(former)
   }
 
-  /** Starts reading the file at `path`, which has no tailer; with `away`, if it is that of this entry. */
-  adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
+  /** Starts reading the file at `path`, which has no tailer. `isOwn`: it is no copy. */
+  #adopt(path: string, kind: NameKind, isOwn: boolean): Tailer | undefined {
     const { context, options, tailing, descriptors, problems, saved } = this.#options
     descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
-      if (away && keyOf(stat) !== entryKey(away)) return undefined
       const known = this.#tailerOf(stat, path)
       known?.look(Number(stat.size), stat.mtimeNs)
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
-      const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
+      const remembered = saved.find(stat.dev, stat.ino, path)
       const verdict = remembered && judge(fd, stat, { ...remembered, birth: BigInt(remembered.birth) }, this.#births)
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
@@ -381,7 +379,6 @@ export class OpenFiles {
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
-      if (away && !entry) return undefined
       if (!entry && !isOwn && this.#search.newcomers.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(
@@ -392,8 +389,7 @@ export class OpenFiles {
         tailing,
       )
       if (entry && entry.path !== path) {
-        // Where several files had the name, their order is found with them.
-        if (!away) this.#names.setFormer(entry.path, tailer)
+        this.#names.setFormer(entry.path, tailer)
         this.displace(entry.path)
       }
       tailer.claimed = entry?.claimed
@@ -433,16 +429,23 @@ export class OpenFiles {
     return true
   }
 
-  /** Starts reading the rest of a file that is gone from a copy. */
-  adoptCopy(entry: Entry, copy: Copy): Tailer {
+  /** Starts reading the rest of a file that has no tailer, where it was found; undefined if it cannot be read. */
+  adoptRest(entry: Entry, place: Listed | Copy): Tailer | undefined {
     const { context, options, tailing, saved } = this.#options
-    saved.remove(entry)
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(options.decode, name), positionOf(entry), tailing)
-    tailer.readOn(copy)
-    tailer.sees(entry.size ?? 0)
+    if (!this.#moveTo(tailer, place)) return undefined
+    saved.remove(entry)
+    if (place instanceof Copy) tailer.sees(entry.size ?? 0)
+    else {
+      // It may contain other data that begins with the same bytes.
+      this.displace(name)
+      tailer.fellBehind()
+    }
     this.#add(tailer, false)
+    if (place.path !== name) this.#names.precede(name, tailer)
+    context.checkpoints.changed()
     return tailer
   }
 
@@ -494,6 +497,7 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.isUncompared = true
     tailer.open(fd)
+    tailer.sees(Number(stat.size))
     this.#add(tailer, true)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
@@ -505,23 +509,35 @@ export class OpenFiles {
 
   /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
   readOn(tailer: Tailer, place: Listed | Copy): boolean {
+    const { key } = tailer
+    if (!this.#moveTo(tailer, place)) return false
+    this.#tailers.delete(key)
+    this.#tailers.set(tailer.key, tailer)
+    this.unsaved++
+    return true
+  }
+
+  #moveTo(tailer: Tailer, place: Listed | Copy): boolean {
+    const { descriptors, problems, context } = this.#options
     if (place instanceof Copy) {
-      this.#rekey(tailer, () => tailer.readOn(place))
+      tailer.readOn(place)
       return true
     }
+    const { path, stat } = place
     try {
-      this.#options.descriptors.makeRoom()
-      const { path, stat } = place
-      const file = { key: keyOf(stat), birth: stat.birthtimeNs }
-      const fd = openKnown(path, file, this.#births, this.#options.context.reach)
+      descriptors.makeRoom()
+      // Its inode may have been that of another file.
+      const known = this.#tailerOf(stat, path)
+      if (known && known !== tailer) return false
+      const fd = openKnown(path, { key: keyOf(stat), birth: stat.birthtimeNs }, this.#births, context.reach)
       if (fd === undefined) return false
-      this.#rekey(tailer, () => tailer.moveTo(path, stat, fd))
+      tailer.moveTo(path, stat, fd)
     } catch (error) {
-      this.#notOpened(place.path, error)
+      this.#notOpened(path, error)
       return false
     }
-    this.#options.descriptors.used(tailer)
-    this.unsaved++
+    descriptors.used(tailer)
+    problems.over(path)
     return true
   }
 
@@ -543,11 +559,6 @@ export class OpenFiles {
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
     else context.log.info({ file: path }, 'file is gone and its inode was reused')
-  }
-
-  /** Puts the lines of this tailer before those of the file that has this name now. */
-  precede(name: string, tailer: Tailer): void {
-    this.#names.precede(name, tailer)
   }
 
   /** Releases a file of which nothing is left, once it was quiet for long enough. */

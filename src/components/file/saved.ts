@@ -111,6 +111,11 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
+    // A copy is known to its end, also if not all that it has was delivered: it is searched again.
+    for (const { claimed = '', dev, ino, offset, head } of this.#entries.values()) {
+      const copy = claimed === `${dev}:${ino}` ? undefined : this.#entries.get(claimed)
+      if (copy && copy.claimed === claimed && copy.offset > offset && !differ(copy.head, head)) this.remove(copy)
+    }
     this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
 
@@ -136,7 +141,9 @@ export class Saved {
   }
 
   remove(entry: Entry): void {
-    this.#entries.delete(entryKey(entry))
+    const key = entryKey(entry)
+    // Another file may have its inode.
+    if (this.#entries.get(key) === entry) this.#entries.delete(key)
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
@@ -148,10 +155,10 @@ export class Saved {
     return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
-  /** Whether there is an entry for this file. */
-  knows(stat: BigIntStats, births: BirthTimes): boolean {
+  /** The entry with the inode of this file, unless that was another one. */
+  known(stat: BigIntStats, births: BirthTimes): Entry | undefined {
     const entry = this.#entries.get(keyOf(stat))
-    return entry !== undefined && !births.differ(stat, BigInt(entry.birth))
+    return entry && !births.differ(stat, BigInt(entry.birth)) ? entry : undefined
   }
 
   /** Whether a file with this name was read. */

@@ -18,6 +18,8 @@ export class LogFolder {
   readonly #seen = new Map<FileNode, number>()
   /** The files that it has opened by their names. A stat alone may be followed by a rename. */
   readonly #opened = new Set<FileNode>()
+  /** The files of which it has read content that they still have. */
+  readonly #read = new Set<FileNode>()
 
   constructor(path: string, disk: Disk, ledger: Ledger) {
     this.path = path
@@ -40,17 +42,23 @@ export class LogFolder {
     return names.sort()
   }
 
-  /** The source asks for the stat of a path, or opens it. Under the name of a log, it has found the file. */
-  seen(path: string, isOpened: boolean): void {
+  /** The source asks for the stat of a path, opens or reads it. Under the name of a log, it has found the file. */
+  seen(path: string, call: string): void {
     if (!this.logs.has(path.slice(this.path.length + 1))) return
     const node = this.#disk.tree.at(path)
     if (!(node instanceof FileNode)) return
-    this.#seen.set(node, node.size)
-    if (isOpened) this.#opened.add(node)
+    if (call === 'read' && node.size > 0) this.#read.add(node)
+    if (call === 'stat' || call === 'open') this.#seen.set(node, node.size)
+    if (call === 'open') this.#opened.add(node)
+  }
+
+  /** Whether it has found the file under the name of a log. */
+  hasOpened(node: FileNode): boolean {
+    return this.#opened.has(node)
   }
 
   #bytesSeen(node: FileNode): number {
-    return this.#opened.has(node) ? (this.#seen.get(node) ?? 0) : 0
+    return this.hasOpened(node) ? (this.#seen.get(node) ?? 0) : 0
   }
 
   make(name: string): FileNode {
@@ -96,6 +104,8 @@ export class LogFolder {
   }
 
   truncate(node: FileNode): void {
+    // A size alone shows nothing once the file is as long again.
+    if (!this.#read.delete(node)) this.#seen.delete(node)
     this.#forgetSeen(node)
     node.resize(0)
     this.#disk.written(node)

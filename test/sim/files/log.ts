@@ -93,6 +93,7 @@ export class Log {
     current.left = left.subarray(bytes)
     if (current.left.length > 0) return
     line.isLate = this.folder.file(this.name) !== this.#node
+    if (line.isLate && !this.folder.hasOpened(this.#node!)) line.wasSeen = false
     this.folder.ledger.put(this.#node!, line)
     this.#current = undefined
     this.#world.say(

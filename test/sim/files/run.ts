@@ -138,7 +138,7 @@ class Run {
       throw failed('EINTR', call, path)
     }
     if (this.#tailing.isStopping) return
-    if (call === 'stat' || call === 'open') this.#folder.seen(path, call === 'open')
+    this.#folder.seen(path, call)
   }
 
   async live(): Promise<void> {

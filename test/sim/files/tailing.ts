@@ -101,6 +101,8 @@ export class Tailing {
       } catch (error) {
         if (this.#isDead) return
         if (!(error instanceof GivenBackError)) this.#world.violate(`the run was rejected: ${(error as Error).stack}`)
+        // So do batches that were not sent.
+        this.#goesBack()
         await new Promise<void>(resolve => this.#world.after(AGAIN_MS, resolve, true))
         this.#ledger.rerun()
       }
@@ -134,7 +136,7 @@ export class Tailing {
     if (this.#isDead) return
     if (!isOver) return world.violate('the stop did not come to its end')
     await this.#source!.stop?.(AbortSignal.timeout(1))
-    this.#save()()
+    await this.#flush()
     // Some files are closed by other threads.
     await world.wait(2 * this.#disk.faults.latencyMs)
     if (this.#disk.opened.length > 0) world.violate(`files are left open: ${this.#disk.opened.join(', ')}`)
@@ -175,7 +177,7 @@ export class Tailing {
     const world = this.#world
     let isPlanned = false
     let snapshot: () => unknown = () => undefined
-    this.#save = () => {
+    const take = () => {
       const document = JSON.stringify(snapshot())
       const lines = this.#unsaved
       this.#unsaved = []
@@ -194,7 +196,7 @@ export class Tailing {
           new Promise<void>(resolve => {
             if (this.#isDead) return
             isPlanned = false
-            const save = this.#save()
+            const save = take()
             world.after(
               world.random.next() * 10,
               () => {
@@ -207,6 +209,7 @@ export class Tailing {
       )
       return saving
     }
+    this.#flush = flush
     const checkpoints = {
       savedAt: 0,
       read: () => this.#positions.document,
@@ -223,7 +226,7 @@ export class Tailing {
     return checkpoints
   }
 
-  #save: () => () => void = () => () => {}
+  #flush: () => Promise<void> = async () => {}
 
   get #output(): Output {
     return { ack: (onSettled: OnSettled) => new Ack(onSettled), send: batch => this.#take(batch) }

@@ -470,6 +470,13 @@ export class Tailer {
     this.trail.begin(first)
   }
 
+  /** Remembers where a copy of the open file ends, to recognize it after a truncation. */
+  noteCopy(size: number): void {
+    const fd = this.#fd
+    if (fd === undefined || size >= Math.max(this.#at, this.head.bytes)) return
+    this.trail.insert(size, end => fingerprintAt(fd, Math.max(0, end - FINGERPRINT_BYTES), end))
+  }
+
   /** Whether the open file certainly contains what was read. */
   verify(): boolean {
     return this.#tail.bytes > 0 && this.#tailMatches()

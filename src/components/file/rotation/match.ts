@@ -17,6 +17,8 @@ export interface Mark {
 export interface Known {
   /** Names under which it was read first and found last. A copy is named after either. */
   readonly names: readonly string[]
+  /** Whether it has the first of them now. */
+  readonly isNamed?: boolean
   /** 0 if unknown. */
   readonly birth: number
   readonly head: Fingerprint
@@ -100,10 +102,15 @@ export function* relationOf(file: Known, one: Candidate, others: readonly Candid
 
 /** `content`: the whole content of a candidate, which is less than is known of the beginning of the file. */
 function relationOfBeginning(file: Known, one: Candidate, content: Fingerprint): Relation {
-  if (content.bytes < ALIKE_BYTES || !mayBePart(file, one)) return 'other'
+  if ((content.bytes < ALIKE_BYTES && !isBeingMade(file, one)) || !mayBePart(file, one)) return 'other'
   const mark = file.markIn(content.bytes)
   const isSame = mark?.offset === content.bytes && same(mark.tail, content)
   return isSame ? relationBySize(file, content.bytes) : 'other'
+}
+
+/** Whether the candidate is younger than a file that has its first name, and is named after it. */
+function isBeingMade({ isNamed, birth, names }: Known, one: Candidate): boolean {
+  return isNamed === true && one.birth !== undefined && one.birth >= birth && one.name.startsWith(names[0]!)
 }
 
 function relationBySize({ position: { offset } }: Known, size: number): Relation {

@@ -1,13 +1,12 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
-import { errorCode } from '../../../core/errors.js'
-import { unlessSilent, withFile } from '../../../lib/files/disk/disk.js'
-import { SilentFileSystem } from '../../../lib/files/disk/file-systems.js'
+import { withFile } from '../../../lib/files/disk/disk.js'
 import { COPY_ONLY, FINGERPRINT_BYTES, fingerprint, fingerprintAt, keyOf, NO_BYTES, same } from '../identity.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
-import { type Candidates, type CandidatesOptions, type Compressed, isCompressed, type Place } from './candidates.js'
+import type { Candidates, CandidatesOptions, Compressed, Listed, Place } from './candidates.js'
+import { isCompressed } from './candidates.js'
 import { Copy } from './copy.js'
 import type { Hidden } from './hidden.js'
 import type { SearchOptions } from './search.js'
@@ -32,46 +31,43 @@ export class Rests {
   }
 
   /** Reads a file that grew, and still exists under another name. */
-  resume(path: string, entry: Entry): void {
-    try {
-      const tailer = this.#options.files.adopt(path, 'plain', entry)
-      if (!tailer) return
-      this.#options.files.precede(nameOf(entry), tailer)
-      this.goOn(tailer, path)
-    } catch (error) {
-      this.#failed(path, error)
-      this.#options.hidden.addUnopened(entry)
-    }
+  resume(place: Listed, entry: Entry): void {
+    const tailer = this.#options.files.adoptRest(entry, place)
+    if (tailer) this.goOn(tailer, place.path)
+    else this.#options.hidden.addUnopened(entry)
   }
 
   /** Reads the rest of a file that was renamed. */
   goOn(tailer: Tailer, path: string): void {
     this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
-    this.#follow(tailer, path)
+    tailer.path = tailer.found = path
+    this.#begin(tailer)
   }
 
   /** Reads on in a copy, unless that has nothing new. */
   found(tailer: Tailer, place: Place, isRest: boolean): void {
-    const { files, onReady, context } = this.#options
-    if (isRest) {
-      const copy = isCompressed(place) ? this.#copyOf(place, tailer.at) : undefined
-      if (!files.readOn(tailer, copy ?? place)) {
-        this.#options.searchAgain(dirname(place.path))
-        return
-      }
-      tailer.claimed = place.key
-      report(tailer, place, context)
-      tailer.awaySince = context.clock.now()
-      tailer.wasLookedFor()
-      onReady(tailer)
+    const { files, context } = this.#options
+    if (isRest && !files.readOn(tailer, this.#at(place, tailer.at))) {
+      this.#options.searchAgain(dirname(place.path))
       return
     }
     tailer.claimed = place.key
-    if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
+    if (isRest) {
+      report(tailer, place, context)
+      tailer.wasLookedFor()
+      this.#begin(tailer)
+    } else if (!place.isCompressed) this.putEnd(place, tailer.origin.path!)
   }
 
-  #copyOf(place: Compressed, offset: number): Copy {
+  /** Where a file is read on from this offset. */
+  #at(place: Place, offset: number): Place | Copy {
+    if (!isCompressed(place)) return place
     return new Copy(place, this.#options, this.#options.candidates.take(place.stat, offset))
+  }
+
+  #begin(tailer: Tailer): void {
+    tailer.awaySince = this.#options.context.clock.now()
+    this.#options.onReady(tailer)
   }
 
   /** Remembers a plain copy of what was read, so that it is known if it grows. */
@@ -86,14 +82,12 @@ export class Rests {
 
   /** Reads a file that was not seen before. False: it was just renamed, and must be found again. */
   readUnseen(name: string, place: Place): boolean {
-    const { path, stat, first } = place
     if (isCompressed(place)) {
       this.inflate(name, place)
       return true
     }
-    const head = fingerprint(first, 0, first.length)
-    const position = { offset: 0, continues: false, head, tail: NO_BYTES }
-    return this.#begin(path, { path, file: name, ...identityOf(stat), ...position, size: Number(stat.size) })
+    const { path, stat } = place
+    return this.#start({ path, file: name, ...identityOf(stat), ...beginningOf(place), size: Number(stat.size) }, place)
   }
 
   /** Whether the compressed file is or was read under another name: it may have several, also in other folders. */
@@ -112,90 +106,50 @@ export class Rests {
 
   /** Reads a compressed file from its beginning. Its events have this name. */
   inflate(name: string, place: Compressed): void {
-    const { files, context, onReady } = this.#options
-    const { path, stat, first, size } = place
-    const entry: Entry = {
-      path: name,
-      ...COPY_ONLY,
-      birth: birthOf(place),
-      offset: 0,
-      continues: false,
-      head: fingerprint(first, 0, first.length),
-      tail: NO_BYTES,
-      ...(size <= MOST_INFLATED * Number(stat.size) && { size }),
-      gone: true,
-    }
-    const tailer = files.adoptCopy(entry, this.#copyOf(place, 0))
-    tailer.claimed = place.key
-    if (name === path) context.log.info({ file: path }, 'reading a compressed file')
-    else {
-      files.precede(name, tailer)
-      context.log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
-    }
-    onReady(tailer)
+    const { log } = this.#options.context
+    const { path, stat, size } = place
+    const known = size <= MOST_INFLATED * Number(stat.size) && { size }
+    this.#start({ path: name, ...COPY_ONLY, birth: birthOf(place), ...beginningOf(place), ...known, gone: true }, place)
+    if (name === path) log.info({ file: path }, 'reading a compressed file')
+    else log.info({ file: name, copy: path }, 'reading a rotated file that was not seen before')
   }
 
   /** Reads on in a copy of the file of an entry. */
   readOn(entry: Entry, place: Place): void {
-    const { files, onReady, context, saved } = this.#options
+    const { context, saved } = this.#options
     const file = nameOf(entry)
-    if (isCompressed(place)) {
-      const tailer = files.adoptCopy(entry, this.#copyOf(place, entry.offset))
-      tailer.claimed = place.key
-      files.precede(file, tailer)
-      context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
-      onReady(tailer)
-      return
-    }
     const { path, stat } = place
-    const { gone: _gone, size: _size, ...rest } = entry
-    const moved = { ...rest, path, file, ...identityOf(stat), claimed: place.key }
-    saved.remove(entry)
-    if (stat.size <= BigInt(entry.offset)) saved.put(moved)
-    else if (!this.#begin(path, moved, entry)) this.#options.searchAgain(dirname(path))
+    if (isCompressed(place)) {
+      this.#start(entry, place)
+      context.log.debug({ file, copy: path }, 'file is gone; searching a compressed copy for its rest')
+    } else if (stat.size <= BigInt(entry.offset)) {
+      const { gone: _gone, size: _size, ...rest } = entry
+      saved.replace(entry, { ...rest, path, file, ...identityOf(stat), claimed: place.key })
+    } else this.#start(entry, place)
   }
 
-  /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
-  #begin(path: string, entry: Entry, former?: Entry): boolean {
-    const { saved, files, context } = this.#options
-    const file = nameOf(entry)
-    saved.put(entry)
-    try {
-      const tailer = files.adopt(path, 'plain', entry)
-      if (!tailer) return false
-      files.precede(file, tailer)
-      const { offset } = entry
-      context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
-      this.#follow(tailer, path)
-      return true
-    } catch (error) {
-      if (error instanceof SilentFileSystem) {
-        saved.remove(entry)
-        if (former) saved.put(former)
-      }
-      return this.#failed(path, error)
-    }
-  }
-
-  #follow(tailer: Tailer, path: string): void {
-    const { context, onReady } = this.#options
-    tailer.path = path
-    tailer.found = path
-    tailer.awaySince = context.clock.now()
-    onReady(tailer)
-  }
-
-  /** Returns whether it is known what became of the file. */
-  #failed(path: string, error: unknown): boolean {
-    unlessSilent(error)
-    // It was just renamed.
-    if (errorCode(error) === 'ENOENT') {
-      this.#options.searchAgain(dirname(path))
+  /** Reads the file of an entry, from its position on. False: it was just renamed, or cannot be read now. */
+  #start(entry: Entry, place: Place): boolean {
+    const { files, saved, context, searchAgain } = this.#options
+    const { offset } = entry
+    const { path, key } = place
+    const tailer = files.adoptRest(entry, this.#at(place, offset))
+    if (!tailer) {
+      // It is known by now, and found by its content, too.
+      saved.put(entry)
+      searchAgain(dirname(path))
       return false
     }
-    this.#options.problems.failed(path, 'open', error)
+    tailer.claimed = key
+    if (!place.isCompressed)
+      context.log.info({ file: nameOf(entry), now: path, offset }, 'reading the rest of a rotated file')
+    this.#begin(tailer)
     return true
   }
+}
+
+function beginningOf({ first }: Place): Pick<Entry, 'offset' | 'continues' | 'head' | 'tail'> {
+  return { offset: 0, continues: false, head: fingerprint(first, 0, first.length), tail: NO_BYTES }
 }
 
 /** Identifies a compressed file: its inode may be given to another one. */

@@ -95,7 +95,7 @@ export class Search {
     const { saved, births, context } = this.#options
     this.#hidden.addUnopened(stat)
     const size = Number(stat.size)
-    const known = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
+    const known = saved.known(stat, births)
     if (known && (known.size ?? 0) >= size) return
     saved.put({
       path,
@@ -167,14 +167,13 @@ export class Search {
     const grown: { one: Listed; entry: Entry }[] = []
     for (const entry of entries) {
       const one = entry.gone ? undefined : byKey.get(entryKey(entry))
-      if (!one || Number(one.stat.size) < entry.offset || births.differ(one.stat, BigInt(entry.birth))) continue
-      if (!mayBecome(entry.path, one.path)) continue
+      if (!one || Number(one.stat.size) < entry.offset || !files.isSaved(one.stat, one.path)) continue
       there.add(entry)
       if (Number(one.stat.size) > entry.offset) grown.push({ one, entry })
     }
     // Of several files that had a name, the oldest is read first.
     grown.sort((a, b) => Number(a.one.stat.mtimeNs - b.one.stat.mtimeNs) || compareAge(a.one.path, b.one.path))
-    for (const { one, entry } of grown) this.#rests.resume(one.path, entry)
+    for (const { one, entry } of grown) this.#rests.resume(one, entry)
     for (const tailer of closed) {
       if (dirname(tailer.path) !== path && dirname(tailer.target) !== path) continue
       const one = byKey.get(tailer.key)
@@ -360,6 +359,7 @@ export class Search {
       (a, b) => a.candidate.changedAt - b.candidate.changedAt,
     )) {
       const { tailer, entry } = file
+      tailer?.noteCopy(candidate.size)
       if (tailer ? !sought.has(tailer) || tailer.isOpen : !sought.has(entry!) || !this.#isCurrent(entry!)) continue
       const isRest = relation === 'rest' || (relation === 'whole' && !candidate.isCompressed)
       if (!isRest && !isSure) continue

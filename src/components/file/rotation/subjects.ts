@@ -21,7 +21,12 @@ export function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
 
-/** A tailer that does not read a compressed copy. `there`: where its file was found, if it is closed. */
+/** 0 for a file that was found to be a copy: its content is older, and so may be copies of it. */
+function bornAt(birth: bigint | string, key: string, claimed: string | undefined): number {
+  return `${key}:`.startsWith(`${claimed}:`) ? 0 : Number(birth) / 1e6
+}
+
+/** A tailer that does not read a compressed copy. `there`: where its file was found. */
 export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   const { origin, path, birth, fd, head, at, tail, trail, claimed, truncatedSince } = tailer
   const position = { offset: at, tail }
@@ -37,7 +42,8 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
   return {
     tailer,
     names: [basename(origin.path ?? path), basename(path)],
-    birth: Number(birth) / 1e6,
+    isNamed: there?.path === origin.path,
+    birth: bornAt(birth, tailer.key, claimed),
     head,
     position,
     since: truncatedSince,
@@ -52,13 +58,13 @@ export function ofTailer(tailer: Tailer, there?: Listed): Subject {
 
 /** `there`: where its file was found. */
 export function ofEntry(entry: Entry, lookedAt: number | undefined, there?: Listed): Subject {
-  const { birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
+  const { dev, ino, birth, offset, size = offset, head, tail, path, claimed, marks = [] } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const position = { offset, tail }
   return {
     entry,
     names: [basename(nameOf(entry)), basename(path)],
-    birth: Number(birth) / 1e6,
+    birth: bornAt(birth, `${dev}:${ino}`, claimed),
     head,
     position,
     since,

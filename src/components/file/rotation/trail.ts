@@ -45,6 +45,12 @@ export class Trail {
     for (let offset = FIRST_MARK; offset <= end; offset *= 2) if (offset > from && offset > at) mark(offset)
   }
 
+  /** Registers one more place. */
+  insert(offset: number, tailAt: (offset: number) => Fingerprint): void {
+    const before = this.#marks.findLastIndex(mark => mark.offset <= offset)
+    if (this.#marks[before]?.offset !== offset) this.#marks.splice(before + 1, 0, { offset, tail: tailAt(offset) })
+  }
+
   /** The last place in the first `size` bytes, if it proves that a file of this size has only these. */
   within(size: number): Mark | undefined {
     const mark = this.#marks.findLast(({ offset }) => offset <= size)

@@ -54,7 +54,7 @@ export class Unseen {
 
   /** Records that the name refers to another file than at this time, wall clock in milliseconds. */
   displaced(name: string, since: number): void {
-    if (!this.#displaced.has(name)) this.#displaced.set(name, since - CLOCK_MS)
+    this.#displaced.set(name, Math.min(since - CLOCK_MS, this.#displaced.get(name) ?? Number.POSITIVE_INFINITY))
   }
 
   /** Searches again for the names of files that could not be opened, once they can be, or are gone. */

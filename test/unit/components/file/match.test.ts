@@ -100,6 +100,24 @@ const VECTORS: readonly [
   ],
   ['small, and ends within a line', [file(a, all)], [candidate('app.log.1', a.subarray(0, 20 * LINE + 5))], []],
   ['too small to be known', [file(a, all)], [candidate('app.log.1', a.subarray(0, LINE - 1))], []],
+  [
+    'the same, while its copy is being made',
+    [file(a, all, { isThere: true, isNamed: true })],
+    [candidate('app.log.1', a.subarray(0, LINE - 1)), candidate('other.log', a.subarray(0, LINE - 1))],
+    ['A prefix app.log.1'],
+  ],
+  [
+    'the same, while the file was renamed',
+    [file(a, all, { isThere: true })],
+    [candidate('app.log.1', a.subarray(0, LINE - 1))],
+    [],
+  ],
+  [
+    'the same, older than the file',
+    [file(a, all, { isThere: true, isNamed: true })],
+    [candidate('app.log.1', a.subarray(0, LINE - 1), { birth: 500 })],
+    [],
+  ],
   ['shorter and alike, but another file', [file(a, all)], [candidate('app.log.1', alike.subarray(0, 95 * LINE))], []],
   ['another file', [file(a, 40 * LINE)], [candidate('app.log.1', b)], []],
   [

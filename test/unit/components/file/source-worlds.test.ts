@@ -1,12 +1,17 @@
 import { createHash } from 'node:crypto'
-import { appendFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, copyFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { BirthTimes, fingerprint, isKnownFile, NO_BYTES } from '../../../../src/components/file/identity.js'
+import type { SearchOptions } from '../../../../src/components/file/rotation/search.js'
+import { CLOCK_MS, ofEntry } from '../../../../src/components/file/rotation/subjects.js'
 import { Trail } from '../../../../src/components/file/rotation/trail.js'
+import { Unseen } from '../../../../src/components/file/rotation/unseen.js'
+import { type Entry, Saved } from '../../../../src/components/file/saved.js'
 import { testFolder } from '../../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
 
 /** What the worlds of `npm run sim -- --files` found, each without its world. */
 
@@ -25,6 +30,34 @@ t.test('a read that overlaps the one before adds no place twice, and none whose 
   t.same(trail.within(6)?.tail, tailAt(6))
   trail.add(20, 22, Buffer.from('z\n'), () => NO_BYTES)
   t.equal(trail.within(22), undefined, 'after a gap')
+})
+
+/** The position of a file at `path` with this inode, up to which all of it was delivered. */
+const entryOf = (path: string, ino: string, birth: string, offset: number, more: Partial<Entry> = {}): Entry => {
+  const text = Buffer.alloc(offset, path)
+  const known = fingerprint(text, 0, Math.min(offset, 1024))
+  return { path, dev: '1', ino, birth, offset, continues: false, head: known, tail: known, ...more }
+}
+
+t.test('a copy of a copy may have the times of the first file', async t => {
+  const born = (claimed: string) => ofEntry(entryOf('/app.log.1', '5', '2000000000', 10, { claimed }), undefined).birth
+  t.equal(born('1:5'), 0)
+  t.equal(born('1:51'), 2000)
+})
+
+t.test('a copy is known although it has the inode of an earlier one', async t => {
+  const files = [
+    entryOf('/app.log.3', '4', '1', 1000, { claimed: '1:4', size: 2000 }),
+    entryOf('/app.log.1', '4', '2', 4000, { claimed: '1:4' }),
+  ]
+  const saved = new Saved({ version: 1, saved: 0, files })
+  t.same(Array.from(saved.entries(), ({ offset }) => offset).sort(), [1000, 4000])
+})
+
+t.test('files are searched from the earliest time at which their name had another file', async t => {
+  const unseen = new Unseen({ saved: new Saved(undefined) } as SearchOptions)
+  for (const since of [2000, 1000, 3000]) unseen.displaced('/app.log', since)
+  t.equal(unseen.since('/app.log'), 1000 - CLOCK_MS)
 })
 
 t.test('without birth times, the content shows whether an inode was given away again', async t => {
@@ -64,6 +97,66 @@ t.test('a batch from a compressed copy comes back, and the copy has another name
   void run.again()
   await arrived(run, 2)
   t.same(out.texts(), ['line 1', 'line 1'])
+  await run.stop()
+})
+
+t.test('a truncated file has a copy, and lines that were read but not delivered at a kill', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const options = { include: [`${path}*`] }
+  const first = await tail(options)
+  await settled(first, 1)
+  first.out.hold = true
+  appendFileSync(path, Array.from({ length: 300 }, (_, n) => `line ${n + 1}\n`).join(''))
+  await arrived(first, 301)
+  copyFileSync(path, `${path}.1`)
+  appendFileSync(path, 'during the copy\n')
+  await arrived(first, 302)
+  truncateSync(path)
+  await until('the truncation', () => first.value('sluice_file_truncations_total') === 1)
+  await first.scanned(3)
+  await first.checkpoints.flush()
+  await first.kill()
+  const next = await tail(options, first.checkpoints)
+  await settled(next, 300)
+  await next.scanned(3)
+  t.equal(next.out.texts().length, 300)
+  await next.stop()
+})
+
+t.test('a copy of a few lines that ends within one is known after the truncation', async t => {
+  const text = 'a line of some length\n'.repeat(10)
+  const dir = testFolder(t, { 'app.log': text })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [`${path}*`] })
+  await settled(run, 10)
+  writeFileSync(`${path}.1`, text.slice(0, -5))
+  await run.scanned(3)
+  truncateSync(path)
+  await until('the truncation', () => run.value('sluice_file_truncations_total') === 1)
+  await run.scanned(3)
+  appendFileSync(path, 'last\n')
+  await settled(run, 11)
+  await run.scanned(3)
+  t.equal(run.out.texts().length, 11)
+  await run.stop()
+})
+
+t.test('a file is truncated again as soon as a truncation was found', async t => {
+  const dir = testFolder(t, { 'app.log': 'line 0\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path] })
+  await settled(run, 1)
+  const { push } = run.log
+  run.log.push = (...lines) => {
+    if (lines[0]?.msg.startsWith('file was truncated') && statSync(path).size > 0) truncateSync(path)
+    return push.apply(run.log, lines)
+  }
+  writeFileSync(path, 'x\n')
+  await until('both truncations', () => run.value('sluice_file_truncations_total') === 2)
+  writeFileSync(path, 'y\n')
+  await settled(run, 2)
+  t.same(run.out.texts(), ['line 0', 'y'])
   await run.stop()
 })
 
