@@ -489,7 +489,10 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   t.match(shadow, '\n    mode: shadow\n')
   t.notMatch(shadow, '# The first of')
   t.match(await simulated('limit: 5', ['--limit=5,6']), /^# The first of the 2 throttles above: .*\nprocessors:\n/m)
-  t.match(await simulated('limit: 5, over_limit: { pass_one_in: 10 }'), /^over_limit pass_one_in 10: the events that pass/m)
+  t.match(
+    await simulated('limit: 5, over_limit: { pass_one_in: 10 }'),
+    /^over_limit pass_one_in 10: the events that pass/m,
+  )
   t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon passes/m)
 
   const ruled =
