@@ -528,6 +528,8 @@ export interface Promises {
   readonly limits: string
   /** The receivers and versions used in tests. */
   readonly tested: string
+  /** Advice below the table, as Markdown. */
+  readonly advice?: string
 }
 
 /** A definition without its option type. Its schema parses the options before `create`. */

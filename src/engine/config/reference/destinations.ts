@@ -18,13 +18,14 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
     ...components.flatMap(definition => {
       const { kind, type, summary, promises, examples } = definition
       if (!promises) return []
-      const { guarantee, order, duplicates, limits, tested } = promises
+      const { guarantee, order, duplicates, limits, tested, advice } = promises
       const rows = Object.entries({ guarantee, order, duplicates, limits, 'tested with': tested })
       return [
         `## ${type}`,
         `${summary} [Options](../config/reference.md#${kind}-${type}).`,
         fence('yaml part', exampleConfig(definition, examples[0]!)),
         ['| | |', '|---|---|', ...rows.map(([name, text]) => `| ${name} | ${text} |`)].join('\n'),
+        ...(advice === undefined ? [] : [advice]),
       ]
     }),
   ].join('\n\n')}\n`
