@@ -25,7 +25,7 @@ export function destinationsText(components: readonly AnyDefinition[]): string {
         `${summary} [Options](../config/reference.md#${kind}-${type}).`,
         fence('yaml part', exampleConfig(definition, examples[0]!)),
         ['| | |', '|---|---|', ...rows.map(([name, text]) => `| ${name} | ${text} |`)].join('\n'),
-        ...(advice === undefined ? [] : [advice]),
+        ...(advice === undefined ? [] : [advice.replaceAll(/(?=.{121})(.{1,120}) /g, '$1\n')]),
       ]
     }),
   ].join('\n\n')}\n`
