@@ -314,6 +314,25 @@ function block(out: Receiver): () => void {
 const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone; searching'))
 const isTruncated = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file was truncated'))
 
+t.test('copied, truncated and longer than before when it is read for the first time', async t => {
+  const dir = testFolder(t, { 'first.log': '', 'app.log': '' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' })
+  const { out } = run
+  const makeRoom = block(out)
+  appendFileSync(join(dir, 'first.log'), 'first\n')
+  await settled(run, 1)
+  appendFileSync(path, asText(numbered(0, 3)))
+  await run.scanned()
+  copyFileSync(path, `${path}.1`)
+  truncateSync(path)
+  appendFileSync(path, asText(numbered(3, 20)))
+  makeRoom()
+  await settled(run, 21)
+  t.strictSame(out.texts(path), numbered(0, 20), 'the copy first')
+  await run.stop()
+})
+
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
   const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
   const path = join(dir, 'app.log')
