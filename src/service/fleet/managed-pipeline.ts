@@ -179,8 +179,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. If so, the
-   * cached revision runs.
+   * Whether `config` would repeat events that the cached revision has read, or leave events of that revision behind. If
+   * so, the cached revision runs.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false

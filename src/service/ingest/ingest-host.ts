@@ -297,7 +297,7 @@ export class IngestHost {
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
-      // Must come last: when it counts as running, it may be ended as idle before its request arrives.
+      // Must come last: a pipeline that counts as running may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#running.set(id, hosted)

@@ -81,7 +81,7 @@ export class LastRevisions {
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // It did not have disk buffers, or was not saved.
+      // The last revision did not have disk buffers, or its number was not saved.
       return undefined
     }
   }

@@ -136,7 +136,7 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // Other nodes may have pruned it.
+      // After an absence, other nodes may have pruned the missing row. Otherwise, changes are lost.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined

@@ -79,8 +79,8 @@ export async function openSqlite(
 }
 
 /**
- * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened, since
- * closing it would release the locks that this process has on it.
+ * Creates the file, because SQLite would take its mode from the umask. SQLite gives its other files the same mode. An
+ * existing file is not opened, since closing it would release the locks that this process has on it.
  */
 function create(path: string): void {
   try {

@@ -112,7 +112,7 @@ const INSPECT_MS = 2000
  * its memory.
  */
 const MEASURE_MS = 200
-/** Checks per deadline. Each one counts only for its interval: a pause of the service is not blamed on the process. */
+/** Checks per deadline. Each adds only its interval to the wait, so a pause of the service does not count. */
 const CHECKS = 10
 /** Minimum deadline for the first message, since the process has to start. */
 const START_MS = 30_000
@@ -155,7 +155,7 @@ export class AccountProcess {
   isEnding = false
   /** Bytes of its resident memory, as of the last measurement. */
   memory = 0
-  /** Of the last snapshot. */
+  /** As of the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link

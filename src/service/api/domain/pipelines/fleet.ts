@@ -150,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Reads the daemons again on next use, since other nodes add some. */
+  /** Makes the next use read the daemons again, since other nodes may have added some. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

@@ -119,7 +119,7 @@ export class Revisions {
   }
 
   /**
-   * Adds the latest revision of a pipeline, and removes the one beyond the limit. Resolves with the bytes of all
+   * Adds the latest revision of a pipeline, and removes the oldest beyond the limit. Resolves with the bytes of all
    * revisions of the account. Throws ApiError 409 if the account does not have room.
    */
   async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
