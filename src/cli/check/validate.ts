@@ -225,7 +225,7 @@ function refusedDataDir(dataDir: string): string | undefined {
   }
 }
 
-/** Warnings about data folders that other users can change. Root checks for the user of the daemon, who owns them. */
+/** Warnings about data folders that other users can change. For root, the folder's owner counts as the daemon's user. */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()
   const folders = {

@@ -47,7 +47,7 @@ export function foreign(
 
 function isOwnOrigin(origin: string | undefined, host: string, site: unknown, path: string): boolean {
   if (origin === undefined || site === 'same-origin') return true
-  // With `no-referrer`, forms have the origin `null`, and older browsers do not name the site. The token is required.
+  // With `no-referrer`, older browsers send forms with the origin `null` and without a site. This form needs the token.
   if (origin === 'null') return path === '/api/v1/session' && site === undefined
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }

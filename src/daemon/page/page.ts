@@ -92,7 +92,7 @@ export class StatusPage implements Page {
     }
   }
 
-  /** `first`: applies until `use`. */
+  /** `first`: the limits that apply until `use` is called. */
   async #listen({ listen }: StatusPageOptions, first: Door): Promise<Server> {
     const server = boundedServer(
       async (request, response) => {

@@ -19,7 +19,7 @@ export interface ReloadOrigin {
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** Undefined if they cannot be watched. */
   readonly files?: WatchedFiles | undefined
-  /** What is logged. */
+  /** The messages to log. */
   readonly texts?: { readonly done: string; readonly failed: string }
 }
 

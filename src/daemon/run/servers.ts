@@ -60,7 +60,7 @@ export class Servers {
     await this.openSocket(config.dataDir, tappable)
   }
 
-  /** Opens the socket in data_dir, or reopens it if that is another folder now. */
+  /** Opens the socket in `dataDir`, and closes the socket in an earlier data_dir. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
     closeServer(this.#socket)
     const path = socketPath(dataDir)

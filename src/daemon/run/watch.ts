@@ -9,7 +9,6 @@ import { every } from '../../lib/time.js'
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
-/** What is watched. */
 export interface WatchedFiles {
   /** The configuration, a file or a folder. */
   readonly path: string
@@ -79,7 +78,7 @@ export class ConfigWatch {
   }
 }
 
-/** The files of the modules that components name, and of those that these import by relative paths. */
+/** The files of the modules that components name, and of the modules that these modules import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]

@@ -20,7 +20,7 @@ import { componentsWith } from './service-plugins.js'
 /** When the service is gone, this process is killed if it does not end within this time. */
 const END_MS = 3000
 
-// The service ends this process in order. A signal to the whole group is meant for the service.
+// Only the service ends this process. A signal to the whole process group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
 /** Maximum bytes of one read. */

@@ -71,7 +71,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const log = createLog(io, { format: config.logFormat })
   logNodeWarnings(log)
   logWarnings(log, config.warnings)
-  // Nothing is written there, and a service without a reader of its standard output continues.
+  // The service does not write to its standard output, so it continues after an error there.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
@@ -223,7 +223,7 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    // Where it fails, a load balancer sends requests to other nodes.
+    // A node that is not ready gets no requests from a load balancer.
     destinations: () => [
       { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
       storeReadiness(store),

@@ -78,7 +78,7 @@ export function problemsOf(seen: Observed): Problem[] {
   ]
 }
 
-/** Data whose removal costs no events: of sources and throttles that may have been removed on purpose. */
+/** Data of sources and throttles that may have been removed on purpose. Deleting this data costs no events. */
 export function noticesOf(seen: Observed): Problem[] {
   return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
 }
@@ -137,7 +137,7 @@ const LOST_BYTES: Positive = {
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
   todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
-/** How many of the files that lost most are named. */
+/** Maximum number of files to name: the files that lost most. */
 const NAMED_LOSSES = 3
 
 function lostBytesProblems(seen: Observed): Problem[] {

@@ -103,7 +103,7 @@ export interface Reports {
   failures?(): Observed['sources']
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): Observed['processors']
-  /** Whether a signal has told the daemon to end. It still delivers the events that it has read. */
+  /** Whether a signal has asked the daemon to end. It still delivers the events that it has read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined

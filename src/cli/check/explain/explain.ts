@@ -98,7 +98,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   return delivered ? EXIT.done : EXIT.failed
 }
 
-/** The event as it was read, and each version that components make of it, without the fields that are not its own. */
+/** The event as it was read, and each version that components make of it, without the fields that `own` leaves out. */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
   const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))

@@ -205,7 +205,7 @@ export class Twice<V extends Visitor> implements FrameReader {
   }
 
   async replay(frame: Frame): Promise<void> {
-    // Each batch notes in the flags what it has scanned for its own fields.
+    // Each batch marks in `flags` what it has scanned for its own fields, so the batches must not share the flags.
     await this.other.replay({ ...frame, flags: frame.flags.slice() })
     await this.one.replay(frame)
   }

@@ -15,7 +15,7 @@ const round = (value: number) => Math.round(value * 1000) / 1000
 interface Chart {
   readonly id: string
   readonly title: string
-  /** What the picture says. */
+  /** Describes the picture for readers who cannot see it. */
   readonly alternative: string
   /** Markup. */
   readonly legend: readonly string[]
