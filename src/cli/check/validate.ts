@@ -225,7 +225,7 @@ function refusedDataDir(dataDir: string): string | undefined {
   }
 }
 
-/** Warnings about data folders that other users can change. For root, the folder's owner counts as the daemon's user. */
+/** Warnings about data folders that other users can change. If root checks, the daemon's user is the folder's owner. */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()
   const folders = {

@@ -46,7 +46,7 @@ type Value<O extends OptionSpec> = O extends { value: string }
 
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
-/** A parsed command line: every option of the command by name; those not given are false, empty or undefined. */
+/** A parsed command line: every option of the command by name. Missing options are false, empty or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]

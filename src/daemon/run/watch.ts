@@ -87,9 +87,9 @@ export function filesOfModules({ processors }: Pick<Config, 'processors'>): read
 }
 
 /**
- * Notices when `data_dir` is removed or replaced while the daemon runs, and uses the folder that is there now or
- * creates it again. From then on, positions and disk buffers are stored in it. Calls `renewed` then. Returns a function
- * that ends the watch.
+ * Notices when `data_dir` is removed or replaced while the daemon runs. Uses the folder that has taken its place, or
+ * creates it again, and calls `renewed`. From then on, positions and disk buffers are stored in this folder. Returns a
+ * function that ends the watch.
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''

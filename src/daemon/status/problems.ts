@@ -438,7 +438,7 @@ function discardProblems({ series }: Observed): Problem[] {
     const { component_id = '', component_kind = '', reason = '' } = labels
     const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
     if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
-    // Such events are in the dead-letter queue, or went to the readers of `.rejected`.
+    // These events are in the dead-letter queue, or went to the readers of `.rejected`.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
       component: component_id,

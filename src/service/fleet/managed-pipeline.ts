@@ -43,7 +43,7 @@ export interface ManagedPipelineOptions {
   readonly random: Random
   readonly log: Logger
   readonly daemon: Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
-  /** Defaults to the one of lib/time.ts. */
+  /** Default: `sleep` of lib/time.ts. */
   readonly sleep?: typeof sleep
 }
 
@@ -229,7 +229,7 @@ export class ManagedPipeline {
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
-    // A revision that was refused may be permitted now.
+    // The new local part may permit the refused revision.
     if (this.#refused) this.#etag = undefined
     this.#logged.clear()
     return config

@@ -165,7 +165,7 @@ export class IdempotencyKeys {
     const { row } = attempt
     try {
       const { received } = await take()
-      // If this fails, the events are safe nevertheless. The attempt stands for the key until a sweep saves it.
+      // Even if this fails, the events are safe. The attempt then answers for its key until a sweep saves the number.
       await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
       return { received }
     } catch (error) {

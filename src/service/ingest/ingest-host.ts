@@ -263,7 +263,7 @@ export class IngestHost {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
-      // The other revision could not start, but this one may.
+      // The running entry is for another revision that could not start. This revision may start.
       await this.#end(running, AbortSignal.abort())
     } else if (running) return running
     let starting = this.#starting.get(id)
@@ -341,7 +341,7 @@ export class IngestHost {
     }
   }
 
-  /** Waits for starting and ending pipelines, which may then make room. Resolves with false if there are not any. */
+  /** Waits until starting and ending pipelines have finished, which may make room. Resolves with false without any. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],

@@ -162,7 +162,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** Every component that the event reaches, in order, and those that it does not reach. */
+/** The steps in order: of components that the event reaches, and of components on outputs that it does not leave by. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

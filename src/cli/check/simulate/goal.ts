@@ -82,7 +82,7 @@ export function keepGoal(text: string): Goal {
   }
 }
 
-/** Counts the events that are to be kept, and those that each limit keeps. */
+/** Counts the events to keep, and how many of them each limit keeps. */
 class KeepMeter implements Meter {
   readonly #test: EventTest | undefined
   readonly #matching: string

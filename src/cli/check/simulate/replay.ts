@@ -127,7 +127,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 
-  /** The bytes stay valid until this resolves, even if the events are settled earlier: the frame has its own release. */
+  /** The bytes stay valid until this resolves, even if the events are settled earlier: the frame releases them. */
   async #throughChain(batch: EventBatch, chain: Chain): Promise<void> {
     for (let i = 0; i < batch.length; i++) {
       let arrived = 0

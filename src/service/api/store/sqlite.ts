@@ -273,7 +273,7 @@ export class SqliteStore implements Store {
     this.#stopPolling()
     this.#reader.close()
     try {
-      // Node.js 20 closes the connection when its statements are garbage-collected. The log would stay until then.
+      // Node.js 20 closes the connection when its statements are garbage-collected, and the log would stay until then.
       await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
       // The next process that opens the store reads the log.

@@ -49,7 +49,7 @@ export type StartLink = (account: string, events: LinkEvents) => Link
 const HEAP = 3 / 4
 /** Variables that Node.js itself reads for the time zone and certificates. Pipelines do not get other variables. */
 const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
-/** Limits of a message, which then takes at most 50 MB of memory. Components with many series send the largest ones. */
+/** With these limits, a message takes at most 50 MB of memory. Components with many series send the largest ones. */
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
