@@ -37,7 +37,7 @@ export function foreign(
       'foreign_host',
       `the page is not served under this name; open it as ${LOCAL_HOSTS[0]}, as ${LOCAL_HOSTS[1]}, or at the address of status_page.listen`,
     )
-  // Another site may link to the page, since it cannot see the content.
+  // Another site may link to the page, since that site cannot see the content.
   const isLink = path === '/' && method === 'GET' && mode === 'navigate' && dest === 'document'
   const isForeignSite = site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink
   if (isForeignSite || !isOwnOrigin(origin, host, site, path))

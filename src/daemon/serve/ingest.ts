@@ -226,7 +226,7 @@ export class ServedIngest implements Ingest {
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with the current values of its secrets. One at a time, so the last is applied last. */
+  /** Applies a publication with the current values of its secrets. Reading these in turn keeps publications in order. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))

@@ -17,7 +17,7 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share, which spreads the requests of daemons that started together. */
+/** Intervals vary randomly by up to this share, so daemons that started together do not ask together. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -242,8 +242,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports. They include the problems that the daemon
-   * finds. Returns `leave`.
+   * Applies each revision that is published from now on, and sends reports, which include the problems that the
+   * daemon finds. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -269,7 +269,7 @@ export class ManagedPipeline {
   /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // If both have the same revision, it is the local part that cannot start.
+    // If both have the same revision, the local part is the reason, not the revision.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)
@@ -312,7 +312,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Fetches the published revision; undefined if it is unchanged or cannot be fetched, which is logged once. */
+  /** Fetches the published revision; undefined if it is unchanged or the request fails. Logs a failure once. */
   async #ask(): Promise<PublishedRevision | undefined> {
     const { link, log, clock } = this.#options
     try {

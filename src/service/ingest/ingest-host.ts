@@ -315,7 +315,7 @@ export class IngestHost {
     }
   }
 
-  /** Records the revision, since it may rename or remove destinations that have events in disk buffers. */
+  /** Applies a revision, and records it: it may have other destinations with events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)

@@ -133,7 +133,7 @@ interface Explainers {
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** Creates the explainers before the event is read, since it is read with the names that they need. */
+/** Creates the explainers before the event is read, since they register the names of the fields to read. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,

@@ -175,8 +175,8 @@ function periodsOf(period: Period, zone: string): Periods {
 const MOST_PERIODS = 100_000
 
 /**
- * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its share
- * of the budget counts.
+ * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its bytes are
+ * extrapolated to a whole period.
  */
 class BudgetMeter implements Meter {
   readonly hopeless = undefined

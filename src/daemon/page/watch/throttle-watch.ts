@@ -12,7 +12,7 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** When a throttle is busy, one batch is counted in this time, in milliseconds. */
+/** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
 const LOOK_MS = 50
 /** `busy` of KeyCountsOptions, for counts by the throttle's key and by another key. */
 const BUSY = 20_000

@@ -21,7 +21,7 @@ export const CREATE_FEED = `
   CREATE INDEX change_at ON change (at)`
 
 /**
- * SQL that records a change before its COMMIT. The lock lasts until the commit, which keeps ids in the order of
+ * SQL that records a change before its COMMIT. The lock lasts until the commit, so ids are in the order of
  * commits. The second statement returns the row.
  */
 export function publishChange(node: string, tables: readonly string[]): string {

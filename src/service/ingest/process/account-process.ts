@@ -36,7 +36,7 @@ export interface Link {
   readonly pid: number | undefined
   /** Bytes of its resident memory, read without asking the process; undefined if not known. */
   memory(): number | undefined
-  /** `body` belongs to a call `take`. It is released after it was sent. */
+  /** `body` belongs to a call `take`, and is released after it was sent. */
   send(call: Call, body?: BodyBytes): void
   /** Makes the process end when it has nothing more to do. */
   end(): void
