@@ -226,7 +226,7 @@ export class ServedIngest implements Ingest {
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with the current values of its secrets. Reading these in turn keeps publications in order. */
+  /** Applies a publication with the current values of its secrets. Reading them in turn keeps publications ordered. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
