@@ -231,7 +231,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** Wraps `engine` to report to systemd that it is stopping. */
+/** Wraps `engine`: its `stop` also reports to systemd that the daemon is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

@@ -20,7 +20,7 @@ export interface WatchedFiles {
 
 /**
  * Polls the files of a configuration while enabled, and reports each change of content once. Polling, unlike watching,
- * notices files that are replaced, symbolic links that are switched on the path, and changes on remote disks.
+ * notices replaced files, changed symbolic links on the path, and changes on remote disks.
  */
 export class ConfigWatch {
   readonly #files: WatchedFiles

@@ -162,7 +162,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** The steps in order: of components that the event reaches, and of components on outputs that it does not leave by. */
+/** The steps in order: components that the event reaches, and readers of outputs that the event does not take. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

@@ -4,7 +4,7 @@ import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/w
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
 
-/** What happened to events with the same fields, as far as a daemon with a status page still has it. */
+/** What happened to events with the same fields. A daemon with a status page keeps this for some minutes. */
 export interface Past {
   /** Newest first, with the steps of each. */
   readonly events: readonly FoundEvent[]

@@ -121,7 +121,7 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
 /** The least distance of labels, as a part of the width: on a screen, and on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
-/** Closer to an end of the axis than this, a label would stand out beyond the picture. */
+/** Closer to an end of the axis than this, a label would extend beyond the picture. */
 const NEAR_END = 0.08
 
 /** Marks and labels below the picture; labels that would touch are left out. */
