@@ -28,7 +28,7 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
-/** Wraps `text`, which follows something as wide as `indent`. */
+/** Wraps `text`. On its first line, it follows other text that is as wide as `indent`. */
 function wrapped(text: string, indent = ''): string {
   return wrap(indent + text, WIDTH, indent)
     .join('\n')

@@ -58,7 +58,7 @@ const callback = (size: number) => {
   reader.push(buffer.subarray(0, size))
   return true
 }
-// When the service closes this or is gone, nobody waits for results any more.
+// When the service closes this pipe or is gone, nobody waits for results any more.
 new Socket({ fd: TO_CHILD, readable: true, onread: { buffer, callback } } as object)
   .on('error', () => {})
   .on('close', () => {

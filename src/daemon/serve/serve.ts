@@ -163,7 +163,7 @@ async function serveOpened(
     }
     if (!ending) {
       await listening(address, open).catch(error => {
-        // A signal while it starts to listen closes the server.
+        // A signal that arrives while the server starts to listen closes the server.
         if (!ending) throw error
       })
     }
@@ -174,7 +174,7 @@ async function serveOpened(
     }
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
-    // A restart of the service would not bring a server of PostgreSQL back.
+    // A restart of the service would not help while PostgreSQL does not respond.
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('there are no keys yet: run sluice admin init --config FILE --json')

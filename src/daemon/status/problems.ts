@@ -45,7 +45,7 @@ export interface Observed {
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
   /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
-  /** The daemon's configuration, if that is a file, and its data_dir; missing while it is starting. */
+  /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
 }
 

@@ -36,7 +36,7 @@ export interface Status {
   readonly books?: Books
   /** The data that the daemon's page keeps, while there is a page. */
   readonly status_page?: PageState
-  /** The busiest component that works, if one is busy most of the time. */
+  /** The busiest component that is not blocked, if it is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']

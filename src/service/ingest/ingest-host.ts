@@ -315,7 +315,7 @@ export class IngestHost {
     }
   }
 
-  /** Applies a revision, and records it: it may have other destinations with events in disk buffers. */
+  /** Applies and records a revision. It may rename or remove destinations that have events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
@@ -341,7 +341,7 @@ export class IngestHost {
     }
   }
 
-  /** Waits until starting and ending pipelines have finished, which may make room. Resolves with false without any. */
+  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it did not wait. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],

@@ -28,7 +28,7 @@ class LimitSearch {
   readonly goal: Goal
   /** The option that is searched for. */
   readonly option: keyof typeof HIGHEST
-  /** The tried limits nearest to the value where the goal begins or ends to be achieved; undefined until found. */
+  /** The nearest tried limits around the value where `achieves` changes; undefined until found. */
   #below: Tried | undefined
   #above: Tried | undefined
   isDone = false

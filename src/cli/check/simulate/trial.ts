@@ -150,7 +150,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: when the last event that waited has found room. */
+/** By bucket: when the last event that waited found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!

@@ -414,7 +414,7 @@ export class KeyCounts {
     return this.#table.size + FIRST
   }
 
-  /** The key with a number; undefined for REST. `key`: null for events without a key. `isName`: `key` is its name. */
+  /** The key with a number; undefined for REST. `key`: null without a key. `isName`: `key` is from `#names`. */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined
     if (id === DEFAULT) return { key: null, isName: false }

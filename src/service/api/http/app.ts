@@ -124,7 +124,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. Other text than an address does not count: a proxy may forward any text of the client. */
+/** The address of the client. Other text does not count: a trusted proxy may forward any text that the client sent. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }

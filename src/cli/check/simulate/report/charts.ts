@@ -19,7 +19,7 @@ interface Chart {
   readonly alternative: string
   /** Markup. */
   readonly legend: readonly string[]
-  /** The labelled values of the axis upwards, and its heights. */
+  /** The vertical axis: its labelled values, their texts, and the position of a value. */
   readonly values: readonly number[]
   readonly valueText: (value: number) => string
   readonly y: (value: number) => number
@@ -90,7 +90,7 @@ const TIME_STEPS = [
   ...[1, 2, 7, 14, 30, 90, 365, 3650, 36_500].map(n => n * DAY),
 ]
 const TIME_TICKS = 6
-/** The last time that a Date can have; the first one is its negative. */
+/** The latest time that a Date can represent; the earliest is its negative. */
 const LAST_DATE = 8.64e15
 
 interface Tick {
@@ -113,7 +113,7 @@ export function timeTicks(startMs: number, lengthMs: number): Tick[] {
   return ticks
 }
 
-/** The start of a slot; the first one may begin before all dates. */
+/** The start of a slot as text. The first slot may begin earlier than a Date can represent. */
 export function startText({ start, slot_ms }: Slots, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
@@ -153,7 +153,7 @@ const KEY_SERIES = 7
 
 interface Series {
   readonly name: string
-  /** The class that gives it its colour. */
+  /** The CSS class that sets the colour. */
   readonly style: string
   readonly counts: readonly number[]
 }
