@@ -179,7 +179,6 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
 
 const isReadByAll = (file: string): boolean => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
 
-/** Warnings about the daemon's page. */
 function pageWarnings(page: Config['statusPage']): string[] {
   if (!page) return []
   const { listen, token_file } = page

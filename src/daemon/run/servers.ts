@@ -15,7 +15,6 @@ import type { PageState } from '../status/status.js'
 /** The servers' part of a configuration. */
 type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
-/** A change that has been prepared. */
 interface Prepared {
   use(): void
   drop(): void

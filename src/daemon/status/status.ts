@@ -66,7 +66,6 @@ export interface PageState {
   readonly token: boolean
 }
 
-/** The events that wait in a component. */
 export interface WaitingEvents extends WaitState {
   readonly id: string
   readonly events: number

@@ -127,7 +127,6 @@ function isFile(name: string): boolean {
   }
 }
 
-/** The functions that explain components, by id. */
 interface Explainers {
   readonly processors: ReadonlyMap<string, ExplainProcessor>
   readonly destinations: ReadonlyMap<string, Explain>

@@ -9,7 +9,6 @@ import { conditionOf } from '../../screen/condition-flag.js'
 import type { FieldContext } from './trials.js'
 import { number } from './words.js'
 
-/** The goal that a limit must achieve. */
 export interface Goal {
   /** True: all limits from some value up achieve it. False: all limits up to some value do. */
   readonly smallest: boolean
@@ -31,7 +30,6 @@ export interface Effect {
 export interface Meter {
   /** `lost[k]` is 1 if limit `k` discards the event. */
   add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void
-  /** Whether a limit achieves the goal. */
   achieves(limit: number): boolean
   result(limit: number): Effect
   /** Why no limit can achieve it; undefined if that is not known. */

@@ -21,7 +21,6 @@ export interface Replayed {
   readonly other?: Replay<Trials> | undefined
 }
 
-/** Notes about the numbers. */
 export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]

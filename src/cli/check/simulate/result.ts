@@ -99,7 +99,6 @@ export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
 }
 
 export interface OtherKeys {
-  /** Number of keys. */
   keys: number
   passed: number
   discarded: number
@@ -153,7 +152,6 @@ export interface Simulation extends Replayed {
   readonly variants: readonly Variant[]
   readonly inputs: readonly Input[]
   readonly complete: boolean
-  /** More notes. */
   readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]
