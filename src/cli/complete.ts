@@ -148,7 +148,7 @@ async function valuesFor(
   return [...new Set(ids.map(({ id }) => id))]
 }
 
-/** The components of the configuration or the daemon. Their code is loaded here, as completion must be quick. */
+/** The components of the configuration or the daemon. Imports here, not above: other completions must be quick. */
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
   if (options.config === undefined) {
     const { findSocket } = await import('./inspect/daemon-socket.js')

@@ -79,7 +79,7 @@ function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Pr
 
 /**
  * Ends the process when all work is done. On exit Node.js waits for calls in other threads, and a call to an
- * unreachable file server never returns: only a signal ends the process then.
+ * unreachable file server never returns: in this case, only a signal ends the process.
  */
 export async function endProcess(
   exit: () => void,

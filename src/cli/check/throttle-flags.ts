@@ -30,7 +30,7 @@ const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(f
 export function inputOf(given: ThrottleFlags, command: string): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
     if (flag === 'limit') return wholeNumber(text, flag, command)
-    // A number without a unit is one of bytes.
+    // A number without a unit is a number of bytes.
     if (flag === 'limit-bytes' && /^-?\d+(\.\d+)?$/.test(text)) return Number(text)
     if (flag === 'key') return pathsOf(text)
     return text

@@ -40,7 +40,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Keys that are counted, and those that the summary shows. */
 const MOST_KEYS = 250_000
 const SHOWN_KEYS = 20
-/** Nothing is counted over time. */
+/** This command does not count events over time. */
 const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
@@ -140,7 +140,7 @@ class ThrottlePipe {
     }
   }
 
-  /** Whether events were counted, and none had the key. */
+  /** Whether events were counted, but no event had the key. */
   get isKeyMissing(): boolean {
     return this.#missingKey.events > 0
   }

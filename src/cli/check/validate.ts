@@ -179,7 +179,6 @@ function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
 
 const isReadByAll = (file: string): boolean => ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
 
-/** Warnings about the daemon's page. */
 function pageWarnings(page: Config['statusPage']): string[] {
   if (!page) return []
   const { listen, token_file } = page
@@ -225,7 +224,7 @@ function refusedDataDir(dataDir: string): string | undefined {
   }
 }
 
-/** Warnings about data folders that other users can change. Root checks for the user of the daemon, who owns them. */
+/** Warnings about data folders that other users can change. If root checks, the daemon's user is the folder's owner. */
 function exposedFolders({ dataDir, service, sources }: Config): string[] {
   const user = process.geteuid?.() === 0 ? undefined : thisUser()
   const folders = {

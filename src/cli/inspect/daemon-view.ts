@@ -29,12 +29,10 @@ export async function statusAt(socket: string): Promise<Status> {
   throw new Error(`the daemon at ${socket} runs another release than this command: restart the daemon`)
 }
 
-/** Properties of the terminal. */
 export interface TerminalStyle {
   readonly width: number
   /** Undefined if stdout is not a terminal, or the terminal cannot overwrite text. */
   readonly height: number | undefined
-  /** Whether to use colours. */
   readonly color: boolean
 }
 

@@ -10,7 +10,6 @@ import { shellWord } from '../../lib/shell-word.js'
 import { type DaemonOptions, findSocket, type OtherDaemons, otherDaemons, usualSocket } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
 
-/** A running daemon. */
 export interface Daemon {
   readonly socket: string
   /** Problems of the configuration that led to the daemon. */

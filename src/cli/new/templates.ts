@@ -4,11 +4,11 @@ import type { Kind } from '../../core/component.js'
 export const WHAT = ['processor', 'source', 'destination', 'codec'] as const satisfies readonly (Kind | 'codec')[]
 export type What = (typeof WHAT)[number]
 
-/** What generated code imports. */
+/** The module that generated code imports. */
 const PLUGIN = `'@sluice-logs/sluice/plugin'`
 
 interface Template {
-  /** The code of the plugin; `typed` adds what TypeScript needs to know. */
+  /** The code of the plugin; `typed` returns its argument for TypeScript, and '' for JavaScript. */
   code(name: string, typed: (text: string) => string): string
   /** The body of its test, behind the imports. */
   test(file: string): string

@@ -27,7 +27,6 @@ export const USUAL_LOGS = [
 /** A larger log is read from its end, which avoids a long wait. */
 const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
 
-/** A log of this machine. */
 export interface Log {
   readonly path: string
   readonly readFrom: 'beginning' | 'end'

@@ -204,7 +204,7 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
   }
 }
 
-/** On a terminal: without the envelope, but with how to get the next page of a list. */
+/** On a terminal, omits the envelope, and states how to get the next page of a list. */
 function bodyText(body: unknown, options: RawCall, io: Io): string {
   const { data, meta } = body as { data?: unknown; meta?: { page?: { next?: string | null } } }
   if (!io.stdout.isTTY || options.json || options.include || data === undefined) return `${jsonText(body, io)}\n`

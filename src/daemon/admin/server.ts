@@ -55,7 +55,6 @@ export async function serveAdmin(
   return server
 }
 
-/** The daemon's current activity. */
 export async function statusNow(reports: Served, { taps }: Tappable): Promise<Status> {
   return statusOf(reports, await reports.metrics.samples(), component => taps.waitState(component))
 }

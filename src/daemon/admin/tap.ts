@@ -135,7 +135,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   response.flushHeaders()
 }
 
-/** A condition on single events. Each event is copied into its own batch, which leaves the pipeline's batches alone. */
+/** A condition on single events. Each event is copied into its own batch, so the pipeline's batches stay unchanged. */
 function conditionOn(text: string): (fields: object) => boolean {
   const holds = conditionOnLines(text)
   return fields => holds(Buffer.from(`${jsonText(fields)}\n`))

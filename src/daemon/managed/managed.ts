@@ -156,7 +156,7 @@ function reported({ received, emitted, consumed, delivered, discarded, undeliver
   }
 }
 
-/** The id of the daemon. It is stored in data_dir and lives as long as that. */
+/** The id of the daemon. It is stored in data_dir, and stays the same until data_dir is removed. */
 async function daemonId(dataDir: string): Promise<string> {
   const folder = join(dataDir, 'managed')
   const path = join(folder, 'daemon-id')
@@ -164,7 +164,7 @@ async function daemonId(dataDir: string): Promise<string> {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
   } catch (error) {
-    // Only a missing file means a first start. With a new id the service would take this for another daemon.
+    // Only a missing file means a first start. With a new id, the service would take this daemon for another one.
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')

@@ -37,7 +37,7 @@ export function foreign(
       'foreign_host',
       `the page is not served under this name; open it as ${LOCAL_HOSTS[0]}, as ${LOCAL_HOSTS[1]}, or at the address of status_page.listen`,
     )
-  // Another site may link to the page, since it cannot see the content.
+  // Another site may link to the page, since that site cannot see the content.
   const isLink = path === '/' && method === 'GET' && mode === 'navigate' && dest === 'document'
   const isForeignSite = site !== undefined && site !== 'same-origin' && site !== 'none' && !isLink
   if (isForeignSite || !isOwnOrigin(origin, host, site, path))
@@ -47,7 +47,7 @@ export function foreign(
 
 function isOwnOrigin(origin: string | undefined, host: string, site: unknown, path: string): boolean {
   if (origin === undefined || site === 'same-origin') return true
-  // With `no-referrer`, forms have the origin `null`, and older browsers do not name the site. The token is required.
+  // With `no-referrer`, older browsers send forms with the origin `null` and without a site. This form needs the token.
   if (origin === 'null') return path === '/api/v1/session' && site === undefined
   return [`http://${host}`, `https://${host}`].includes(origin.toLowerCase())
 }

@@ -10,7 +10,7 @@ export interface ComponentPage {
   readonly kind: string
   readonly type: string
   readonly summary: string
-  /** As in its file, with the names of variables. Secrets are hidden, and comments are left out. */
+  /** The entry in its file, with variables by name. Secrets are hidden, and comments are left out. */
   readonly config: string
   readonly file?: string
   readonly line?: number

@@ -48,7 +48,7 @@ export class PageData {
   #memory: number
   /** The last status without its changing numbers and times, to detect news. */
   #news = ''
-  /** Changes with most news, and is cheap to compute. */
+  /** A text that changes with most news and is cheap to compute. */
   #signs = ''
   #sentAt = Number.NEGATIVE_INFINITY
   /** When to compare the status again. */

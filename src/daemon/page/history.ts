@@ -16,7 +16,7 @@ const LEVEL = NAMES.length - 1
 /** Marks a step in which nothing was counted. */
 const UNKNOWN = 2 ** 32 - 1
 const MOST = UNKNOWN - 1
-/** A longer gap between ticks means that the process was suspended. Only the last step then has counts. */
+/** A longer gap between ticks means that the process was suspended. Of the gap, only the last step has counts. */
 const LONGEST_GAP_MS = 10_000
 
 interface Ring {

@@ -27,7 +27,7 @@ const HEADERS = {
   'cache-control': 'no-store',
 }
 const SESSION = `${API}session`
-/** The host name for requests over the socket in the documentation. */
+/** The host name that the documentation uses in requests over the socket. */
 const SOCKET_HOST = 'sluice'
 
 /** Limits the data that requests may see. */
@@ -92,7 +92,7 @@ export class StatusPage implements Page {
     }
   }
 
-  /** `first`: applies until `use`. */
+  /** `first`: the limits that apply until `use` is called. */
   async #listen({ listen }: StatusPageOptions, first: Door): Promise<Server> {
     const server = boundedServer(
       async (request, response) => {

@@ -46,7 +46,7 @@ type Value<O extends OptionSpec> = O extends { value: string }
 
 type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
-/** A parsed command line: every option of the command by name; those not given are false, empty or undefined. */
+/** A parsed command line: every option of the command by name. Missing options are false, empty or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
@@ -83,7 +83,7 @@ export const command = <const S extends OptionSpecs>(spec: Command<S>): Command 
 /** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
   readonly code = 'SLUICE_USAGE'
-  /** The command whose help to point to; undefined: the general help. */
+  /** The command whose help the message names; undefined: the general help. */
   readonly command: string | undefined
   constructor(message: string, command?: string) {
     super(message)
@@ -115,7 +115,7 @@ export function commandsBelow(word: string | undefined, commands: readonly Comma
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
-/** Advice for the subcommands of other services, by name. */
+/** Advice for subcommands that other daemons have, by name. */
 const OF_SYSTEMD: Readonly<Record<string, string>> = {
   start: 'sluice run starts the daemon, or systemctl start sluice',
   stop: 'systemctl stop sluice stops the daemon, and so does SIGTERM',

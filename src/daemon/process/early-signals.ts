@@ -23,8 +23,8 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   }
   // Without a handler, Node.js responds to SIGUSR1 by opening its debugger on a port.
   process.on('SIGUSR1', () => {})
-  // Node.js ignores this signal, and a write beyond RLIMIT_FSIZE fails with EFBIG. Preloaded code may end the process
-  // on it.
+  // Node.js ignores this signal, so a write beyond RLIMIT_FSIZE fails with EFBIG. If preloaded code has changed that,
+  // this listener keeps the signal from ending the process.
   process.on('SIGXFSZ', () => {})
   await closeDebugger()
 }

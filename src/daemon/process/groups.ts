@@ -3,7 +3,7 @@ import type { Command } from './command-line.js'
 /** The groups of commands in `sluice --help`. */
 
 export interface Group {
-  /** What `sluice help` takes. */
+  /** The argument of `sluice help`. */
   readonly name: string
   readonly title: string
   /** First words of its commands. */
@@ -26,7 +26,7 @@ export const GROUPS: readonly Group[] = [
   },
 ]
 
-/** The rows of words that only begin the names of commands. */
+/** Rows for words that are not commands themselves, but begin the names of commands. */
 export const FAMILIES: Readonly<Record<string, string>> = {
   admin: 'Sets up, backs up and restores the service.',
 }

@@ -28,7 +28,7 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
-/** Wraps `text`, which follows something as wide as `indent`. */
+/** Wraps `text`. On its first line, it follows other text that is as wide as `indent`. */
 function wrapped(text: string, indent = ''): string {
   return wrap(indent + text, WIDTH, indent)
     .join('\n')
@@ -65,7 +65,7 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
-/** The options of a command, each with its full description. `more`: only those that are shown last, or first. */
+/** The options of a command with their full descriptions. `more`: only options shown last (true) or first (false). */
 export function optionRows(command: Command, more?: boolean): Rows {
   return Object.entries(command.options)
     .filter(([, spec]) => more === undefined || (spec.more ?? false) === more)
@@ -105,7 +105,7 @@ export function groupHelp(group: Group, commands: readonly Command[]): string {
   return [...parts, helpOf(own[0]!)].join('\n')
 }
 
-/** The other commands of the group that has the name of a command. */
+/** For a command that a group is named after: the other commands of the group. */
 export function seeAlso(group: Group): string {
   return `See also: ${group.words
     .filter(word => word !== group.name)

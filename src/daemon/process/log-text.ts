@@ -55,7 +55,7 @@ function isThrown(value: unknown): value is { type: string; message: string; sta
   return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string'
 }
 
-/** Quoted if it could not be read back as one value otherwise. */
+/** The value as text, in quotes if a reader could not recognize its end otherwise. */
 function valueText(value: unknown): string {
   if (typeof value !== 'string') return printable(JSON.stringify(value))
   return printable(/^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value))

@@ -42,7 +42,7 @@ export function onStdoutGone(
   return {
     gone: () => ending !== undefined,
     remove: () => {
-      // After that, the last writes of the process fail as well, which has been reported already.
+      // While the run ends, the listener stays: the last writes fail as well, and the failure has been reported.
       if (ending) ending.clear()
       else stdout.off('error', onError)
     },

@@ -19,7 +19,7 @@ export interface ReloadOrigin {
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** Undefined if they cannot be watched. */
   readonly files?: WatchedFiles | undefined
-  /** What is logged. */
+  /** The messages to log. */
   readonly texts?: { readonly done: string; readonly failed: string }
 }
 
@@ -126,7 +126,7 @@ export function onReload(
 
 /**
  * Runs reloads one at a time, since each starts from the addresses that the previous one left. All requests during a
- * reload lead to one more, which reads the files as the last request left them.
+ * reload cause one more reload, which begins after the last of these requests.
  */
 class ReloadQueue {
   readonly #reload: () => Promise<void>

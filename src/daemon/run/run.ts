@@ -117,7 +117,7 @@ export async function run(
   }
 }
 
-/** Runs a configuration whose data_dir is locked until it ends. Resolves with the exit code. */
+/** Runs a configuration whose data_dir the caller has locked. Resolves with the exit code. */
 export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
   const { stdin, stdout } = io
@@ -231,7 +231,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** Wraps `engine` to report to systemd that it is stopping. */
+/** Wraps `engine`: its `stop` also reports to systemd that the daemon is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

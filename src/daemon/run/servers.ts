@@ -15,7 +15,6 @@ import type { PageState } from '../status/status.js'
 /** The servers' part of a configuration. */
 type Listen = Pick<Config, 'metrics' | 'statusPage'>
 
-/** A change that has been prepared. */
 interface Prepared {
   use(): void
   drop(): void
@@ -60,7 +59,7 @@ export class Servers {
     await this.openSocket(config.dataDir, tappable)
   }
 
-  /** Opens the socket in data_dir, or reopens it if that is another folder now. */
+  /** Opens the socket in `dataDir`, and closes the socket in an earlier data_dir. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
     closeServer(this.#socket)
     const path = socketPath(dataDir)

@@ -9,7 +9,6 @@ import { every } from '../../lib/time.js'
 const POLL_MS = 500
 const DATA_DIR_POLL_MS = 1000
 
-/** What is watched. */
 export interface WatchedFiles {
   /** The configuration, a file or a folder. */
   readonly path: string
@@ -21,7 +20,7 @@ export interface WatchedFiles {
 
 /**
  * Polls the files of a configuration while enabled, and reports each change of content once. Polling, unlike watching,
- * notices files that are replaced, symbolic links that are switched on the path, and changes on remote disks.
+ * notices replaced files, changed symbolic links on the path, and changes on remote disks.
  */
 export class ConfigWatch {
   readonly #files: WatchedFiles
@@ -79,7 +78,7 @@ export class ConfigWatch {
   }
 }
 
-/** The files of the modules that components name, and of those that these import by relative paths. */
+/** The files of the modules that components name, and of the modules that these modules import by relative paths. */
 export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
   return processors.flatMap(({ definition: { module }, options }) => {
     const path = module && (options as Readonly<Record<string, unknown>>)[module]
@@ -88,9 +87,9 @@ export function filesOfModules({ processors }: Pick<Config, 'processors'>): read
 }
 
 /**
- * Notices when `data_dir` is removed or replaced while the daemon runs, and uses the folder that is there now or
- * creates it again. From then on, positions and disk buffers are stored in it. Calls `renewed` then. Returns a function
- * that ends the watch.
+ * Notices when `data_dir` is removed or replaced while the daemon runs. Uses the folder that has taken its place, or
+ * creates it again, and calls `renewed`. From then on, positions and disk buffers are stored in this folder. Returns a
+ * function that ends the watch.
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''

@@ -73,7 +73,7 @@ export class ServedIngest implements Ingest {
     const maxDisk = ingest.max_disk_per_account
     const ofAccount = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
     const maxSeries = { group: ofAccount, all: MOST_SERIES_OF_ALL }
-    // Half of them for series by key, the rest for series that all components have.
+    // Half of the series may be series by key. The rest is for series that all components have.
     const setup = { folder, maxDisk, maxSeries: Math.floor(ofAccount / 2), logLevel: log.level, files, never, urls }
     const maxMemory = ingest.max_memory_per_account
     this.#host = new IngestHost({
@@ -137,7 +137,7 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Applies what other nodes change, within a second of when this one sees it. */
+  /** Applies the changes of other nodes, within a second after this node notices them. */
   #followOthers(store: Pick<Store, 'watch'>): () => void {
     const due = new Set<() => Promise<void>>()
     let hasFailed = false
@@ -189,7 +189,7 @@ export class ServedIngest implements Ingest {
     }
   }
 
-  /** Applies all published pipelines but those that changed meanwhile: the service may listen already. */
+  /** Applies all published pipelines, except pipelines that changed meanwhile: the service may listen already. */
   start(): Promise<void> {
     this.#starting = this.#start()
     return this.#starting
@@ -212,7 +212,7 @@ export class ServedIngest implements Ingest {
     this.#hasStarted = true
   }
 
-  /** Events in disk buffers; undefined: not all pipelines that have some run yet. */
+  /** Events in disk buffers; undefined while pipelines with events in disk buffers are still starting. */
   get buffered(): number | undefined {
     return this.#hasStarted ? this.#host.buffered : undefined
   }
@@ -222,11 +222,11 @@ export class ServedIngest implements Ingest {
     await this.#reading
     await this.#host.remove(id)
     this.#applied.delete(id)
-    // Other nodes may have files of it, too: its row stays for a while.
+    // Other nodes may have files of the pipeline, too. Its row then stays in the store for a while.
     if (!this.#isShared) await this.#service.pipelines.filesRemoved(id)
   }
 
-  /** Applies a publication with the current values of its secrets. One at a time, so the last is applied last. */
+  /** Applies a publication with the current values of its secrets. Reading them in turn keeps publications ordered. */
   async #publish(published: PublishedDocument): Promise<void> {
     this.#applied.set(published.id, published.revision)
     const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))

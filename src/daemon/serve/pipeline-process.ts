@@ -20,7 +20,7 @@ import { componentsWith } from './service-plugins.js'
 /** When the service is gone, this process is killed if it does not end within this time. */
 const END_MS = 3000
 
-// The service ends this process in order. A signal to the whole group is meant for the service.
+// Only the service ends this process. A signal to the whole process group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 
 /** Maximum bytes of one read. */
@@ -58,7 +58,7 @@ const callback = (size: number) => {
   reader.push(buffer.subarray(0, size))
   return true
 }
-// When the service closes this or is gone, nobody waits for results any more.
+// When the service closes this pipe or is gone, nobody waits for results any more.
 new Socket({ fd: TO_CHILD, readable: true, onread: { buffer, callback } } as object)
   .on('error', () => {})
   .on('close', () => {

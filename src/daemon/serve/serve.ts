@@ -71,7 +71,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const log = createLog(io, { format: config.logFormat })
   logNodeWarnings(log)
   logWarnings(log, config.warnings)
-  // Nothing is written there, and a service without a reader of its standard output continues.
+  // The service does not write to its standard output, so it continues after an error there.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
@@ -163,7 +163,7 @@ async function serveOpened(
     }
     if (!ending) {
       await listening(address, open).catch(error => {
-        // A signal while it starts to listen closes the server.
+        // A signal that arrives while the server starts to listen closes the server.
         if (!ending) throw error
       })
     }
@@ -174,7 +174,7 @@ async function serveOpened(
     }
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
-    // A restart of the service would not bring a server of PostgreSQL back.
+    // A restart of the service would not help while PostgreSQL does not respond.
     const goesOn = () => options.store.type === 'postgresql' || answers(state.store)
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn })
     if (!(await service.initialized())) log.warn('there are no keys yet: run sluice admin init --config FILE --json')
@@ -223,7 +223,7 @@ async function listenForMetrics(
   const reports = {
     metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
-    // Where it fails, a load balancer sends requests to other nodes.
+    // A node that is not ready gets no requests from a load balancer.
     destinations: () => [
       { id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined },
       storeReadiness(store),

@@ -45,7 +45,7 @@ export interface Observed {
   readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
   /** The state of a managed daemon. */
   readonly managed?: ManagedReport | undefined
-  /** The daemon's configuration, if that is a file, and its data_dir; missing while it is starting. */
+  /** The daemon's configuration, if that is a file, and its data_dir; missing while the daemon starts. */
   readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
 }
 
@@ -78,7 +78,7 @@ export function problemsOf(seen: Observed): Problem[] {
   ]
 }
 
-/** Data whose removal costs no events: of sources and throttles that may have been removed on purpose. */
+/** Data of sources and throttles that may have been removed on purpose. Deleting this data costs no events. */
 export function noticesOf(seen: Observed): Problem[] {
   return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
 }
@@ -137,7 +137,7 @@ const LOST_BYTES: Positive = {
   what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
   todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
 }
-/** How many of the files that lost most are named. */
+/** Maximum number of files to name: the files that lost most. */
 const NAMED_LOSSES = 3
 
 function lostBytesProblems(seen: Observed): Problem[] {
@@ -438,7 +438,7 @@ function discardProblems({ series }: Observed): Problem[] {
     const { component_id = '', component_kind = '', reason = '' } = labels
     const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
     if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
-    // Such events are in the dead-letter queue, or went to the readers of `.rejected`.
+    // These events are in the dead-letter queue, or went to the readers of `.rejected`.
     if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
     return {
       component: component_id,

@@ -36,7 +36,7 @@ export interface Status {
   readonly books?: Books
   /** The data that the daemon's page keeps, while there is a page. */
   readonly status_page?: PageState
-  /** The busiest component that works, if one is busy most of the time. */
+  /** The busiest component that is not blocked, if it is busy most of the time. */
   readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
   readonly destinations: Observed['destinations']
   readonly sources: Observed['sources']
@@ -66,7 +66,6 @@ export interface PageState {
   readonly token: boolean
 }
 
-/** The events that wait in a component. */
 export interface WaitingEvents extends WaitState {
   readonly id: string
   readonly events: number
@@ -103,7 +102,7 @@ export interface Reports {
   failures?(): Observed['sources']
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): Observed['processors']
-  /** Whether a signal has told the daemon to end. It still delivers the events that it has read. */
+  /** Whether a signal has asked the daemon to end. It still delivers the events that it has read. */
   isStopping?(): boolean
   /** Start of the running reload, wall clock in milliseconds; undefined: no reload is running. */
   reloadingSince?(): number | undefined

@@ -4,7 +4,7 @@ import { Notifier, notifyProgram, type Send } from './notifier.js'
 import { CHECKS, oneLine, type Subject } from './service-state.js'
 
 const CHECK_MS = 1000
-/** Shorter during startup, since other units wait for its end. */
+/** Interval of checks during startup: short, since other units wait until it ends. */
 const FIRST_CHECKS_MS = 50
 /** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
 const EXTEND_MS = 30_000

@@ -9,8 +9,8 @@ import type { Sql, Store } from './store/store.js'
 
 /**
  * The nodes of a service: processes that share its database. Each one increments its `beat` every second. A node is
- * gone when others have read the same beat ten times. Times are not compared: clocks differ, and the database may fail
- * for all.
+ * gone when others have read the same beat ten times. Nodes do not compare times, because clocks differ, and because no
+ * node can write its beat while the database fails.
  */
 
 export interface Nodes {
@@ -48,9 +48,9 @@ interface Known {
 const BEAT_MS = 1000
 const GONE_READINGS = 10
 const DAY_MS = 86_400_000
-/** Without events in its disk buffers, and with events. */
+/** When a node that has gone is removed: without events in its disk buffers, and with events. */
 const FORGOTTEN_DAYS = [1, 30] as const
-/** Clocks must agree: claims of idempotency keys expire by the clocks of nodes. */
+/** A larger difference from this node's clock is logged: claims of idempotency keys expire by the clocks of nodes. */
 const CLOCKS_MS = 20_000
 const FILE = 'node-id'
 
@@ -122,7 +122,7 @@ export class SharedNodes implements Nodes {
     const done = () => {
       this.#beating = undefined
     }
-    // The store logs its failures; the nodes stay as they were.
+    // After a failed read, the known nodes stay as they were. The store logs the failure.
     this.#beating = this.#read().then(done, done)
     return this.#beating
   }
@@ -189,7 +189,7 @@ export class SharedNodes implements Nodes {
   }
 }
 
-/** The id is stored beside the disk buffers that it identifies. */
+/** The node's id. It is stored beside the disk buffers, because they belong to this node. */
 async function idIn({ dataDir, random }: Options): Promise<string> {
   const path = join(dataDir, FILE)
   try {

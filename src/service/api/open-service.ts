@@ -14,7 +14,7 @@ export interface OpenOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly components: readonly AnyDefinition[]
-  /** Whether to open it while a service runs on it. Periodic tasks do not run then. */
+  /** Whether to open the store even if a service uses it. Periodic tasks then do not run in this process. */
   readonly beside?: boolean
 }
 

@@ -8,7 +8,7 @@ import { unreachableText } from './unreachable.js'
 export interface ClientOptions {
   /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
   readonly url: string
-  /** The access key, or a function called before each request, which allows the key to be rotated. */
+  /** The access key. A function is called before each request, so the key can be rotated. */
   readonly key: string | (() => string | Promise<string>)
   /** Acts within this account. Only for keys of an enterprise service account. */
   readonly delegateAccountId?: string | undefined

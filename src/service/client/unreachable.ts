@@ -28,7 +28,7 @@ const CLIENT_CERTIFICATE = 'it requires a client certificate, which is not suppo
 /** Errors that a request without TLS gets from a port that expects TLS. */
 const PERHAPS_TLS = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|HPE_\w+)$/
 
-/** `error` is what fetch threw. It has the reason in its cause, or only a code if several addresses were tried. */
+/** `error`: thrown by fetch. Its cause has the reason, or only a code if several addresses were tried. */
 export function unreachableText(url: string, error: unknown): string {
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
   if (!(cause instanceof Error)) return String(cause)

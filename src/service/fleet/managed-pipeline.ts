@@ -17,7 +17,7 @@ import type { Link, PublishedRevision, Report } from './service-link.js'
 /** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** Intervals vary randomly by up to this share, which spreads the requests of daemons that started together. */
+/** Intervals vary randomly by up to this share, so daemons that started together do not ask together. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
@@ -43,7 +43,7 @@ export interface ManagedPipelineOptions {
   readonly random: Random
   readonly log: Logger
   readonly daemon: Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
-  /** Defaults to the one of lib/time.ts. */
+  /** Default: `sleep` of lib/time.ts. */
   readonly sleep?: typeof sleep
 }
 
@@ -179,8 +179,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether `config` would repeat events that the cached revision has read, or leave its events behind. If so, the
-   * cached revision runs.
+   * Whether `config` would repeat events that the cached revision has read, or leave events of that revision behind. If
+   * so, the cached revision runs.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -229,7 +229,7 @@ export class ManagedPipeline {
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
-    // A revision that was refused may be permitted now.
+    // The new local part may permit the refused revision.
     if (this.#refused) this.#etag = undefined
     this.#logged.clear()
     return config
@@ -242,8 +242,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * Applies each revision that is published from now on, and sends reports. They include the problems that the daemon
-   * finds. Returns `leave`.
+   * Applies each revision that is published from now on, and sends reports, which include the problems that the
+   * daemon finds. Returns `leave`.
    */
   follow(
     pipeline: Replaceable,
@@ -269,7 +269,7 @@ export class ManagedPipeline {
   /** Called when `failed` has replaced `back` but cannot start: `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // If both have the same revision, it is the local part that cannot start.
+    // If both have the same revision, the local part is the reason, not the revision.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)
@@ -312,7 +312,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** Fetches the published revision; undefined if it is unchanged or cannot be fetched, which is logged once. */
+  /** Fetches the published revision; undefined if it is unchanged or the request fails. Logs a failure once. */
   async #ask(): Promise<PublishedRevision | undefined> {
     const { link, log, clock } = this.#options
     try {

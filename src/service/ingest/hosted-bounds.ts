@@ -11,7 +11,7 @@ const MOST_BATCH_BYTES = 4 * 1024 * 1024
 const MOST_KEYS = 1_000_000
 /** Metric series of all aggregates of a pipeline. The service shows the series of all pipelines together. */
 const MOST_SERIES = 10_000
-/** Rows of an aggregate besides its keys: events without a key, and events of further keys. */
+/** Rows of an aggregate besides one per key: for events without a key, and for events of keys beyond `max_keys`. */
 const FURTHER_ROWS = 2
 /** Minimum retry delays. They keep a receiver that fails immediately from using up the CPU. */
 const LEAST_RETRY_MS = 1000

@@ -25,7 +25,7 @@ export class HostedPreview {
     this.#options = options
   }
 
-  /** How the service would run the pipeline differently than a daemon, or why it cannot run it yet or at all. */
+  /** How a run in the service differs from a run in a daemon, or why the service cannot run the pipeline (yet). */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.read(id, document)

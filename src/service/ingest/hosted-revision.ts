@@ -1,7 +1,6 @@
 import { errorText } from '../../core/errors.js'
 import type { PublishedData } from './process/messages.js'
 
-/** The published revision of a pipeline. */
 export interface HostedRevision extends Omit<PublishedData, 'secrets'> {
   /** The secrets of its account that it refers to. */
   readonly secrets?: {

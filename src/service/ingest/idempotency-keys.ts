@@ -165,7 +165,7 @@ export class IdempotencyKeys {
     const { row } = attempt
     try {
       const { received } = await take()
-      // If this fails, the events are safe nevertheless. The attempt stands for the key until a sweep saves it.
+      // Even if this fails, the events are safe. The attempt then answers for its key until a sweep saves the number.
       await this.#run(row, KEEP, received, this.#now() + KEPT_MS).catch(() => (attempt.received = received))
       return { received }
     } catch (error) {
@@ -255,9 +255,7 @@ function nameOf(key: string): string {
   return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
 }
 
-/**
- * Differs for any two bodies. Whoever knows the key of another client must not be able to forge a body with its digest.
- */
+/** A client that knows the key of another client must not be able to forge a body with the same digest. */
 function digestOf({ bytes, size, content }: KeyedRequest['body'], ...of: readonly string[]): string {
   const head = JSON.stringify([...of, content])
   return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
@@ -278,6 +276,6 @@ function underWayElsewhere(): Refusal {
 
 function unsaved(): Refusal {
   const message = 'the idempotency-key cannot be saved: the service cannot use its store at the moment; send this again'
-  // Another node may take it at once.
+  // Another node may accept the request at once.
   return new Refusal(503, 'store_unusable', message, { 'retry-after': '1' })
 }

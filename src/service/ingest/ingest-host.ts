@@ -263,7 +263,7 @@ export class IngestHost {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
-      // The other revision could not start, but this one may.
+      // The running entry is for another revision that could not start. This revision may start.
       await this.#end(running, AbortSignal.abort())
     } else if (running) return running
     let starting = this.#starting.get(id)
@@ -297,7 +297,7 @@ export class IngestHost {
       if (!hosted.runs(published)) await hosted.update(published)
       await this.#last.note(hosted)
       if (process.isGone) throw process.refusal()
-      // Must come last: when it counts as running, it may be ended as idle before its request arrives.
+      // Must come last: a pipeline that counts as running may be ended as idle before its request arrives.
       this.#waitingForProcess.delete(id)
       this.#left.delete(id)
       this.#running.set(id, hosted)
@@ -315,7 +315,7 @@ export class IngestHost {
     }
   }
 
-  /** Records the revision, since it may rename or remove destinations that have events in disk buffers. */
+  /** Applies and records a revision. It may rename or remove destinations that have events in disk buffers. */
   async #update(hosted: RunningPipeline, published: HostedRevision): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
@@ -341,7 +341,7 @@ export class IngestHost {
     }
   }
 
-  /** Waits for starting and ending pipelines, which may then make room. Resolves with false if there are not any. */
+  /** Waits until pipelines have started or ended, which may make room. Resolves with false if it did not wait. */
   async #someStarted(): Promise<boolean> {
     const starting = this.#slots.pipelines.flatMap(id =>
       this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)],

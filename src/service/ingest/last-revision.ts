@@ -23,7 +23,7 @@ interface Options {
   readonly revision: (published: HostedRevision, revision: number) => Promise<HostedRevision | undefined>
 }
 
-/** Records which revision of each pipeline ran last, also across restarts: it may have left events in disk buffers. */
+/** Records on disk which revision of each pipeline ran last. This revision may have left events in disk buffers. */
 export class LastRevisions {
   readonly #options: Options
   readonly #noted = new WeakMap<RunningPipeline, number>()
@@ -48,7 +48,7 @@ export class LastRevisions {
     }
   }
 
-  /** Saves the running revision. After an update, every request that waited for it calls this. */
+  /** Saves the running revision. Every request that waited for an update calls this. */
   async note(running: RunningPipeline): Promise<void> {
     const path = this.#pathOf(running.id)
     await inTurn(path, () => this.#note(running, path))
@@ -81,7 +81,7 @@ export class LastRevisions {
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
-      // It did not have disk buffers, or was not saved.
+      // The last revision did not have disk buffers, or its number was not saved.
       return undefined
     }
   }

@@ -34,7 +34,7 @@ export class ProcessSlots {
     this.#accounts.set(account, this.pipelinesOf(account).add(pipeline))
   }
 
-  /** Returns whether this was the last pipeline of the account, whose process can then end. */
+  /** Returns whether this was the account's last pipeline. If so, the process of the account can end. */
   leave(account: string, pipeline: string): boolean {
     const pipelines = this.pipelinesOf(account)
     pipelines.delete(pipeline)

@@ -17,7 +17,7 @@ import type { AccountProcess } from './process/account-process.js'
 import type { PipelineState } from './process/messages.js'
 import type { Demand } from './process-slots.js'
 
-/** How long a request with an idempotency key waits. The client may then send the key again. */
+/** How long a request with an idempotency key waits. After that, the client may repeat it with the same key. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
 /** The form of an idempotency key. */

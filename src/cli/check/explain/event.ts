@@ -20,7 +20,7 @@ import { systemClock } from '../../../lib/time.js'
 /** One event as the source would read it. */
 export interface ReadEvent {
   readonly batch: EventBatch
-  /** Its fields without those that depend on the time and the machine of the reading. */
+  /** Its fields, except fields that would differ if it were read at another time or on another machine. */
   readonly own: Fields
   /** How it was read, in words. */
   readonly as: string
@@ -91,7 +91,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // The line must produce the same event again. If the input has other fields, it is itself a line of JSON.
+  // The event of this line must have all fields of the input. Otherwise, the input itself is a line to read.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, own: given, as: 'the text of an event as sluice tap shows it', more } : undefined

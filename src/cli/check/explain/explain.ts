@@ -98,7 +98,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   return delivered ? EXIT.done : EXIT.failed
 }
 
-/** The event as it was read, and each version that components make of it, without the fields that are not its own. */
+/** The event as it was read, and each version that components make of it, without the fields that `own` leaves out. */
 function versionsOf({ batch, own }: ReadEvent, steps: readonly Step[]): Fields[] {
   const unknown = Object.keys(batch.fields(0)).filter(name => !(name in own))
   const changed = steps.flatMap(({ event, isChanged }): Fields[] => (event && isChanged ? [event] : []))
@@ -127,13 +127,12 @@ function isFile(name: string): boolean {
   }
 }
 
-/** The functions that explain components, by id. */
 interface Explainers {
   readonly processors: ReadonlyMap<string, ExplainProcessor>
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** Creates the explainers before the event is read, since it is read with the names that they need. */
+/** Creates the explainers before the event is read, since they register the names of the fields to read. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,
@@ -162,7 +161,7 @@ interface AskLive {
   readonly problems: ReadonlyMap<string, string>
 }
 
-/** Every component that the event reaches, in order, and those that it does not reach. */
+/** The steps in order: components that the event reaches, and readers of outputs that the event does not take. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,

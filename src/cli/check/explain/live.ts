@@ -4,7 +4,7 @@ import { formatDuration, formatSize } from '../../../lib/units.js'
 import { discardedText } from '../../screen/discarded-text.js'
 import type { AskPast } from './past.js'
 
-/** Asks a daemon for the state of a bucket; undefined if it has none. */
+/** Asks a daemon for the state of a bucket; undefined if the daemon does not have the bucket. */
 export type AskBucket = (
   dataDir: string,
   component: string,

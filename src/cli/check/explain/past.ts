@@ -4,9 +4,9 @@ import type { Finding, FoundEvent, LookedAt, Step } from '../../../daemon/page/w
 import { systemClock } from '../../../lib/time.js'
 import { clockTime } from '../../../lib/units.js'
 
-/** What happened to events with the same fields, as a daemon with a status page keeps it for some minutes. */
+/** What happened to events with the same fields. A daemon with a status page keeps this for some minutes. */
 export interface Past {
-  /** The newest ones first, with their ways. */
+  /** Newest first, with the steps of each. */
   readonly events: readonly FoundEvent[]
   /** Whether there are more. */
   readonly more: boolean
@@ -48,7 +48,7 @@ export function pastLines({ events, more, looked_at }: Past): string[] {
   return rest > 0 ? [...lines, `then: ${rest}${more ? ' or more' : ''} older events like this one`] : lines
 }
 
-/** Each time is written once. */
+/** Omits a time that equals the time of the previous step. */
 function stepsText(steps: readonly Step[]): string {
   const times = steps.map(({ at }) => timeOf(at))
   return steps.map((step, i) => `${times[i] === times[i - 1] ? '' : `at ${times[i]} `}${stepText(step)}`).join('; ')
@@ -60,7 +60,7 @@ function stepText({ component, what, reason, words, rule, bucket }: Step): strin
     rule === undefined ? '' : `rule ${rule}`,
     bucket === undefined ? '' : `bucket ${bucket ?? '(default)'}`,
   ].filter(text => text !== '')
-  // A destination may still hold an event that has reached it.
+  // `passed` may be the fate in a destination, which has received the event and may still hold it.
   const done = what === 'passed' ? 'received' : what
   return `${component} ${done} it${why.length === 0 ? '' : ` (${why.join('; ')})`}`
 }

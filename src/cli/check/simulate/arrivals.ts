@@ -11,8 +11,8 @@ export interface Arrivals {
 }
 
 /**
- * Events arrive as backlog if the throttle keeps backlog, so it decides on the same lines as the daemon. `isChanged`:
- * the tried throttle differs from the configured one, and its events are live.
+ * If the throttle passes or paces backlog, events arrive as backlog, like existing lines when a daemon starts.
+ * `isChanged`: the tried throttle differs from the configured one, and its events are live.
  */
 export function arrivalsOf(
   options: ThrottleOptions,

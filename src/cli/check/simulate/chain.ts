@@ -135,7 +135,7 @@ export class Chain {
       const refused = decider.refused + decider.late
       const outcome = decider.decide(events, i, Number.isNaN(own) ? latest : own)
       if (outcome !== DISCARD || options.mode === 'shadow') return true
-      // A marked event passes; one that has no bucket, or is late, is discarded nevertheless.
+      // `mark` passes events over the limit. It does not pass late events, or events that get no bucket.
       return options.over_limit === 'mark' && decider.refused + decider.late === refused
     }
     const run = (events: EventBatch) => {

@@ -88,7 +88,7 @@ export class Comparison extends Twice<Passes> {
     this.#otherRoute = other.route
   }
 
-  /** The other configuration reads the events by the source with the same id, or its only one. */
+  /** The other configuration reads the events with its source of the same id, or with its only source. */
   override enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)

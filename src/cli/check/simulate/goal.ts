@@ -9,7 +9,6 @@ import { conditionOf } from '../../screen/condition-flag.js'
 import type { FieldContext } from './trials.js'
 import { number } from './words.js'
 
-/** The goal that a limit must achieve. */
 export interface Goal {
   /** True: all limits from some value up achieve it. False: all limits up to some value do. */
   readonly smallest: boolean
@@ -31,7 +30,6 @@ export interface Effect {
 export interface Meter {
   /** `lost[k]` is 1 if limit `k` discards the event. */
   add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void
-  /** Whether a limit achieves the goal. */
   achieves(limit: number): boolean
   result(limit: number): Effect
   /** Why no limit can achieve it; undefined if that is not known. */
@@ -82,7 +80,7 @@ export function keepGoal(text: string): Goal {
   }
 }
 
-/** Counts the events that are to be kept, and those that each limit keeps. */
+/** Counts the events to keep, and how many of them each limit keeps. */
 class KeepMeter implements Meter {
   readonly #test: EventTest | undefined
   readonly #matching: string
@@ -175,8 +173,8 @@ function periodsOf(period: Period, zone: string): Periods {
 const MOST_PERIODS = 100_000
 
 /**
- * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its share
- * of the budget counts.
+ * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its bytes are
+ * extrapolated to a whole period.
  */
 class BudgetMeter implements Meter {
   readonly hopeless = undefined

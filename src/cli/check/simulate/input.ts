@@ -90,7 +90,7 @@ async function* replayedFrom(
   yield
 }
 
-/** For a codec with framing: whether the input has JSON lines, as made from records, instead of records. */
+/** For a codec with framing: whether the input has JSON lines that were made from records, instead of the records. */
 function isText(first: Buffer): boolean {
   // A scan needs a byte to stop at.
   const line = Buffer.concat([first, Buffer.from('\n')])

@@ -3,7 +3,7 @@ import { KeyTable } from '../../../components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { resized } from '../../../lib/columns.js'
 
-/** The events without a key, and all keys beyond the bound. The keys follow. */
+/** Ids of the bucket without a key, and of all keys beyond the bound. The ids of the other keys follow. */
 export const DEFAULT_BUCKET = 0
 export const OTHERS = 1
 const FIRST_KEY = 2

@@ -21,7 +21,6 @@ export interface Replayed {
   readonly other?: Replay<Trials> | undefined
 }
 
-/** Notes about the numbers. */
 export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
@@ -68,12 +67,12 @@ export function notesOn({ replay, time, route, isBacklog = false, other }: Repla
   return facts
 }
 
-/** For events tried as live ones: how many would be discarded as backlog, and how many are. */
+/** For events tried as live events: how many would be discarded as backlog, and how many are discarded. */
 function backlogText(backlog: number, live: number): string {
   return `sluice run reads existing lines all at once when it starts: if they count as live events, ${number(backlog)} are discarded; if they count in event time, ${number(live)} are discarded`
 }
 
-/** For events tried as backlog: how many are discarded, and how many would be as live ones. */
+/** For events tried as backlog: how many are discarded, and how many would be discarded as live events. */
 function liveText(backlog: number, live: number): string {
   return `as backlog, ${number(backlog)} events are discarded; as live events in event time, ${number(live)} would be discarded`
 }

@@ -127,7 +127,7 @@ export class Replay<V extends Visitor> implements FrameReader {
     for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 
-  /** The bytes stay valid until this resolves, even if the events are settled earlier: the frame has its own release. */
+  /** The bytes stay valid until this resolves, even if the events are settled earlier: the frame releases them. */
   async #throughChain(batch: EventBatch, chain: Chain): Promise<void> {
     for (let i = 0; i < batch.length; i++) {
       let arrived = 0
@@ -205,7 +205,7 @@ export class Twice<V extends Visitor> implements FrameReader {
   }
 
   async replay(frame: Frame): Promise<void> {
-    // Each batch notes in the flags what it has scanned for its own fields.
+    // Each batch marks in `flags` what it has scanned for its own fields, so the batches must not share the flags.
     await this.other.replay({ ...frame, flags: frame.flags.slice() })
     await this.one.replay(frame)
   }

@@ -16,7 +16,7 @@ export interface SimulationResult {
   readonly limit?: number
   /** The limit that was found, if the throttle only has a limit of bytes. */
   readonly limit_bytes?: number
-  /** With these: combinations of key and window for which no limit achieves the goal. They are not in `results`. */
+  /** With `--suggest` and `--budget`: keys and windows without a limit that achieves the goal. Not in `results`. */
   readonly unanswered?: readonly Unanswered[]
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
@@ -99,7 +99,6 @@ export interface KeyResult extends Readonly<Omit<OtherKeys, 'keys'>> {
 }
 
 export interface OtherKeys {
-  /** Number of keys. */
   keys: number
   passed: number
   discarded: number
@@ -139,7 +138,7 @@ export interface SearchResult {
   readonly does: string
   /** For `--suggest` the `matching` and the `kept` events, for `--budget` the `bytes_per_period`. */
   readonly figures: Readonly<Record<string, number>>
-  /** False: the goal is achieved without a limit, and this is the lowest one that discards nothing. */
+  /** False: the goal is achieved without a limit, so this limit is the lowest one that discards nothing. */
   readonly needed: boolean
   /** The next limit, which does not achieve the goal; null if there is none. */
   readonly next: { readonly limit: number; readonly does: string } | null
@@ -153,7 +152,6 @@ export interface Simulation extends Replayed {
   readonly variants: readonly Variant[]
   readonly inputs: readonly Input[]
   readonly complete: boolean
-  /** More notes. */
   readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]

@@ -28,7 +28,7 @@ class LimitSearch {
   readonly goal: Goal
   /** The option that is searched for. */
   readonly option: keyof typeof HIGHEST
-  /** The bounds: the highest limit below the change, and the lowest one above it; undefined until found. */
+  /** The nearest tried limits around the value where `achieves` changes; undefined until found. */
   #below: Tried | undefined
   #above: Tried | undefined
   isDone = false

@@ -9,7 +9,7 @@ export interface SlotTable {
 
 /**
  * Divides the time of the events into slots of equal length, a power of two in milliseconds. They get longer as the
- * time range grows, and then the numbers of all tables move.
+ * time range grows, and the numbers of all tables move to the longer slots.
  */
 export class TimeSlots {
   slotMs = 1

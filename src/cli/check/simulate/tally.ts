@@ -4,7 +4,7 @@ import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
 import type { Outcome } from './trial.js'
 
-/** Columns for each key: events by outcome, each followed by their bytes; the present window and the busiest one. */
+/** Columns for each key: the events and bytes of each outcome, then the current window and the busiest window. */
 const PASSED = 0
 const DISCARDED = 2
 const LEFT_OUT = 4
@@ -16,7 +16,7 @@ export const TALLY_WIDTH = 10
 
 /** Number of keys whose discards over time are given. */
 const KEYS_OVER_TIME = 12
-/** Number of keys whose discards over time are counted: in all trials together, and the bounds for one trial. */
+/** Keys whose discards over time are counted: in all trials together, and at least and at most in one trial. */
 const ALL_ROWS = 1536
 const FEWEST_ROWS = 16
 const MOST_ROWS = 128

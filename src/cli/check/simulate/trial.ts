@@ -63,7 +63,7 @@ export function createTrialDecider(
   isBacklog = false,
   key?: SharedKey,
 ): TrialDecider {
-  // Rules store in a key where they have found it, so they need one of their own.
+  // Rules store in a key object where they have found the key, so they do not share `key`.
   const compiled = { ...deciderOptions(options, context), key: options.limits ? undefined : key }
   const { live, backlog } = longestWaits(options)
   const samples = new Samples(compiled, options)
@@ -150,7 +150,7 @@ class UsualTrial extends TrialDecider {
   }
 }
 
-/** By bucket: when the last event that waited has found room. */
+/** By bucket: when the last event that waited found room. */
 class RoomTimes extends BucketColumns {
   at(bucket: number): number {
     return this.times[bucket]!
@@ -243,7 +243,7 @@ class WaitingTrial extends TrialDecider {
         const roomAt = decider.roomAt(batch, i)
         const at = this.#room ? roomAt + LATE_MS : roomAt
         if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
-          // The event waits behind others until its time is over.
+          // The event waits behind others, and is discarded when its longest wait is over.
           if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
           return this.#samples.outcome(batch, i, now)
         }

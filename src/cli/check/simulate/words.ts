@@ -90,7 +90,7 @@ function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   return facts
 }
 
-/** `limit 5 or 10 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
+/** `limit 5 or 10 in 1 second by .app, fixed windows`. If modes differ, each follows its limit. */
 function limitsText(all: readonly (readonly Limit[])[], by: string): string {
   const [own, ...others] = all[0] as [Limit, ...Limit[]]
   const same = others.every(({ mode }) => mode === own.mode || mode === 'quota')

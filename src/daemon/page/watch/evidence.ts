@@ -85,7 +85,7 @@ export class ComponentEvidence implements FateObserver {
   readonly #deliveries = new PlaceSample(KEPT_PER_SECOND)
   /** The totals of the component at the last second. */
   #totals: readonly number[] | undefined
-  /** Events rejected since then. */
+  /** Events rejected since `#totals` was set. */
   #rejected = 0
 
   constructor(to: Evidence, clock: Clock, about: About) {

@@ -21,7 +21,7 @@ const KEY_BYTES = 420
 const PLACES_PER_KEY = 4
 /** Keys use at most 1/KEYS_PART of the memory. */
 const KEYS_PART = 4
-/** In a busy second, at most this many events of a batch are counted, and so many keys are read. */
+/** In a busy second, at most LOOKED events of a batch are counted, and at most READS keys are read. */
 const LOOKED = 200
 const READS = 80
 /** How often to choose the keys with counts of their own, in milliseconds. */
@@ -41,7 +41,7 @@ export interface KeyCountsOptions {
   readonly bytes: number
   /** With more events per second, only some are counted, in longer steps. */
   readonly busy: number
-  /** Number of events that were decided about before the batch that is seen. */
+  /** Number of events that the throttle had decided about before the batch that `see` gets. */
   readonly decided: () => number
   readonly clock: Clock
   /** Counts by these fields instead of the throttle's fields. */
@@ -102,7 +102,7 @@ export class KeyCounts {
   /** Hashes of candidates that get counts of their own when they occur again. */
   readonly #wanted = new Set<number>()
   #choiceAt = Number.NEGATIVE_INFINITY
-  /** Of the step of `#stepMs` that began at `#at`: for each key, the events counted that passed and that did not. */
+  /** For each key, how many events passed, and how many did not, in the step that began at `#at` (`#stepMs` long). */
   #counts = new Uint32Array(0)
   #at = 0
   #stepMs = 1
@@ -246,7 +246,7 @@ export class KeyCounts {
       if (decision === WAITS) waiting++
       if (decision === WAITS || (exclude ? exclude(batch, i) : !isCounted(decision))) continue
       const bucket = bucketOf ? bucketOf[i]! : -1
-      // The golden ratio spreads the numbers over all places. With rules, they are multiples of a power of two.
+      // With rules, bucket numbers are multiples of a power of two. The golden ratio spreads them over all places.
       const place = Math.imul(bucket, 0x9e3779b1) >>> this.#shift
       let id = this.#ids[place]!
       if (bucket < 0 || this.#buckets[place] !== bucket) {
@@ -414,7 +414,7 @@ export class KeyCounts {
     return this.#table.size + FIRST
   }
 
-  /** The key with a number; undefined for REST. `key`: null for events without a key. `isName`: `key` is its name. */
+  /** The key with a number; undefined for REST. `key`: null without a key. `isName`: `key` is from `#names`. */
   keyOf(id: number): { readonly key: string | null; readonly isName: boolean } | undefined {
     if (id === REST) return undefined
     if (id === DEFAULT) return { key: null, isName: false }

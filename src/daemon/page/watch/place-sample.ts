@@ -37,7 +37,7 @@ export class PlaceSample {
     return this.#multiple(batch, 0) < batch.place(last) + Math.max(1, batch.size(last))
   }
 
-  /** Calls `keep` with the chosen events. With `to`, candidates have `value` there. */
+  /** Calls `keep` with the chosen events. With `to`, only events whose entry in `to` is `value` are candidates. */
   choose(batch: EventBatch, keep: (i: number) => void, to?: Uint8Array, value = 0): void {
     const { length } = batch
     // Some batches do not have places.

@@ -12,9 +12,9 @@ import type { Asked, Question } from './question.js'
 import { QuestionError } from './question-error.js'
 import { type KeyOutcome, type Outcome, replay } from './what-if.js'
 
-/** When a throttle is busy, one batch is counted in this time, in milliseconds. */
+/** While a throttle is busy, it counts one batch per interval of this length, in milliseconds. */
 const LOOK_MS = 50
-/** See KeyCountsOptions; for the throttle's key, and for another key. */
+/** `busy` of KeyCountsOptions, for counts by the throttle's key and by another key. */
 const BUSY = 20_000
 const BUSY_TRIAL = 2000
 /** Counting by another key ends after this time without a question, in milliseconds. */

@@ -4,7 +4,7 @@ export const ID = /^[0-9a-f]{24}$/
 
 const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SHORT_LENGTH = 9
-/** Byte values from here on are dropped, which makes all characters equally likely. */
+/** Random bytes of at least this value are dropped, so all characters are equally likely. */
 const FAIR = 256 - (256 % SHORT_ALPHABET.length)
 
 /** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */

@@ -9,8 +9,8 @@ import { HEALTHS, time } from './documents.js'
 const DAY_MS = 86_400_000
 const LONGEST_TITLE = 200
 /**
- * Control characters, and characters that change the direction of text: the inside of a class that readers of the API's
- * description understand, as they do not all know `\p{Cc}`.
+ * The inside of a character class: control characters, and characters that change the direction of text. The API
+ * description contains it, and not every program that reads the description knows `\p{Cc}`.
  */
 const UNSHOWABLE = String.raw`\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069`
 const SHOWABLE = new RegExp(`^[^${UNSHOWABLE}]*$`, 'u')

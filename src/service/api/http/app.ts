@@ -104,7 +104,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // The app itself answers requests without a Host header, with a request id.
+  // The app itself answers requests without a Host header, so these answers have a request id, too.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
@@ -124,7 +124,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** The address of the client. A trusted proxy may forward any text that the client sent. */
+/** The address of the client. Other text does not count: a trusted proxy may forward any text that the client sent. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }

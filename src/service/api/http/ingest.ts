@@ -9,7 +9,7 @@ export interface IngestAnswer {
 }
 
 /**
- * Checks the key of a request again, since it may have ended while the body was read. Returns undefined if the check
+ * Checks the key of a request again: the key may have ended while the body was read. Returns undefined if the check
  * did not have to read the store. Throws or rejects with ApiError.
  */
 export type Confirm = () => Promise<void> | undefined

@@ -84,7 +84,7 @@ class Schemas {
   }
 }
 
-/** Creates the document of these routes. It is identical for every call. */
+/** Creates the document of these routes, with the same text in every call. */
 export function openApi(routes: readonly Route[]): Json {
   const schemas = new Schemas()
   const paths: Record<string, Json> = {}

@@ -190,7 +190,7 @@ export interface RequestCount {
   seconds: number
 }
 
-/** Bounded, since only declared routes count. */
+/** Counts requests by declared route only, so the number of entries is bounded. */
 export class RequestCounts {
   readonly #byKey = new Map<string, RequestCount>()
 
@@ -211,7 +211,7 @@ export class RequestCounts {
 const SHORT = 16 * 1024
 /** Maximum bytes of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold at most this multiple of the remaining memory, which leaves some for others. */
+/** One account may hold at most this multiple of the remaining memory, so other accounts always get some. */
 const TIMES_WHAT_IS_LEFT = 3
 
 /** Limits the memory of responses that clients do not read. */

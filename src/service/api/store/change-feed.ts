@@ -21,7 +21,7 @@ export const CREATE_FEED = `
   CREATE INDEX change_at ON change (at)`
 
 /**
- * SQL that records a change before its COMMIT. The lock lasts until the commit, which keeps ids in the order of
+ * SQL that records a change before its COMMIT. The lock lasts until the commit, so ids are in the order of
  * commits. The second statement returns the row.
  */
 export function publishChange(node: string, tables: readonly string[]): string {
@@ -136,7 +136,7 @@ export class ChangeFeed {
     if (missing) {
       monitor.changed(undefined)
       const newest = await this.#newest(client)
-      // Other nodes may have pruned it.
+      // After an absence, other nodes may have pruned the missing row. Otherwise, changes are lost.
       if (!wasAway || (newest?.id ?? 0) < missing.id) monitor.lost(await this.#lastBefore(client, missing))
       this.#seen = newest
       if (this.#own === own) this.#own = undefined

@@ -113,7 +113,7 @@ function configOf(pg: Pg, { url, password_file }: PostgresOptions, ssl: object |
   }
 }
 
-/** Registers a socket: with TLS, Node.js 20 sometimes leaves the socket of an ended client open. */
+/** Creates a socket, to be destroyed at the end: with TLS, Node.js 20 may leave the socket of an ended client open. */
 function socketIn(sockets: Set<Socket>): Socket {
   const socket = new Socket()
   sockets.add(socket)
@@ -150,7 +150,7 @@ async function verifiedTls(
 
 async function connected(pg: Pg, config: PoolConfig): Promise<Client> {
   const client = new pg.Client(config)
-  // The next use of the client fails with this error.
+  // Without a listener, the error would end the process. The next use of the client fails with the same error.
   client.on('error', () => {})
   try {
     await client.connect()
@@ -191,10 +191,7 @@ export class PostgresStore implements Store {
   readonly #ends: readonly (() => unknown)[]
   #pool: Pool
   #reads: Sql
-  /**
-   * The last change of each owner. The owner's next change waits for it here, since in the pool it would hold a
-   * connection.
-   */
+  /** The last change of each owner. The owner's next change waits for it before it takes a connection. */
   readonly #last = new Map<string, Promise<unknown>>()
   /** The name of this node in the table of changes. */
   node = newName()
@@ -302,7 +299,7 @@ export class PostgresStore implements Store {
     client.off('notice', note)
     // After a failed statement, PostgreSQL answers COMMIT with ROLLBACK.
     if (results.at(-1)?.command !== 'COMMIT') throw unusable(this.#url, new Error('the change was rolled back'))
-    // A synchronous standby has not confirmed the change in time.
+    // The warning: a synchronous standby has not confirmed the change in time.
     if (warnings.length > 0) throw unusable(this.#url, new Error(warnings.join('; ')))
     if (tables.length > 0) this.confirmed(results[1]!.rows[0])
   }

@@ -79,8 +79,8 @@ export async function openSqlite(
 }
 
 /**
- * SQLite would let the umask decide; its other files get the mode of this one. An existing file is not opened, since
- * closing it would release the locks that this process has on it.
+ * Creates the file, because SQLite would take its mode from the umask. SQLite gives its other files the same mode. An
+ * existing file is not opened, since closing it would release the locks that this process has on it.
  */
 function create(path: string): void {
   try {
@@ -273,7 +273,7 @@ export class SqliteStore implements Store {
     this.#stopPolling()
     this.#reader.close()
     try {
-      // Node.js 20 closes the connection when its statements are garbage-collected. The log would stay until then.
+      // Node.js 20 closes the connection when its statements are garbage-collected, and the log would stay until then.
       await this.#writer.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch {
       // The next process that opens the store reads the log.

@@ -16,8 +16,8 @@ import { importStore } from './transfer.js'
 
 /**
  * The data_dir of the service: the folder `store` (unless the store is in PostgreSQL), and the file `secret`, the key
- * for the hashes of access keys. They belong together: the store has a check value of the secret, and a new secret is
- * never created for a store that has one. A backup includes both, and the folder `keys` of idempotency keys.
+ * for the hashes of access keys. They belong together: the store has a check value of the secret. A store with a check
+ * value never gets a new secret. A backup includes both, and the folder `keys` of idempotency keys.
  */
 
 export interface ServiceState {
@@ -30,7 +30,7 @@ export interface ServiceState {
   close(): Promise<void>
 }
 
-/** Has the idempotency keys. */
+/** The folder of the idempotency keys, in data_dir and in a backup. */
 export const KEYS_FOLDER = 'keys'
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
@@ -312,7 +312,7 @@ async function secureTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) await secureTree(path)
-    // With Node.js 20, SQLite removes the log of a closed connection when its memory is freed: perhaps now.
+    // With Node.js 20, the log of a closed connection is removed when the connection's memory is freed: perhaps now.
     else await secureFile(path).catch(unlessMissing)
   }
   await chmod(folder, 0o700)

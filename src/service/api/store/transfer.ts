@@ -103,8 +103,8 @@ function hashOf(before: string, text: string | Buffer): string {
 }
 
 /**
- * Imports all records of a file into an empty store, in one change. `check` runs before and after. The store must then
- * give the same hashes as the file. Throws StoreError, or Error with the number of the wrong line.
+ * Imports all records of a file into an empty store, in one change. `check` runs before and after. After the import,
+ * the store must give the same hashes as the file. Throws StoreError, or Error with the number of the wrong line.
  */
 export async function importStore(store: Store, path: string, check: (sql: Sql) => Promise<void>): Promise<number> {
   // Nothing else changes the store meanwhile, so the change may wait for the file.

@@ -82,7 +82,7 @@ export class AccountDisk implements DiskAllowance {
       const bytes = await bytesOf(path)
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
-    // Comes last: a renamed file then counts all the time.
+    // Must follow the counting: a file that was renamed counts under its old name until its new name counts.
     for (const path of this.#paths.keys())
       if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#paths.delete(path)
   }
@@ -95,7 +95,7 @@ export class AccountDisk implements DiskAllowance {
     for (const path of this.#paths.keys()) if (path.startsWith(folder + sep)) this.#paths.delete(path)
   }
 
-  /** Whether a running component counts it. */
+  /** Whether a running component counts the file. */
   #isLive(path: string): boolean {
     return this.#paths.get(path)?.release !== undefined
   }

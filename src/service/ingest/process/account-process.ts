@@ -36,7 +36,7 @@ export interface Link {
   readonly pid: number | undefined
   /** Bytes of its resident memory, read without asking the process; undefined if not known. */
   memory(): number | undefined
-  /** `body` belongs to a call `take`. It is released after it was sent. */
+  /** `body` belongs to a call `take`, and is released after it was sent. */
   send(call: Call, body?: BodyBytes): void
   /** Makes the process end when it has nothing more to do. */
   end(): void
@@ -49,7 +49,7 @@ export type StartLink = (account: string, events: LinkEvents) => Link
 const HEAP = 3 / 4
 /** Variables that Node.js itself reads for the time zone and certificates. Pipelines do not get other variables. */
 const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
-/** Limits of a message, which then takes at most 50 MB of memory. Components with many series send the largest ones. */
+/** With these limits, a message takes at most 50 MB of memory. Components with many series send the largest ones. */
 const MOST_HEAD = 8 * 1024 * 1024
 const MOST_VALUES = 256 * 1024
 
@@ -112,7 +112,7 @@ const INSPECT_MS = 2000
  * its memory.
  */
 const MEASURE_MS = 200
-/** Checks per deadline. Each one counts only for its interval: a pause of the service is not blamed on the process. */
+/** Checks per deadline. Each adds only its interval to the wait, so a pause of the service does not count. */
 const CHECKS = 10
 /** Minimum deadline for the first message, since the process has to start. */
 const START_MS = 30_000
@@ -155,7 +155,7 @@ export class AccountProcess {
   isEnding = false
   /** Bytes of its resident memory, as of the last measurement. */
   memory = 0
-  /** Of the last snapshot. */
+  /** As of the last snapshot. */
   budget = NO_FIGURES
   readonly #options: ProcessOptions
   readonly #link: Link

@@ -83,7 +83,7 @@ export interface WorkerCalls {
   update: { of: PublishedData; gets: Snapshot }
   /** The bytes of the body are sent after it. */
   take: { of: { pipeline: string; body: Omit<Body, keyof BodyBytes> }; gets: { received: number } }
-  /** The reply has the events that were not delivered. With `now`, deliveries are aborted. */
+  /** The reply counts the events that were not delivered. With `now`, deliveries are aborted. */
   stop: { of: { pipeline: string; now: boolean }; gets: Snapshot }
   /** Makes a stopping pipeline end immediately. */
   abort: { of: { pipeline: string }; gets: undefined }

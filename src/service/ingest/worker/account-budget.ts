@@ -9,7 +9,8 @@ interface RequestBounds {
   /** Maximum requests besides the first one of each destination. */
   readonly requests: number
   /**
-   * Maximum bytes of all requests. A request that begins below it may exceed it. Half of it is for first requests only.
+   * Maximum bytes of all requests. A request that begins below this limit may exceed it. Half of the limit is for first
+   * requests only.
    */
   readonly bytes: number
 }

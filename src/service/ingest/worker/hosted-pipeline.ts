@@ -19,7 +19,6 @@ import { Feed } from './feed.js'
 const RETRY_MS = 10_000
 
 export interface HostedOptions {
-  /** Folder of this pipeline. */
   readonly folder: string
   readonly log: Logger
   readonly runtime: Omit<Runtime, 'metrics' | 'log'>

@@ -15,11 +15,11 @@ const round = (value: number) => Math.round(value * 1000) / 1000
 interface Chart {
   readonly id: string
   readonly title: string
-  /** What the picture says. */
+  /** Describes the picture for readers who cannot see it. */
   readonly alternative: string
   /** Markup. */
   readonly legend: readonly string[]
-  /** The labelled values of the axis upwards, and its heights. */
+  /** The vertical axis: its labelled values, their texts, and the position of a value. */
   readonly values: readonly number[]
   readonly valueText: (value: number) => string
   readonly y: (value: number) => number
@@ -90,7 +90,7 @@ const TIME_STEPS = [
   ...[1, 2, 7, 14, 30, 90, 365, 3650, 36_500].map(n => n * DAY),
 ]
 const TIME_TICKS = 6
-/** The last time that a Date can have; the first one is its negative. */
+/** The latest time that a Date can represent; the earliest is its negative. */
 const LAST_DATE = 8.64e15
 
 interface Tick {
@@ -113,7 +113,7 @@ export function timeTicks(startMs: number, lengthMs: number): Tick[] {
   return ticks
 }
 
-/** The start of a slot; the first one may begin before all dates. */
+/** The start of a slot as text. The first slot may begin earlier than a Date can represent. */
 export function startText({ start, slot_ms }: Slots, slot: number): string {
   return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
 }
@@ -121,7 +121,7 @@ export function startText({ start, slot_ms }: Slots, slot: number): string {
 /** The least distance of labels, as a part of the width: on a screen, and on a phone. */
 const APART = 0.1
 const APART_ON_PHONE = 0.24
-/** Closer to an end of the axis than this, a label would stand out beyond the picture. */
+/** Closer to an end of the axis than this, a label would extend beyond the picture. */
 const NEAR_END = 0.08
 
 /** Marks and labels below the picture; labels that would touch are left out. */
@@ -153,7 +153,7 @@ const KEY_SERIES = 7
 
 interface Series {
   readonly name: string
-  /** The class that gives it its colour. */
+  /** The CSS class that sets the colour. */
   readonly style: string
   readonly counts: readonly number[]
 }

@@ -10,7 +10,7 @@ export const LABEL_LENGTH = 40
 /** The longest text about inputs and settings. */
 const LONGEST_TEXT = 2000
 
-/** Cuts a text to `most` characters, the last of which then is an ellipsis. */
+/** Cuts a longer text to `most` characters, including an ellipsis at the end. */
 export function cut(text: string, most: number): string {
   return text.length <= most ? text : `${cutAt(text, most - 1)}…`
 }
@@ -24,7 +24,7 @@ export function factsSection(id: string, heading: string, rows: readonly Fact[])
 
 export interface Column {
   readonly title: string
-  /** The script sorts numbers as such. */
+  /** The script sorts numbers by value, not as text. */
   readonly kind: 'text' | 'number' | 'time'
 }
 

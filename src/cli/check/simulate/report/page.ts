@@ -164,7 +164,7 @@ function resultTable(
 }
 
 interface Shown {
-  /** Of the element. */
+  /** Of the HTML element. */
   readonly id: string
   /** Whether it is the one to begin with, where only one is shown at a time. */
   readonly isFirst: boolean

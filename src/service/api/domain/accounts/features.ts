@@ -1,7 +1,7 @@
 import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
 
-/** Processors in beta. A manager has to enable the feature in the account before pipelines with them are published. */
+/** Beta features: processors that an account may publish only after a manager has enabled the feature. */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }

@@ -58,7 +58,7 @@ export class Users {
     })
   }
 
-  /** Adds a user and a first key. With `expires_in` null, it does not expire. `givesUntil` is of the creator's key. */
+  /** Adds a user and a first key. If `expires_in` is null, the key does not expire. For `givesUntil`, see NewKey. */
   async add(
     sql: Sql,
     account: { readonly id: string; readonly enterprise_id: string },
@@ -127,7 +127,7 @@ export class Users {
     })
   }
 
-  /** Only the invitation expires, not the user: keys created with it may last until `givesUntil`. */
+  /** The first key may end before the keys that the user creates with it. Those may last until `givesUntil`. */
   async #addFirstKey(sql: Sql, user: Row, expiresIn: number | null | undefined, givesUntil: string | null) {
     const { key, document } = await this.#keys.add(sql, {
       type: 'personal',

@@ -170,7 +170,7 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** The error for a key that may be guessed. After too many guesses from an address, it has to wait. */
+  /** The error for a key that may be a guess: 429 after too many guesses from one address, otherwise 401. */
   #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
     const error = this.#refuse(problem, message)
     const state = this.#failures.take(networkOf(address))

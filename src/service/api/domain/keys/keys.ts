@@ -25,7 +25,7 @@ export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** As `gives_until`: the key can create keys without expiry. */
+/** A value of `gives_until`: the key can create keys that do not expire. */
 export const NEVER = 'never'
 
 export interface NewKey {
@@ -41,7 +41,7 @@ export interface NewKey {
   /** The key of the same user that created this one. Revoking it also revokes this one. */
   readonly parent_id?: string
   /**
-   * For the first key of a user: the latest end of keys created with it, or NEVER. Other keys pass on their own end.
+   * For the first key of a user: the latest end of keys created with it, or NEVER. For other keys, it is their own end.
    */
   readonly gives_until?: string
 }

@@ -37,7 +37,7 @@ interface Used {
 
 /**
  * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
- * steadily would allow nearly twice as many in its first window. Each node of the service allows its share.
+ * steadily would allow nearly twice `limit` in its first window. Each node of the service allows its share.
  */
 export class RateLimiter {
   readonly rate: Rate

@@ -86,7 +86,7 @@ export class UserKeys {
       )
       for (const one of ended)
         await sql.run('UPDATE access_key SET revoked_at = $2 WHERE id = $1', one.id, this.#context.time())
-      // The caller's key gets the parent of the revoked key, and keeps the keys that were created with it.
+      // The caller's key stays valid, with its own children, and becomes a child of the revoked key's parent.
       const kept = ended.map(one => one.id)
       for (const parent of kept)
         await sql.run(
@@ -105,7 +105,7 @@ export class UserKeys {
 
 const target = (id: string) => ({ type: 'user_key', id })
 
-/** null for all scopes of the role. A key with fewer scopes passes on these by default. */
+/** null for all scopes of the role. By default, a new key gets the scopes of the caller's key. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

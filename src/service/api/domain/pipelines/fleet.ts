@@ -104,7 +104,7 @@ export class Fleet {
     return this.#show(daemon)
   }
 
-  /** Throws if a new daemon cannot be added. In a full account, it replaces a daemon that is unconfirmed or silent. */
+  /** Throws if a new daemon cannot be added. In a full account, a new one replaces an unconfirmed or silent one. */
   #admit({ subject, enterpriseId: enterprise_id }: Principal, account_id: string, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)
@@ -150,7 +150,7 @@ export class Fleet {
     )
   }
 
-  /** Reads the daemons again on next use, since other nodes add some. */
+  /** Makes the next use read the daemons again, since other nodes may have added some. */
   async refresh(): Promise<void> {
     await this.flush()
     this.#known.clear()

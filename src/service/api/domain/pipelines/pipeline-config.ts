@@ -10,7 +10,7 @@ import { ApiError } from '../errors.js'
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64
-/** CPU time to compile the regular expressions of a pipeline. Other accounts wait for this long. */
+/** Limit of the CPU time to compile the regular expressions of a pipeline. Other accounts wait meanwhile. */
 const PATTERNS_MS = 1000
 
 /** Stands in for the source when a pipeline is only checked. */

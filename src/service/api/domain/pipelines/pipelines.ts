@@ -315,7 +315,7 @@ export class Pipelines {
     await this.#context.store.run('DELETE FROM pipeline WHERE id = $1 AND removed_at IS NOT NULL', id)
   }
 
-  /** Forgets removed pipelines. Nodes that still have their files then log them as orphaned. */
+  /** Forgets pipelines removed long ago. A node that still has their files then logs the files as orphaned. */
   async forgetOld(): Promise<void> {
     await this.#context.store.run('DELETE FROM pipeline WHERE removed_at <= $1', this.#context.time(-FORGOTTEN_MS))
   }

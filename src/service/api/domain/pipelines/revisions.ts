@@ -29,7 +29,7 @@ const ROW = 'SELECT revision, config, created_at, created_by FROM revision WHERE
 const REMEMBERED_BYTES = 32 * 1024 * 1024
 const LARGEST = 2_147_483_647
 
-/** The saved revisions of pipelines. They never change; old ones are removed. */
+/** The saved revisions of pipelines. A revision never changes; old revisions are removed. */
 export class Revisions {
   readonly sizes = new RevisionSizes()
   readonly #context: Context
@@ -119,7 +119,7 @@ export class Revisions {
   }
 
   /**
-   * Adds the latest revision of a pipeline, and removes the one beyond the limit. Resolves with the bytes of all
+   * Adds the latest revision of a pipeline, and removes the oldest beyond the limit. Resolves with the bytes of all
    * revisions of the account. Throws ApiError 409 if the account does not have room.
    */
   async add(sql: Sql, pipeline: PipelineRow, config: string, { subject }: Principal): Promise<number> {
