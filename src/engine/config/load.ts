@@ -83,7 +83,7 @@ export interface LoadOptions {
   readonly given?: readonly ComponentConfig<'source'>[]
   /** An additional document, as a value with its own environment. `name` is its file name in messages. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether other parts contain missing components. */
+  /** Whether components that are missing here may be in other parts. */
   readonly partial?: boolean
   /** Whether a section `managed` makes it the local part of a managed daemon. */
   readonly localPart?: boolean
@@ -145,7 +145,7 @@ export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   return dataDir
 }
 
-/** Like `dataDirOf`, but returns problems that are not in components. If settings are invalid, data_dir is a guess. */
+/** Like `dataDirOf`, but returns problems, except those in components. If settings are invalid, data_dir is a guess. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)
@@ -210,7 +210,7 @@ function merged(
 
 function assemble(
   root: MapNode,
-  /** Whether all files could be read. If not, the others may contain missing components. */
+  /** Whether all files could be read. If not, the unread ones may contain the components that seem to be missing. */
   isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
@@ -284,7 +284,7 @@ function assemble(
   }
 }
 
-/** Combines data_dir with the folder that systemd provides. */
+/** The folder of the data: the option data_dir, the folder that systemd provides, or `state`. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }

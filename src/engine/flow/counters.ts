@@ -29,7 +29,7 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** The room for series by key that components share. */
+/** The number of series by key that components together may still add. */
 export interface SeriesRoom {
   left: number
 }
@@ -81,7 +81,7 @@ export class ComponentSet implements CounterSet {
   }
 }
 
-/** Discard reason for events of a component that a reload removed. They went back to their sources. */
+/** Discard reason for the events that a component gave back to their sources when a reload removed it. */
 export const GIVEN_BACK = 'given_back'
 
 /** Subtracts up to the given amount from `from`. Returns the subtracted amount. */
@@ -101,7 +101,7 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** For counters that come and go: the labels of the counter that includes removed ones. */
+  /** For counters that are removed again: the labels of the counter to which their counts are then added. */
   readonly rest?: Record<string, string>
   /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
@@ -153,7 +153,7 @@ export class ComponentCounters implements ComponentMetrics {
   receivedAgain = 0
   /** Sources: events passed on and given back, counted each time. */
   returned = 0
-  /** Sources: whether events are passed on twice, so that processors decide about them twice. */
+  /** Sources: whether some events are passed on twice. Processors then decide about them twice. */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
@@ -298,7 +298,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.#taken -= count
   }
 
-  /** Adds the counts by key to the rest counter, since the component ended without a successor for them. */
+  /** For a component that ended without a successor: adds its counts by key to the rest counter. */
   end(): void {
     for (const [name, all] of this.series)
       for (const { help, rest, read } of all) {

@@ -256,8 +256,8 @@ export class SourceOutput implements Output {
 
   /**
    * Gives up all unsettled batches while sending is paused, even those that others still hold. `attach` resends kept
-   * batches; the others go back to their source. Unless `isAborted`, does so only if an ordered source has already got
-   * events back, which the others would otherwise overtake.
+   * batches; the others go back to their source. Without `isAborted`, does this only if events have already gone back
+   * to a source that sends in order: later events must not overtake them.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted

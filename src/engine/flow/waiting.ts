@@ -83,7 +83,10 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /** Whether the successor takes a source's waiting events. They are not decided here; arriving events join them. */
+  /**
+   * Whether the successor takes the waiting events of a source. If so, arriving events join them, and none is decided
+   * here.
+   */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0
@@ -199,7 +202,7 @@ export class WaitingEvents {
         const at = clock.now()
         hasRoom = mayAsk()
         for (let next = hasRoom && this.#next(at); next; next = hasRoom && this.#next(at)) {
-          // Other events of its chunk may be gone by now.
+          // Compacted, since other events of its chunk may be gone by now.
           next.batch.compact()
           ask(next)
           hasRoom = mayAsk()
@@ -294,8 +297,8 @@ export class WaitingEvents {
   }
 
   /**
-   * From now on, passes waiting events of the sources that `passesOn` accepts to the successor. Gives others back if
-   * they can be read again. The remaining ones are decided now.
+   * From now on, the successor takes waiting events of the sources that `passesOn` accepts. Other sources get theirs
+   * back if they can read them again. The remaining events are decided now.
    */
   end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true

@@ -99,7 +99,7 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // Components that keep running read slots by these names.
+    // Components that keep running use the slots of these names, so the names must stay.
     if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     const users = [...config.processors, ...config.destinations]
@@ -303,8 +303,8 @@ export class Engine {
   }
 
   /**
-   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches end
-   * after all, since they must not decide twice about these.
+   * Takes the events that wait for successors. If a source will send events again, the processors that it reaches do
+   * not keep running after all, since they must not decide about the same events twice.
    */
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering

@@ -10,7 +10,7 @@ const PROGRAMS: readonly (readonly [string, RegExp])[] = [
   ['syslog-ng', /^@version:/m],
 ]
 
-/** The program to which this configuration clearly belongs, and the offset that shows it. */
+/** The other program to which this configuration belongs, with the offset of the text that shows it. */
 export function foreignProgram(text: string): { readonly program: string; readonly offset: number } | undefined {
   for (const [program, pattern] of PROGRAMS) {
     const found = pattern.exec(text)
@@ -40,7 +40,7 @@ export function foreignDocument(root: MapNode): { readonly program: string; read
   return undefined
 }
 
-/** Whether a component is Vector's, too. A wrong section name alone may be a mistake in a configuration of Sluice. */
+/** Whether components also look like Vector's. The section name alone may be a mistake in a configuration of Sluice. */
 function isOfVector(root: MapNode): boolean {
   return (
     componentsIn(root, 'sinks').some(

@@ -12,7 +12,7 @@ import { pluginKey } from './plugin-key.js'
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Avoids parsing files twice that list no plugins, which most do not.
+    // Most files list no plugins. This check avoids parsing those twice.
     if (!/\bplugins\b/.test(text)) return []
     const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []
@@ -27,7 +27,7 @@ export function filesOf(plugins: Plugins): readonly string[] {
   return [...plugins.values()].flatMap(({ files }) => files)
 }
 
-/** The components of a configuration and the codecs of its plugins; undefined if it may not have plugins. */
+/** The components that a configuration can use, and the codecs of its plugins; undefined if it may not list plugins. */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined

@@ -107,7 +107,7 @@ export class ManagedConfig {
     return values
   }
 
-  /** The components of the document, with its sources replaced by the local ones. */
+  /** The document without the sources that the local part replaces. `ingest` in inputs becomes the local sources. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
     if (document.plugins !== undefined) throw new ConfigError([problem(name, 'plugins', NO_PLUGINS)])

@@ -173,7 +173,10 @@ interface Row {
   readonly text: string
 }
 
-/** The table of options. With `first`: one table for those and the options inside them, a second one for the others. */
+/**
+ * The table of options. With `first`: a table of the options named there, with their inner options, and one of the
+ * rest.
+ */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -206,7 +209,9 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options inside an option whose value may be a mapping. If only some variants have one, its row names them. */
+/**
+ * The options inside an option whose value may be a mapping. If only some variants of it have one, the row names them.
+ */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -229,7 +234,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token.` for the variant with this value. */
+/** `With type: token:` for the variant whose `type` is always `token`. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []

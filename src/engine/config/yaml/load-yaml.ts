@@ -19,7 +19,7 @@ import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected. No configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Maximum number of values for which all aliases of a file together stand. */
+/** Maximum number of values that all aliases of a file together expand to. */
 const MAX_ALIASED = 10_000
 
 type Parsed = ReturnType<typeof parseYaml>

@@ -9,7 +9,7 @@ import type { AdaptiveLimit, LimitState, Outcome } from './adaptive-limit.js'
 import type { DeliveryContext } from './delivery.js'
 import type { LearnedSize } from './sent-size.js'
 
-/** How often to check, during a hold, whether to make an attempt at once; and the longest wait for one check. */
+/** How often to check, during a hold, whether something has changed; and the longest time between two attempts. */
 const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
@@ -41,7 +41,7 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** The last kind of task in `TASKS` that has failed. */
+  /** The kind of failed task that comes last in `TASKS`. */
   readonly of: TaskKind
   /** Whether a receiver has accepted events. */
   readonly hasDelivered: boolean
@@ -77,7 +77,10 @@ export interface RetryLimits {
 /** The error of an attempt, and what it says about the request. */
 interface Thrown {
   readonly error: unknown
-  /** The receiver refused one of several requests (`max_in_flight: auto`), so the request itself is not at fault. */
+  /**
+   * Whether the receiver refused one of several requests (`max_in_flight: auto`). The request itself is then not at
+   * fault.
+   */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
@@ -85,7 +88,7 @@ interface Thrown {
 /** The result of a task that a delivery passes to its successor. */
 export const LEFT = 'left'
 
-/** A task's success ends an outage of its own kind and of those before it in this list. */
+/** The success of a task ends an outage of its own kind, and of the kinds before it in this list. */
 const TASKS = ['start', 'dead_letter', 'events'] as const
 type TaskKind = (typeof TASKS)[number]
 
@@ -138,7 +141,9 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** Whether a failed task is tried again. After a reload, this includes the first attempt if the last one failed. */
+  /**
+   * Whether a failed task is tried again. After a reload, this includes its first attempt if the previous one failed.
+   */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -234,7 +239,7 @@ export class Attempts {
         this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // This attempt began before the hold ended, so it does not start another one.
+        // A hold has ended since this attempt began, so the attempt does not start another one.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
@@ -294,8 +299,8 @@ export class Attempts {
   }
 
   /**
-   * Whether a request's first refusal only lowers the limit, so that it does not count as a failure and does not pause
-   * other requests. If a request sent after it is also refused within its pause, the pause applies to all.
+   * Whether a request's first refusal only lowers the limit: it does not count as a failure, and other requests do not
+   * pause. If the receiver refuses a request sent during this pause, too, all requests pause.
    */
   #isAdapting({ retryAfterMs = 0 }: DeliveryError, began: number): boolean {
     const now = this.#context.clock.now()

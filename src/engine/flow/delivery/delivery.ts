@@ -344,7 +344,7 @@ export class Delivery extends BatchQueue {
 
   /** Sets one timer for the oldest event. If it fires early, since that event is gone, it is set again. */
   #wakeAfter(ms: number): void {
-    // When its request has ended, a partition may be due before the others.
+    // A partition whose request has ended may be due earlier than this timer.
     if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -545,7 +545,9 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /** Settles a request of which some events were refused. If only their number is known, counts that many events. */
+  /**
+   * Settles a refused request. If the error says only how many events were refused, counts the first ones as refused.
+   */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)
@@ -594,7 +596,7 @@ function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** At the start, only the configuration can cause a rejection, so it waits for an operator. */
+/** At the start, only the configuration can cause a rejection, so the start waits for an operator. */
 function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error

@@ -17,7 +17,7 @@ export interface Partition {
   /** Why its events do not fit any partition of the receiver; undefined if they do. */
   readonly refusal: DeliveryError | undefined
   readonly batcher: Batcher
-  /** Whether it has a request in flight. The next one waits for that, to keep the order. */
+  /** Whether it has a request in flight. To keep the order, its next request waits for that one. */
   isBusy: boolean
 }
 
@@ -127,7 +127,9 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition of the next request. If batches wait to be divided, the least recently used partition makes room. */
+  /**
+   * The partition of the next request. If batches wait to be divided, sends the least recently used one to make room.
+   */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

@@ -35,7 +35,9 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /** Written records that stay in memory to be passed on without reading, together with those passed on. */
+  /**
+   * Records that stay in memory after their write and need not be read. Records passed on count toward this limit, too.
+   */
   readonly ahead: number
   /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number
@@ -68,7 +70,7 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
-  /** Space shared with other buffers and queues, which limits it in addition to `maxBytes`. */
+  /** Space shared with other buffers and queues, which is limited in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
   /** The counters of the destination. */
   readonly counters: BufferMetrics & {
@@ -133,7 +135,7 @@ export class DiskBuffer extends BatchQueue {
       () => this.#bytes,
       () => this.#release(),
     )
-    // All events of some files may be settled.
+    // All events of some files may already be settled. This removes such files.
     if (this.#records.segments.first) this.#settlement.changed()
   }
 

@@ -99,7 +99,10 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`; its rest if `expected` is within it; undefined if there is none. */
+  /**
+   * The next record at or after `expected`. If `expected` is within a record, the rest of it. Undefined if there is
+   * none.
+   */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -342,8 +345,8 @@ export class RecordLog {
   }
 
   /**
-   * Writes the first of `waiting`: at most `most` bytes and what fits in the segment. Removes them from `waiting` at
-   * the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
+   * Writes the first records of `waiting`: at most `most` of them, until the segment is full. Removes them from
+   * `waiting` at the moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
    */
   async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
@@ -371,7 +374,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // Synchronous: a check in between could read from disk a record that also comes from memory.
+    // Changed synchronously. Otherwise a record could meanwhile be read from disk that also comes from memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place

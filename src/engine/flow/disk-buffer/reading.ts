@@ -138,7 +138,7 @@ export class Reading {
   }
 }
 
-/** The settled ranges of a record whose batch came back with the ranges `again`. */
+/** The settled ranges of a record, when the ranges `again` of its batch were given back. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined

@@ -113,7 +113,7 @@ function longestLine({ length, starts, ends }: EventBatch): number {
 }
 
 function numberOf({ name, options, framing }: Codec): number {
-  // The lines of a codec with framing are JSON, and can be read without it.
+  // Lines of a codec with framing are JSON, and can be read without that codec.
   if (framing) return NUMBERED.indexOf('json')
   const number = NUMBERED.indexOf(name)
   return number < 0 || Object.keys(options).length > 0 ? NAMED : number
@@ -234,7 +234,7 @@ function parse(text: string): unknown {
 /** A batch, or a part of one, and its record. */
 export interface Arrival extends Outgoing {
   readonly batch: EventBatch
-  /** Whether it begins a batch as it arrived. */
+  /** Whether it is the first part of a batch that arrived. */
   readonly isFirst: boolean
 }
 

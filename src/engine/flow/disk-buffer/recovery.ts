@@ -153,8 +153,8 @@ async function findEnd(
 
 interface Found {
   /**
-   * The place after all records, also after those that cannot be read now, since their places must not be reused. Each
-   * event counts as one byte, the minimum.
+   * The place after all records. Records that cannot be read now count, since their places must not be reused: each of
+   * their bytes counts as one event.
    */
   readonly end: LogPosition
   readonly tornBytes: number
@@ -227,7 +227,10 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/** The furthest place, or the last of equal ones: after a power failure, a ledger may count events with other sizes. */
+/**
+ * The place after most events. If places are equal, the last one: after a power failure, the bytes in a ledger may
+ * differ.
+ */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

@@ -112,7 +112,7 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       const { ino } = await file.stat()
-      // Existing files too, since an earlier write may have created one and then failed here.
+      // Syncs the names of existing files, too, since an earlier write may have created the file and then failed here.
       if (ino !== this.#named) await syncFolder(folder)
       this.#named = ino
       return await isNamed(this.path, file)

@@ -53,7 +53,7 @@ export function isToSend(path: string): boolean {
   return isThere(path) || isThere(folderOf(path))
 }
 
-/** Throws ResendError if this is unknown, since an existing file must not count as missing. */
+/** Whether a file exists. Throws ResendError if that is unknown, since an existing file must not count as missing. */
 function isThere(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined
@@ -196,7 +196,7 @@ async function readProgress(folder: string): Promise<number> {
   }
 }
 
-/** Moves the objects that a stop left to the destination's spool. No other spool contains their names. */
+/** Moves objects that a stop left behind into the destination's spool, which has no objects with these names. */
 async function giveBackSpool(folder: string, dataDir: string, id: string): Promise<void> {
   const [from, to] = [folder, dataDir].map(dir => pathOf(dir, 'spool', id)) as [string, string]
   const names = (await readdir(from).catch(ignoreMissing)) ?? []

@@ -18,7 +18,7 @@ const FORMER = 'progress.json'
 /** Events that a daemon rejected during the run, while they are appended to those that were rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
-/** The offset in bytes before which all records are settled; 0 if it is damaged. Throws StateUnreadable. */
+/** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */
 export async function doneIn(folder: string): Promise<number> {
   const { size } = await stat(recordsIn(folder))
   const former = await readState(join(folder, FORMER), path => readFile(path, 'utf8'))
