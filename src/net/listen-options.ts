@@ -69,7 +69,7 @@ export const listenOptions = {
   ...connectionOptions(1000, 100_000),
 }
 
-/** Whether only this machine can certainly reach the address. */
+/** Whether it is certain that only this machine can reach the address. */
 export function isLocal(address: ListenAddress): boolean {
   return 'host' in address && isLoopback(address.host)
 }

@@ -115,7 +115,7 @@ export class Stages {
     for (const run of this.#ending()) this.#endStage(run)
   }
 
-  /** Removes the processors from `left` that are linked to a matching or a removed component. Returns them. */
+  /** Removes processors from `left` if they are linked to a matching component or to a removed one. Returns them. */
   leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
     const out: ProcessorRun[] = []
     for (let size = -1; size !== this.left.size; ) {

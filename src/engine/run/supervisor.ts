@@ -109,7 +109,7 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Deletes the data only now, when the configuration that requests it has started, and not during a replacement. */
+  /** Deletes orphaned data once the configuration that requests it has started, and not during a replacement. */
   #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
       this.#orphans = await discardOrphans(this.#orphans, this.config, this.#runtime.log)
@@ -238,7 +238,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** Counts the events that removed components gave back as discarded, since they cannot return to these components. */
+  /** Counts events as discarded if removed components gave them back: they cannot return to these components. */
   #abandonRemoved(): void {
     const ids = new Set(componentsOf(this.config).map(({ id }) => id))
     for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
@@ -367,7 +367,7 @@ export class Supervisor {
     return this.#engine.links
   }
 
-  /** Calls `follow` now, and for each engine that replaces the running one before its first event. */
+  /** Calls `follow` now, and again for each later engine before its first event. */
   follow(follow: Follower): () => void {
     this.#followers.add(follow)
     follow(this.taps, this.config)

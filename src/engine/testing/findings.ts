@@ -30,7 +30,7 @@ export class Findings {
   }
 }
 
-/** The violations, each after `title`. An exception of `work`, or a `work` that does not end, is one too. */
+/** The violations, each after `title`. An exception of `work` counts as one, and so does a `work` that does not end. */
 export async function findingsOf(title: string, work: (found: Findings) => unknown): Promise<string[]> {
   const found = new Findings()
   const over = new AbortController()

@@ -131,6 +131,6 @@ async function loadModules(): Promise<KafkaClient> {
 
 /** Only configurations with Kafka load it. */
 export const kafkaClient = new OptionalPackage<KafkaClient>(PACKAGE, '1.35', () =>
-  // A version with other names has the same exports.
+  // If a version has other names, its main module has the same exports.
   loadModules().catch(() => import('@platformatic/kafka')),
 )

@@ -258,7 +258,7 @@ function release(taken: Taken): void {
     writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
     renameSync(`${path}.new`, path)
   } catch {
-    // The process releases the lock when it ends.
+    // If this fails, the lock ends with the process.
     rmSync(`${path}.new`, { force: true })
   } finally {
     socket?.close()
