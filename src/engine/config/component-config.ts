@@ -138,7 +138,7 @@ export class ComponentReader {
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     if (definition.plugin !== undefined) askAll(definition, options)
     const { module } = definition
-    // The module belongs to the configuration, like a plugin.
+    // The path of a module is relative to the configuration file, like the path of a plugin.
     if (module !== undefined && options[module] !== undefined)
       options[module] = resolve(dirname(node.source.file), String(options[module]))
     const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined

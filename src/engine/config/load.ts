@@ -30,7 +30,7 @@ export type { ConfigText } from './yaml/files.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** The section `service`, with its resolved data folder, and its plugins with the file that lists each. */
+/** The section `service`, with the resolved data folder, and with the file that lists each plugin. */
 type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
   readonly dataDir: string
   readonly plugins: readonly ServicePlugin[]
@@ -300,7 +300,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** Renames misspelled sections, which are already reported, so that their components are checked too. */
+/** Renames misspelled sections, which were already reported. Their components are then checked, too. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

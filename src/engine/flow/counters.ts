@@ -147,7 +147,7 @@ export class ComponentCounters implements ComponentMetrics {
   foundEvents = 0
   /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: events settled after some that were given back, and therefore read again with them. */
+  /** Sources: events that were settled, but are read again together with earlier ones that were given back. */
   toRepeat = 0
   /** Sources: received events that had been settled before and were read again. */
   receivedAgain = 0
@@ -209,7 +209,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events that a source passed on. With `reads`, does not count again those that were given back. */
+  /** Counts events that a source passed on. With `reads`, does not count events again that were given back before. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)

@@ -14,7 +14,7 @@ import type { FanOut } from './fan-out.js'
 
 /**
  * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, within a minimum and a
- * maximum, so that a blocked source does not slow the others.
+ * maximum: a blocked source does not slow the others.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
@@ -59,7 +59,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own flags, since those of a sent batch change. */
+/** A batch with its own flags, since the flags of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly sentOffsets: SentOffsets | undefined

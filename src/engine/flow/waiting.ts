@@ -20,7 +20,7 @@ const ROUND_SHARE = 10
 /** Tolerance for rounding errors of times. Events that are due within it are due together, in their order. */
 const SAME_MS = 0.001
 
-/** Events that the processor decided LATER, until it decides about them. */
+/** Events for which the processor decided LATER, until it decides about them. */
 export interface Waiting {
   readonly batch: EventBatch
   /** When the processor was first asked about them, and when to ask again, by the clock of the stage. */

@@ -172,7 +172,7 @@ export class Engine {
       writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await createComponent<'destination'>(config, context)
-    // Registered now, so that it is released if something else fails.
+    // Registered now, to be released if something else fails.
     this.#lasting.set(id, destination)
     const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
@@ -210,7 +210,7 @@ export class Engine {
       editor,
     }
     const processor = await createComponent<'processor'>(config, context)
-    // Registered now, so that it is released if something else fails.
+    // Registered now, to be released if something else fails.
     this.#lasting.set(id, processor)
     const isOnce = (id: string) => this.#isOnce(id)
     const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
@@ -382,8 +382,8 @@ export class Engine {
   /**
    * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations keep running, unless
    * one of their sources ends. The `same` processors keep running if all components before and after them do. Other
-   * components pass their state to successors with the same options. Buffers whose destination `emptied` accepts
-   * deliver their events; others are passed on unchanged.
+   * components pass their state to successors with the same options. If `emptied` accepts a destination, its buffer
+   * delivers its events; other buffers are passed on unchanged.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -415,8 +415,8 @@ export class Engine {
   }
 
   /**
-   * Whether a destination can keep running with the next configuration. If one of its sources ended, undelivered events
-   * would be sent again.
+   * Whether a destination can keep running with the next configuration. If one of its sources has ended, it cannot:
+   * undelivered events would be sent again.
    */
   #canStay(run: DestinationRun, next: EngineConfig): boolean {
     const { id } = run.config
@@ -495,7 +495,9 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /** Whether a component or its successor will receive events that it has already seen. Default: whether any will. */
+  /**
+   * Whether a component or its successor will receive events that it has already seen. Without `id`: whether any will.
+   */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
@@ -556,7 +558,7 @@ function stateFolder(
   }
 }
 
-/** Whether all components copy lines as read and inspect no field, so that lines need not be decoded. */
+/** Whether all components copy lines as read and inspect no field. Lines then need not be decoded. */
 function isOnlyCopied({ processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].every(({ definition, options, delivery }) => {
     const copies = definition.copiesLines?.(options) === true

@@ -88,7 +88,7 @@ export class Stages {
 
   /**
    * Prepares for a replacement. The `same` processors keep running if their readers stay the same and all components
-   * before and after them keep running; `sources` and `destinations` are those that do. Other processors end.
+   * before and after them keep running. `sources` and `destinations`: the ones that keep running. Other processors end.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
@@ -145,7 +145,7 @@ export class Stages {
     return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
-  /** Gives events that wait for a decision back, if their sources read them again. Others are decided now. */
+  /** Gives back events that wait for a decision, if their sources read them again. Others are decided now. */
   giveBack(): void {
     for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }

@@ -56,7 +56,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 /** Lists, for a message, the codecs that decode lines to events with any field. */
 function otherCodecs(): string {
   const found = loadedCodecs().filter(({ name }) => {
-    // Skips codecs that require options, and further names of the same codec.
+    // Skips codecs that require options, and other names of the same codec.
     const codec = codecOf(name)
     return codec?.name === name && codec.eventFields === undefined && !codec.framing
   })

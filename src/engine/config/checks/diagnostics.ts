@@ -140,7 +140,7 @@ export class Explainer {
   }
 }
 
-/** What is required, worded to follow the statement that the value is missing. */
+/** The requirement, worded to follow the statement that the value is missing. */
 function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }

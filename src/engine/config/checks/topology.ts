@@ -43,7 +43,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // A component may have only its side outputs read.
+      // Whoever reads any output except the discarded events reads the component.
       if (output !== DISCARDED) read.add(id)
       if (output !== undefined) side.add(text)
       seen.add(text)
@@ -60,7 +60,7 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
-    // A component without options is reported elsewhere, since its lines may only lack indentation.
+    // A component without options is reported elsewhere: its options may only lack indentation.
     if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'the events that it passes'
@@ -110,7 +110,10 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether it found one. */
+/**
+ * Reports cycles at the input that closes them, unless it connects a component of a reported cycle. Returns whether it
+ * found one.
+ */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()

@@ -98,7 +98,7 @@ const RULES: Record<
   host: () => 'a published pipeline cannot read facts or environment variables of the machine that runs it',
 }
 
-/** The IP address in a URL, or that of a name such as localhost that needs no lookup. */
+/** The IP address in a URL, or the address of a name that needs no lookup, such as localhost. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { port } = placeOf(new URL(url))
   // The parser normalizes hosts such as 127.1 and LOCALHOST only in http URLs.

@@ -4,7 +4,7 @@ const START = 4
 const TOLERANCE = 1.5
 /** Minimum number of answers in a mean. */
 const LEAST_ANSWERS = 8
-/** Shorter times count as this one. A queue does not explain differences between them. */
+/** Shorter times count as this one: differences between them do not indicate a queue. */
 const LEAST_MS = 1
 /** If a mean is below the baseline, the baseline falls by this share of the difference. */
 const FALL = 0.25

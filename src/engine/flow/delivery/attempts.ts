@@ -181,8 +181,9 @@ export class Attempts {
   }
 
   /**
-   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent, since the receiver
-   * requested a pause. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's successor.
+   * The current outage, the next attempt and the last outage. `pausedMs`: the rest of a pause that the receiver
+   * requested; 0 during an attempt. `isAttempting`: whether an attempt is in progress. `state`: for this delivery's
+   * successor.
    */
   get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
     readonly pausedMs: number
@@ -467,7 +468,7 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
 }
 
 /**
- * The pause of a destination until an operator intervenes, which all its requests share. During a hold, one waiting
+ * The pause of a destination until an operator intervenes. All its requests share it. During a hold, one waiting
  * request is the probe. Only the probe makes attempts, and it stays the probe until it ends the hold.
  */
 class Hold {
@@ -608,7 +609,9 @@ class Outage {
     return this.past
   }
 
-  /** The error inherited from the previous delivery; undefined once an own attempt has failed or succeeded. */
+  /**
+   * The error inherited from the previous delivery; undefined once an attempt of this delivery has failed or succeeded.
+   */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }

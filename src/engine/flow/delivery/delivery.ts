@@ -280,8 +280,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, which its writer must end, but not beyond the deadline. Then gives back remaining
-   * events and stops the destination. Resolves with the undelivered amount.
+   * Waits for the end of the stream, at most until the deadline. The writer must end the stream. Then gives back
+   * remaining events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -302,7 +302,7 @@ export class Delivery extends BatchQueue {
     this.giveUp()
     await this.#uploads?.ended()
     await this.#destination.stop?.(deadline)
-    // Stopping the spool has ended its writes, so these resolve.
+    // Stopping the spool has ended its writes, so these requests end, too.
     if (this.#uploads) await Promise.all(this.#carried)
     return this.givenBack
   }
@@ -342,7 +342,7 @@ export class Delivery extends BatchQueue {
     if (isOver && this.#uploads?.idle !== false) this.finish()
   }
 
-  /** Sets one timer for the oldest event. If it fires early, since that event is gone, it is set again. */
+  /** Sets one timer for the oldest event. If that event is gone when the timer fires, sets a new one. */
   #wakeAfter(ms: number): void {
     // A partition whose request has ended may be due earlier than this timer.
     if (this.#partitions) this.#cancelWake()

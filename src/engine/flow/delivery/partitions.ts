@@ -5,7 +5,8 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default maximum of open partitions. An event of another partition waits until the least recently used one was sent.
+ * Default maximum of open partitions. An event of another partition waits until the least recently used partition was
+ * sent.
  */
 export const MOST_OPEN = 100
 

@@ -47,7 +47,7 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
+/** Memory for all concurrent requests and the next one. Large requests then do not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (mostInFlight(max_in_flight) + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }

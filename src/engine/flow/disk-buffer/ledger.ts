@@ -32,7 +32,7 @@ export interface LedgerState {
 }
 
 const NAME = 'ledger'
-/** Format 1, of earlier releases, did not have parts of records. */
+/** Format 1, of earlier releases, could not describe a part of a record. */
 const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
@@ -136,7 +136,7 @@ export class Ledger {
     }
   }
 
-  /** Removes the file. Returns whether it cannot reappear. */
+  /** Removes the file. Returns true if the removal is synced, and the file cannot reappear. */
   async remove(): Promise<boolean> {
     await this.close()
     try {

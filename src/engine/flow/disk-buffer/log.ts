@@ -253,7 +253,7 @@ export class SegmentReader {
   }
 }
 
-/** A record to write: its bytes after room for the header, and how much it contains. */
+/** A record to write: room for the header, followed by the record; and how much the record contains. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number

@@ -105,7 +105,7 @@ async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
   }
 }
 
-/** Renames a segment, so that the next start ignores it and operators can find it. Returns whether that succeeded. */
+/** Renames a segment: the next start then ignores it, and operators can find it. Returns whether that succeeded. */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }

@@ -57,7 +57,7 @@ const NAME = /^[\da-f]{16}\.(object|closed)$/
 
 export const nameOf = (id: string) => `${id}.object`
 export const isObject = (name: string) => NAME.test(name)
-/** Whether it may have been sent, so that nothing may be appended. */
+/** Whether the object may have been sent. Nothing may be appended to it then. */
 export const isClosed = (name: string) => name.endsWith('.closed')
 
 /** A record to be written, with free bytes for its header. */
@@ -266,7 +266,7 @@ export class ObjectFile {
     this.held = { events: this.held.events + events, bytes: this.held.bytes + bytes }
   }
 
-  /** Cuts off everything after the last whole record, so that it cannot count as a part of the object. */
+  /** Cuts off the bytes after the last whole record, since they must not count as a part of the object. */
   async cut(): Promise<void> {
     const file = await this.#folder.open(this.name)
     try {

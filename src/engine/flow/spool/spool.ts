@@ -140,7 +140,7 @@ export class ObjectSpool implements Spool {
       if (size > end && !isClosed(name)) report.cut(name, size - end, to.event - place.event)
       if (facts && found.pieces.length > 0)
         return ObjectFile.found(folder, name, { ...found, facts, place }, clock.now() - age)
-      // Without a record, the kill came before the first events were acknowledged.
+      // Without a record, the process was killed before it acknowledged the first events.
       if (place.event === 0) await folder.remove(name)
       else {
         await folder.rename(name, `${name}.damaged`)
@@ -304,7 +304,7 @@ export class ObjectSpool implements Spool {
     const oldest = Math.min(...Array.from(this.#open.values(), ({ openedAt }) => openedAt))
     if (this.#hasEnded || oldest === Number.POSITIVE_INFINITY) return
     const ms = oldest + maxObjectAgeMs - clock.now()
-    // An object that is being written is closed after that.
+    // An object that is being written when the timer fires is closed after the write.
     this.#cancelTimer = clock.after(Math.max(10, Math.ceil(ms)), () => {
       this.changed()
       this.#setTimer()

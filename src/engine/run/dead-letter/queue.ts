@@ -88,7 +88,7 @@ export class DeadLetterFile implements DeadLetters {
     while (!(await this.#appendTo(bytes))) {}
   }
 
-  /** Appends and syncs. Returns whether the file had the name until then. */
+  /** Appends and syncs. Returns whether the file still had its name after that. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
     const { log, disk } = this.#options
     const folder = dirname(this.path)
@@ -147,7 +147,7 @@ export class RejectedOutput implements DeadLetters {
         if (status === 'errored') reject(new Error('the components that read the rejected events did not accept them'))
         else resolve()
       })
-      // Does not wait for room, since the next refused request waits for its own answer.
+      // Does not wait for room: each rejected request waits until its own events are accepted.
       void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
     })
   }

@@ -42,9 +42,9 @@ export interface ResendContext {
   readonly target: ComponentConfig
   /** Creates a runtime with its own counters for each run. */
   readonly newRuntime: () => Runtime
-  /** Receives the running engine, so that the caller can stop it. */
+  /** Receives the running engine, which the caller may stop. */
   readonly running: (engine: Engine) => void
-  /** Whether the caller has stopped, so that no more work starts. */
+  /** Whether the caller has stopped. If so, no more work starts. */
   readonly stopped: () => boolean
 }
 
@@ -154,7 +154,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // Only events that a processor failed on return to the file, not those that it discarded on purpose.
+    // Only events on which a processor failed return to the file. Events that it discarded on purpose do not.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -163,7 +163,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await unlink(records)
 }
 
-/** The target and everything downstream of it, where events that fail or are rejected are always kept. */
+/** The target and everything downstream of it, changed to always keep events that fail or are rejected. */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -206,7 +206,7 @@ async function giveBackSpool(folder: string, dataDir: string, id: string): Promi
   await syncFolder(to)
 }
 
-/** Puts events that were rejected once more back into the file. */
+/** Puts events that were rejected again back into the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file that is not merged yet.
@@ -236,7 +236,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
   await unlink(from)
 }
 
-/** Appends the file that is to be merged to `into`. Cuts off incomplete records of both. */
+/** Appends the file that `mergingIn` names to the file `into`. Cuts off incomplete records of both. */
 async function merge(into: string, folder: string): Promise<void> {
   await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])

@@ -43,7 +43,7 @@ export interface CounterSnapshot {
 
 type Named<T> = readonly (readonly [name: string, value: T])[]
 
-/** Copies all counts at the same moment, so that they add up. */
+/** Copies all counts at the same moment. Only then do they add up. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   const series: [string, SeriesSnapshot][] = []
   for (const [name, all] of c.series) {

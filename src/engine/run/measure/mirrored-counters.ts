@@ -8,7 +8,7 @@ export interface SeriesBounds {
   /** Maximum lines in a scrape for one group of components, and for all groups. */
   readonly group: number
   readonly all: number
-  /** Called when a group or all together exceed the maximum, so that components are folded. */
+  /** Called when components are folded, since a group or all groups together exceed the maximum. */
   readonly full?: (group: string) => void
 }
 
@@ -239,7 +239,7 @@ class Mirror {
       if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
-  /** Adds the values of counters that may be removed to those that include removed ones. */
+  /** Adds the values of counters that may be removed to the counters that include removed ones. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
     for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}

@@ -208,7 +208,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // Meanwhile our number was taken and released, and a later one taken.
+      // Meanwhile, our number was taken and released, and another process took a later one.
       unlinkSync(path)
       continue
     }
