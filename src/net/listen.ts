@@ -131,7 +131,7 @@ export function peerOf(socket: Socket): string | undefined {
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Returns a test whether an address is in one of the ranges. */
+/** Returns a function that tests whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)

@@ -129,7 +129,7 @@ export class TlsFiles {
     return versions.join(';')
   }
 
-  /** Warns about files that expire soon, at most once a day. */
+  /** Warns about certificates that expire soon, at most once a day. */
   #warnOfExpiry(): void {
     const { log, clock } = this.#context
     const wall = clock.wall()

@@ -145,7 +145,7 @@ export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   return dataDir
 }
 
-/** Like `dataDirOf`, but returns problems, except those in components. If settings are invalid, data_dir is a guess. */
+/** Like `dataDirOf`, but returns problems, except in components. If settings are invalid, data_dir is a guess. */
 export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
   const found = new Problems()
   const texts = textsOf(path, found)

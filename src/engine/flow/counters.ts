@@ -121,8 +121,8 @@ export interface Histogram {
 /**
  * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
  * series. They satisfy: received + emitted = sent + discarded + consumed + in flight. Events in flight are counted
- * separately: those in the queue before the component, and those that the component says it holds. A component that is
- * replaced early gives back the events that it holds; these stay in flight until they arrive again, and count as
+ * separately: events in the queue before the component, and events that the component says it holds. A component that
+ * is replaced early gives back the events that it holds. These stay in flight until they arrive again, and count as
  * received once.
  */
 export class ComponentCounters implements ComponentMetrics {

@@ -27,7 +27,7 @@ export const PROCESSING_FAILED = 'processing_failed'
 /** The field for the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
-/** Many MAIN decisions, for comparing as many at once. */
+/** MAIN decisions, for comparing blocks of this size at once. */
 const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
@@ -202,8 +202,8 @@ export class Dispatch {
   }
 
   /**
-   * The origin of replacement events. Its source is that of the replaced events. They thus keep their place in the
-   * order of that source.
+   * The origin of replacement events, with the source of the replaced events. They thus keep their place in the order
+   * of that source.
    */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)

@@ -36,7 +36,7 @@ export class Emission {
   readonly #shares: Set<Share>
   readonly #failures: Failures
 
-  /** `shares`: those that the processor holds. */
+  /** `shares`: the shares that the processor holds. */
   constructor(
     processor: Decides,
     plan: Plan,

@@ -76,7 +76,7 @@ export class Failures {
 
   /**
    * Writes events to the dead-letter queue, each with its message. Retries until they are stored. If the stage ends
-   * first, gives them back, so that they are processed again.
+   * first, gives them back to be processed again.
    */
   async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context

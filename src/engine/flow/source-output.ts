@@ -91,7 +91,7 @@ export class SourceOutput implements Output {
   #replaced = false
   /** Whether events were given back to the source during the current or the last replacement. */
   #gaveBack = false
-  /** Whether `attach` resends all kept batches, and not only those that were given back. */
+  /** Whether `attach` resends all kept batches, and not only the ones that were given back. */
   #resendsAll = false
   /** Whether it accepts no more batches. */
   #isOver = false

@@ -84,8 +84,8 @@ export class WaitingEvents {
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
   /**
-   * Whether the successor takes the waiting events of a source. If so, arriving events join them, and none is decided
-   * here.
+   * Whether the successor takes the waiting events of a source. If so, they are not decided here, and arriving events
+   * join them.
    */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
@@ -116,7 +116,7 @@ export class WaitingEvents {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Waiting events and bytes, including those being asked about and those given back. */
+  /** Waiting events and bytes, including events about which the processor is being asked, and events given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }

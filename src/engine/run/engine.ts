@@ -242,7 +242,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // Created now, so that it shows 0 before the first line.
+        // Created now: it must show 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
@@ -434,7 +434,7 @@ export class Engine {
 
   /**
    * During a replacement: makes destinations that do not deliver pass their events to their successors. `all`: also
-   * those that deliver.
+   * destinations that deliver.
    */
   leaveFailing(all = false): void {
     for (const [id, { delivery }] of this.#endingDestinations())

@@ -40,7 +40,7 @@ export function queryText(query: Signable['query']): string {
   return pairs.sort().join('&')
 }
 
-/** Returns `headers` and those of the signature. `at`: wall clock in milliseconds. */
+/** Returns `headers` with the headers of the signature added. `at`: wall clock in milliseconds. */
 export function sign(
   { method, host, path, query, headers, body }: Signable,
   { accessKeyId, secretAccessKey, sessionToken }: Credentials,

@@ -12,7 +12,7 @@ import { pluginKey } from './plugin-key.js'
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
   const ignored = new Problems()
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
-    // Most files list no plugins. This check avoids parsing those twice.
+    // Most files list no plugins. This check avoids parsing such files twice.
     if (!/\bplugins\b/.test(text)) return []
     const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []

@@ -23,9 +23,9 @@ const NO_PLUGINS =
 
 /**
  * Combines the local part of a configuration with a published document. The local part contributes settings,
- * environment and sources; `ingest` in the document means those sources. A local source replaces a source of the
- * document with the same id. The section `managed` must permit the other sources, and all else on this machine that the
- * document names.
+ * environment and sources; `ingest` in the document means the local sources. A local source replaces a source of the
+ * document with the same id. The section `managed` must permit the other sources, and everything else on this machine
+ * that the document names.
  */
 export class ManagedConfig {
   readonly local: Config

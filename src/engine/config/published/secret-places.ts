@@ -193,7 +193,7 @@ function partsOfUrl(url: string): readonly Part[] {
   }
   const { user, password } = userOf(url) ?? {}
   const hidden = password && partOf(password)
-  // Some receivers expect the key as the user name, and ignore the password.
+  // Some receivers expect the key as the user name, and accept any password.
   const hasKey = user && (password === undefined || password.to === password.from || hidden!.isLiteral)
   return [
     ...(user ? [partOf(user, hasKey)] : []),

@@ -69,7 +69,7 @@ export class AdaptiveLimit {
     return this.#inFlight
   }
 
-  /** How many requests may have begun. Some of those that wait for a retry after a refusal do not count. */
+  /** How many requests may have begun. Some requests that wait for a retry after a refusal do not count. */
   get requests(): number {
     return this.allowed + Math.min(this.#waiting, this.allowed) + Math.min(this.#apart, this.#most)
   }

@@ -59,7 +59,7 @@ export interface AttemptsContext extends Pick<DeliveryContext, 'log' | 'clock' |
   readonly retry: RetryLimits
   /** With `max_in_flight: auto`: limits the attempts in progress. */
   readonly limit?: AdaptiveLimit | undefined
-  /** Called when a refused request waits, so that another one may take its slot. */
+  /** Called when a refused request waits: another one may then take its slot. */
   readonly yielded?: () => void
   /** During a hold: whether something changed that justifies an immediate attempt. */
   readonly changed: () => Promise<boolean>
@@ -267,7 +267,7 @@ export class Attempts {
     }
   }
 
-  /** Ends all waits. Starts no more attempts; those in progress complete. */
+  /** Ends all waits. Starts no more attempts, but attempts in progress complete. */
   leave(): void {
     this.#isLeaving = true
     this.#hold.close()
@@ -375,7 +375,7 @@ export class Attempts {
     const { clock, log } = this.#context
     this.#failing.set(task, error)
     const pauseMs = pauseOf(error)
-    // A pause applies to all requests, or only to those of a partition.
+    // A pause applies to all requests, or only to the requests of a partition.
     if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
     if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
     const waitMs = this.#waitMs(error, backoffMs)
@@ -551,7 +551,7 @@ class Hold {
   }
 }
 
-/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are from `Clock.now`. */
 class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()

@@ -153,7 +153,7 @@ export class Batcher {
     return all
   }
 
-  /** Settles all waiting events as `errored`, so that they are read again. */
+  /** Settles all waiting events as `errored`. They are then read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)

@@ -91,7 +91,7 @@ export class Delivery extends BatchQueue {
   #hasFound = false
   /** Whether the spool keeps its open objects for the next run. */
   #isResting = false
-  /** Whether it ended by `leave`, so that its successor takes its events. */
+  /** Whether it ended by `leave`. Its successor then takes its events. */
   #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
@@ -176,7 +176,7 @@ export class Delivery extends BatchQueue {
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
   }
 
-  /** The attempts to show: those of the spool, unless only writing to the spool fails. */
+  /** The attempts to show: the attempts of the spool, unless only writing to the spool fails. */
   get #shown(): Attempts {
     const [own, uploads] = [this.#attempts, this.#uploads?.attempts]
     const fails = (attempts: Attempts) => attempts.holding || attempts.retrying
@@ -456,7 +456,7 @@ export class Delivery extends BatchQueue {
     this.#sentSize.learn(outcome)
   }
 
-  /** Settles the accepted events of a request. Returns the rejected events, by reason, and those to send again. */
+  /** Settles the accepted events of a request. Returns the rejected events, by reason, and the events to send again. */
   #divide(request: Request, error: DeliveryError): { refused: [Request, DeliveryError][]; again: Request } {
     const groups = new Uint16Array(request.events)
     for (const index of error.again) groups[index] = 1

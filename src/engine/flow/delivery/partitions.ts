@@ -115,7 +115,7 @@ export class Partitions {
     return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
   }
 
-  /** Settles all waiting events as `errored`, so that they are read again. */
+  /** Settles all waiting events as `errored`. They are then read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const { batch } of this.#undivided.splice(0))
@@ -128,9 +128,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /**
-   * The partition of the next request. If batches wait to be divided, sends the least recently used one to make room.
-   */
+  /** The partition of the next request. If batches wait to be divided, the least recently used one, to make room. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

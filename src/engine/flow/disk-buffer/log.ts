@@ -374,7 +374,7 @@ export class RecordLog {
       await this.#abandon(open)
       throw error
     }
-    // Changed synchronously. Otherwise a record could meanwhile be read from disk that also comes from memory.
+    // Changed synchronously. Otherwise, a read in between could take a record from disk that also comes from memory.
     if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
     this.#end = place

@@ -140,8 +140,8 @@ export class Settlement {
   }
 
   /**
-   * Settled ranges after the mark. They are recorded while one request is retried: a restart then repeats fewer events,
-   * and segments can be removed.
+   * Settled ranges after the mark, for the ledger. While one request is retried, they let a restart repeat fewer
+   * events, and let segments be removed.
    */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records

@@ -16,10 +16,10 @@ import { cutTornRecord } from './queue.js'
 import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
 
 /**
- * Resends the events of a dead-letter file. Moves the file to a folder beside it first, so that a daemon can start a
- * new one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
+ * Resends the events of a dead-letter file. First moves the file to a folder beside it; a daemon can then start a new
+ * one. Until the destination has accepted an event, the event is in the file, or in the folder after the recorded
  * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
- * end. A crash repeats events but does not lose any: the next call resumes with what is in the folder.
+ * end. A crash repeats events but does not lose any: the next call resumes with the contents of the folder.
  */
 
 /** The result for one file. */
@@ -62,7 +62,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** Counts the events to send: those in the file, and those that an earlier call left. Changes nothing. */
+/** Counts the events to send: in the file, and in the folder that an earlier call left. Changes nothing. */
 export async function surveyFile(path: string): Promise<Survey> {
   const folder = folderOf(path)
   const surveys: Survey[] = []

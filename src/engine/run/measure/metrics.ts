@@ -179,8 +179,8 @@ class Together<T> {
 
 /**
  * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a
- * prom-client registry: all numbers of a component at one moment, so that they add up. Reading and writing take several
- * turns of the event loop.
+ * prom-client registry: all numbers of a component at one moment, since only then do they add up. Reading and writing
+ * take several turns of the event loop.
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
@@ -389,7 +389,7 @@ async function measureProcess() {
   return { Registry, registry }
 }
 
-/** The metrics of the process, except those that cannot be read now. */
+/** The metrics of the process, except metrics that cannot be read now. */
 async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
   for (const name of FROM_PROC) (process.getSingleMetric(name) as Gauge | undefined)?.remove()
   return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {

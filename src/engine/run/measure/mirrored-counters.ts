@@ -96,7 +96,7 @@ export class MirroredCounters {
     if (isFull() || this.#lines > all) this.#fold(key, mirror)
   }
 
-  /** Adds a component's counts to those of the others. */
+  /** Adds a component's counts to the component `__other__/KIND`. */
   #fold(key: string, mirror: Mirror): void {
     const own = mirror.counters
     const { kind } = own
@@ -141,7 +141,7 @@ export class MirroredCounters {
   }
 }
 
-/** The counters of one component, or its share in the counters of the others. */
+/** The counters of one component or, if it is folded, its share in the counters of `__other__/KIND`. */
 class Mirror {
   readonly id: string
   readonly group: string
@@ -166,7 +166,7 @@ class Mirror {
     return this.#last?.inFlight ?? NOTHING
   }
 
-  /** From now on, adds counts to the counters of the others. */
+  /** From now on, adds counts to the counters `others`. */
   fold(others: ComponentCounters, folded: (last: CounterSnapshot) => CounterSnapshot): void {
     this.counters = others
     this.isFolded = true

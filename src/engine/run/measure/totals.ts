@@ -14,7 +14,7 @@ export interface Totals {
    */
   readonly given_back?: number
   /**
-   * Events created by processors, by component, except those for readers of `.discarded`. Missing if there are none.
+   * Events created by processors, by component, except events for readers of `.discarded`. Missing if there are none.
    */
   readonly emitted?: Readonly<Record<string, number>>
   /** Events that processors merged into emitted ones, by component. Missing if there are none. */

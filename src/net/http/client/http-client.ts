@@ -131,7 +131,10 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/** How much earlier to close than the receiver announced, so that it does not close while a request is sent. */
+/**
+ * Idle connections close this much earlier than announced. The receiver then does not close one while a request is
+ * sent.
+ */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 

@@ -237,7 +237,7 @@ export class HttpDestination implements Destination {
   }
 }
 
-/** Keeps the bytes of a request until they are sent: a receiver may refuse the request before. */
+/** Keeps the bytes of a request until they are sent, even if the receiver has already refused the request. */
 function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
   const releases = request.map(({ chunk }) => holdChunk(chunk))
   void sent.then(() => {

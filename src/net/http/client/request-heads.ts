@@ -34,7 +34,7 @@ export interface Head {
   readonly texts: Readonly<Record<string, string>>
 }
 
-/** The URL, headers and body texts of requests. They are the same for all events, or for those of a partition. */
+/** The URL, headers and body texts of requests. They are the same for all events, or for the events of a partition. */
 export class RequestHeads {
   readonly #format: RequestFormat
   readonly #texts: RequestTexts
@@ -107,7 +107,7 @@ export class RequestHeads {
     return this.of(this.partitionOf && this.#texts.partitionOfDefaults())
   }
 
-  /** Encodes the body of a request. All its events have the same texts, so those of the first are used. */
+  /** Encodes the body of a request. All its events have the same texts, so the texts of the first one are used. */
   encode(request: readonly EventBatch[]): Encoded {
     return this.#format.encode(request, this.of(this.partitionOf?.(request[0]!, 0)).texts)
   }

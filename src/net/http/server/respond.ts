@@ -29,7 +29,7 @@ export function sendReply(response: ServerResponse, reply: Reply): void {
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** Discards the rest of a request that was already answered, so that the client can read the response. */
+/** Discards the rest of a request that was already answered. The client can then read the response. */
 export function readPast(request: IncomingMessage): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {
