@@ -57,11 +57,11 @@ let inProcess = 0
 /** Connections by state. Sets keep insertion order, so the first one has been in its state longest. */
 class Pool {
   size = 0
-  /** Without a complete request or message so far, oldest first. */
+  /** Connections without a complete request or message so far, oldest first. */
   readonly unused = new Set<Connection>()
-  /** Between two requests, longest idle first. */
+  /** Connections between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
-  /** Receiving a request or waiting for its response, oldest request first. */
+  /** Connections that receive a request or wait for its response, oldest request first. */
   readonly busy = new Set<Connection>()
 }
 

@@ -140,7 +140,7 @@ export function addressTest(ranges: readonly string[]): (address: string) => boo
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** Limits the connections of a server. Omit `http` for a protocol without requests, which may need idle connections. */
+/** Limits the connections of a server. Omit `http` for a protocol without requests: it may need idle connections. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -163,7 +163,7 @@ export const perAddress = (max: number, given: number | undefined): number => gi
 const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
-/** The certificate of a server, which is read again when it is replaced, and a report of failed handshakes. */
+/** The certificate of a server, read again when it is replaced; and a report of failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals

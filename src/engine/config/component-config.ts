@@ -45,7 +45,7 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly options: unknown
   /** Sources and processors: the options as plain data, before parsing. */
   readonly given?: unknown
-  /** Destinations only. */
+  /** Only for destinations. */
   readonly delivery?: DeliveryOptions
   /** Processors only: what it can do with events. */
   readonly plan?: Plan

@@ -38,7 +38,7 @@ type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
 
 /** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
-  /** Absolute. */
+  /** An absolute path. */
   readonly dataDir: string
   /** The address that serves metrics, or undefined. */
   readonly metrics: ListenAddress | undefined

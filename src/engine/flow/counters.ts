@@ -329,7 +329,9 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** Discards the events given back, which will not arrive again. For a component removed from the configuration. */
+  /**
+   * For a component removed from the configuration: discards the events that it gave back, which will not arrive again.
+   */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)

@@ -70,7 +70,7 @@ class Opened {
   readonly #wanted = new WantedNames()
   readonly settled: AckStatus[][] = []
   readonly #made: Destination[] = []
-  /** For the spool. */
+  /** Folder for the spool. */
   readonly #folder = mkdtempSync(join(tmpdir(), 'sluice-check-'))
   #count = 0
 

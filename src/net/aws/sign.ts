@@ -14,7 +14,7 @@ export interface Signable {
   /** The path as sent. */
   readonly path: string
   readonly query: Readonly<Record<string, string>>
-  /** By lower-case name. All are signed. */
+  /** Headers by lower-case name. All are signed. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
 }

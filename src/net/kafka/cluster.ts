@@ -39,7 +39,7 @@ export class KafkaCluster {
   readonly #context: ComponentContext
   readonly #dialer: Dialer
   readonly #key: AccessKey | undefined
-  /** By the broker's URL. */
+  /** Connections by URL of the broker. */
   readonly #connections = new Map<string, Promise<KafkaConnection>>()
   readonly #topics = new BoundedMap<string, Topic>(MOST_TOPICS)
   readonly #unknownSince = new BoundedMap<string, number>(MOST_TOPICS)

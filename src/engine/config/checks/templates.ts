@@ -5,7 +5,7 @@ import type { ConfigNode, Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Sets template options to their text as written, which may refer to fields. Reports references to fields in other
+ * Sets template options to their text as written, including references to fields. Reports references to fields in other
  * options, since other options have one value for all events. `schemas`: the possible schemas of the node.
  */
 export function placeTemplates(

@@ -29,7 +29,7 @@ export function checkTopology(
   const read = new Set<string>()
   /** Side outputs that are read. */
   const side = new Set<string>()
-  // An unknown input may be the misspelled id of a component, which then seems unread.
+  // An unknown input may be the misspelled id of a component. That component then seems unread.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
@@ -180,7 +180,7 @@ type Connections = ReadonlyMap<Draft, readonly Connection[]>
 /** Copies are rejected only if they exceed both limits, since a large configuration has many without harm. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
-/** The count stops here. */
+/** Larger counts are replaced by this number. */
 const COUNTLESS = 1e12
 const SHOWN = 6
 

@@ -34,7 +34,7 @@ export class ManagedConfig {
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
-  /** `path`: of the local part; undefined if there is none. Throws ConfigError. */
+  /** `path`: the file or folder of the local part; undefined if there is none. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options

@@ -47,7 +47,7 @@ export interface Place {
 
 /** A value that came, at least partly, from the environment. Messages must show `text` instead. */
 export interface FromEnvironment {
-  /** As written in the file, with `${NAME}`. */
+  /** The text as written in the file, with `${NAME}`. */
   readonly text: string
   /** The values of the variables. */
   readonly values: readonly string[]

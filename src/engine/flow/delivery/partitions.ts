@@ -31,7 +31,7 @@ export class Partitions {
   readonly #partitionOf: NonNullable<Destination['partitionOf']>
   readonly #batcher: () => Batcher
   readonly #most: number
-  /** By key, least recently used first. Each partition has events or a request. */
+  /** Open partitions by key, least recently used first. Each has events or a request. */
   readonly #open = new Map<string, Partition>()
   /** The partition of the last event, probably also of the next one. If it is in `#open`, it is the last one there. */
   #last: Partition | undefined

@@ -70,7 +70,7 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
-  /** Space shared with other buffers and queues, which is limited in addition to `maxBytes`. */
+  /** Shared space: it limits all buffers and queues together, in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
   /** The counters of the destination. */
   readonly counters: BufferMetrics & {

@@ -40,8 +40,8 @@ type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
  * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the
- * end of the last segment. There it cuts off a write that a crash left unfinished, which was never acknowledged. Other
- * damage is found later by reading. With `readOnly`, changes nothing.
+ * end of the last segment, and cuts off a write that a crash left unfinished. Such a write was never acknowledged.
+ * Other damage is found later by reading. With `readOnly`, changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)

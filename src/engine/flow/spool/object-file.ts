@@ -20,7 +20,7 @@ export interface ObjectFacts {
   /** How its content is made. Only content of the same format may follow. */
   readonly format: string
   readonly contentType: string
-  /** Wall clock in milliseconds. */
+  /** When it was opened, wall clock in milliseconds. */
   readonly openedAt: number
 }
 

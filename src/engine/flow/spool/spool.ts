@@ -54,7 +54,7 @@ export interface SpoolOptions {
  */
 export class ObjectSpool implements Spool {
   readonly #options: SpoolOptions
-  /** By partition, least recently written first. */
+  /** Open objects by partition, least recently written first. */
   readonly #open = new Map<string, ObjectFile>()
   /** Closed objects that are not being sent, in order. */
   readonly #closed: ObjectFile[] = []

@@ -134,7 +134,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // Batches of one event, which keep the progress exact if the run ends early.
+            // Sends batches of one event: the progress then stays exact if the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()

@@ -75,7 +75,7 @@ export interface Letter {
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
-  /** Wall clock, in milliseconds. */
+  /** When it was received, wall clock in milliseconds. */
   readonly receivedAt: number
   /** When it was first rejected, wall clock in milliseconds. */
   readonly rejectedAt: number | undefined

@@ -39,7 +39,7 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Size of the beginning of a record, which contains its times. */
+/** Bytes at the beginning of a record that contain its times. */
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 

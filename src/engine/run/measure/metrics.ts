@@ -28,7 +28,7 @@ const FROM_PROC = [
   'nodejs_external_memory_bytes',
 ]
 
-/** Sampling interval of the event loop delay, which Node.js includes in the values. */
+/** Sampling interval of the event loop delay. Node.js includes the interval in the values. */
 const LOOP_DELAY_MS = 500
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
@@ -257,7 +257,7 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. Concurrent calls share one, which begins after they were made. */
+  /** The response to a scrape. Concurrent calls share one response, which is rendered after all of them were made. */
   render(format: Format = 'text'): Promise<Buffer> {
     return this.#renders[format].result()
   }

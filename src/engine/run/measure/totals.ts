@@ -26,7 +26,7 @@ export interface Totals {
    * discarded or consumed twice.
    */
   readonly passed?: number
-  /** By component, then by reason. */
+  /** Discarded events by component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   /** Events that each destination accepted, including readers of side outputs. */
   readonly delivered: Readonly<Record<string, number>>

@@ -14,7 +14,7 @@ import type { Body } from './request-bodies.js'
 const STALLED_BODY_MS = 10_000
 
 export interface Sent {
-  /** The URL to connect to: only an origin. */
+  /** The URL to connect to. It has only an origin. */
   readonly target: URL
   readonly path: string
   readonly method: string
@@ -138,7 +138,7 @@ const IDLE_MS = 15_000
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** The options of a request. `target` is the URL to connect to: only an origin. */
+/** The options of a request. `target` is the URL to connect to. It has only an origin. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }

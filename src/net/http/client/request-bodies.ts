@@ -43,7 +43,7 @@ export class RequestBodies {
   readonly #memory = new JoinMemory()
   readonly #prepared = new WeakMap<Request, Prepared>()
 
-  /** `level`: of gzip, if not the default. */
+  /** `level`: the gzip level, if it is not the default. */
   constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression'], level?: number) {
     this.#encode = encode
     this.#compress = COMPRESSORS[compression]?.(level)
