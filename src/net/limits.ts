@@ -96,9 +96,7 @@ export class ConnectionLimits {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /**
-   * Connections in the TLS handshake, by endpoints: the two sockets of such a connection do not refer to each other.
-   */
+  /** Connections in the TLS handshake, by endpoints: the two sockets of one do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined

@@ -68,7 +68,6 @@ export interface Config {
   readonly isLocalPart: boolean
   /** Permissions of a published pipeline on this machine. */
   readonly managed: ManagedOptions
-  /** The section `service`, or undefined. */
   readonly service: ServiceConfig | undefined
 }
 
@@ -284,7 +283,7 @@ function assemble(
   }
 }
 
-/** The folder of the data: the option data_dir, the folder that systemd provides, or `state`. */
+/** The data folder: the option data_dir, the folder that systemd provides, or `state`. */
 function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }

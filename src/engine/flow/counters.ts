@@ -209,7 +209,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** Counts events that a source passed on. With `reads`, does not count events again that were given back before. */
+  /** Counts events that a source passed on. With `reads`, events that were given back do not count again. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
@@ -329,9 +329,7 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /**
-   * For a component removed from the configuration: discards the events that it gave back, which will not arrive again.
-   */
+  /** For a removed component: discards the events that it gave back, since they will not arrive again. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)

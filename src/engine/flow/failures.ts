@@ -152,9 +152,7 @@ export class SlowWork {
     this.#all.clear()
   }
 
-  /**
-   * How long it has worked on the oldest batch, in milliseconds. 0: it waits on purpose. Undefined: it has no batch.
-   */
+  /** Milliseconds of work on the oldest batch. 0: it waits on purpose. Undefined: it has no batch. */
   get workedMs(): number | undefined {
     const [first] = this.#all
     return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)

@@ -181,8 +181,7 @@ export class Stage extends Transform {
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     if (batch.length === 0) {
-      // A processor may assume that a batch has events. For an empty batch, it could take a share that is never
-      // settled.
+      // A processor may assume that a batch has events. For an empty one, it could take a share that is never settled.
       batch.ack.settle('delivered')
       done()
       return

@@ -83,10 +83,7 @@ export class WaitingEvents {
   /** Sources that got events back. Their later batches are also given back, to keep the order. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
-  /**
-   * Whether the successor takes the waiting events of a source. If so, they are not decided here, and arriving events
-   * join them.
-   */
+  /** Whether the successor takes waiting events of a source. It then decides about them. Arriving events join them. */
   #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #round = 0

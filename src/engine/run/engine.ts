@@ -495,9 +495,7 @@ export class Engine {
     this.checkpoints.close()
   }
 
-  /**
-   * Whether a component or its successor will receive events that it has already seen. Without `id`: whether any will.
-   */
+  /** Whether a component or its successor will receive events that it has already seen. Without `id`: any component. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
     return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))

@@ -42,7 +42,6 @@ export class OwnOutputs {
     }
   }
 
-  /** Whether events of a source reach a component. */
   reaches(source: string, component: string): boolean {
     return this.#reached.get(source)?.has(component) === true
   }

@@ -49,9 +49,7 @@ export function compare(before: Loaded, next: Loaded): Comparison {
   }
 }
 
-/**
- * Whether parsed options are equal. Also compares secrets, patterns, codecs and conditions, which have private state.
- */
+/** Whether parsed options are equal. Looks into secrets, patterns, codecs and conditions, whose state is private. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

@@ -204,7 +204,6 @@ export class Stages {
   }
 }
 
-/** The component to which an output belongs. */
 const componentOf = (output: string) => output.split('.')[0]!
 
 /** The readers of a component's outputs, each with an output that it reads: `reader.output`. */

@@ -36,9 +36,7 @@ export type Follower = (links: Links, config: Config) => void
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /**
-   * Whether to refuse a configuration that has no destination for buffered events, unless these can be delivered first.
-   */
+  /** Whether to refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
   readonly keepsEvents?: boolean
 }
 

@@ -8,7 +8,6 @@ import { Problems } from '../config/yaml/problems.js'
 const PATIENCE_MS = 30_000
 const LONGEST_SHOWN = 2000
 
-/** Collects violations. */
 export class Findings {
   readonly list: string[] = []
 
@@ -56,7 +55,6 @@ export async function until(test: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** The options of an example. */
 export function optionsOf(yaml: string): object {
   const problems = new Problems()
   const root = readYaml(yaml, 'example', process.env, problems)

@@ -83,9 +83,7 @@ export class KafkaCluster {
     this.#retireAll(connection => connection.destroy(new Error('closing')))
   }
 
-  /**
-   * The partitions of a topic. `failure`: of errors that concern only this topic. `mayCreate`: brokers may create it.
-   */
+  /** The partitions of a topic. `failure`: of errors of this topic alone. `mayCreate`: brokers may create it. */
   async topic(
     name: string,
     signal: AbortSignal,

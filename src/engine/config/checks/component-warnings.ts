@@ -73,8 +73,7 @@ interface KnownFields extends EventFields {
 type Known = Map<Draft['config'], EventFields | undefined>
 
 /**
- * The fields of events from these components. Undefined if one may add any field or is invalid, or if there is no
- * source.
+ * The fields of events from these components. Undefined if one may add any field or is invalid, or if none is a source.
  */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []

@@ -267,9 +267,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/**
- * Whether to read the variable in `node` as the number or boolean that it looks like: the option rejects it as text.
- */
+/** Whether to read the variable in `node` as the number or boolean that it looks like. The option rejects text. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

@@ -127,10 +127,7 @@ export const MEANT = new Map<string, string[]>()
 for (const [meant, names] of Object.entries(ELSEWHERE))
   for (const name of names.split(' ')) MEANT.set(name, [...(MEANT.get(name) ?? []), meant])
 
-/**
- * Advice for options that Sluice does not have. `names` matches the option; its mapping must accept the option
- * `beside`.
- */
+/** Advice on unknown options. `names` matches the option; `beside`: an option that the same mapping accepts. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],

@@ -70,10 +70,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/**
- * Whether the path is outside network file systems. Those may block this process, so links there are resolved at
- * runtime.
- */
+/** Whether the path is on a local file system. Links on others are resolved at runtime, since access may block. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }

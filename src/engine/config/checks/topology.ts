@@ -110,10 +110,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/**
- * Reports cycles at the input that closes them, unless it connects a component of a reported cycle. Returns whether it
- * found one.
- */
+/** Reports cycles at their closing input, unless it connects a reported component. Returns whether it found one. */
 function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()

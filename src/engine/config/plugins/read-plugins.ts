@@ -101,7 +101,6 @@ function taken(what: string, plugin: string | undefined): string {
 
 type Name = ScalarNode & { value: string }
 
-/** The section `service`, or undefined. */
 function serviceOf(root: MapNode): MapNode | undefined {
   const service = root.entries.get('service')?.value
   return service?.kind === 'map' ? service : undefined

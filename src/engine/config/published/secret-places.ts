@@ -13,7 +13,6 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
  */
 
 type Document = Readonly<Record<string, unknown>>
-/** The path of a value in a document. */
 type Path = readonly string[]
 
 /** A part of a text that may be a secret. */
@@ -117,7 +116,6 @@ export function hideLiterals<C extends Document>(config: C, components: readonly
 
 const literalsOf = (parts: readonly Part[]): readonly Part[] => parts.filter(({ isLiteral }) => isLiteral)
 
-/** Replaces each part of the text. */
 function replaced(value: string, parts: readonly Part[], by: string): string {
   let text = ''
   let at = 0

@@ -173,10 +173,7 @@ interface Row {
   readonly text: string
 }
 
-/**
- * The table of options. With `first`: a table of the options named there, with their inner options, and one of the
- * rest.
- */
+/** The table of options. With `first`: one table of these and their inner options, and one of the other options. */
 function optionTable(schema: z.ZodType, first?: readonly string[]): string {
   const rows = rowsOf(inputSchema(schema))
   if (first === undefined) return tableOf(rows)
@@ -209,9 +206,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/**
- * The options inside an option whose value may be a mapping. If only some variants of it have one, the row names them.
- */
+/** The options inside an option that may be a mapping. If only some variants of it have one, the row names them. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []

@@ -77,10 +77,7 @@ export interface RetryLimits {
 /** The error of an attempt, and what it says about the request. */
 interface Thrown {
   readonly error: unknown
-  /**
-   * Whether the receiver refused one of several requests (`max_in_flight: auto`). The request itself is then not at
-   * fault.
-   */
+  /** Whether one of several requests was refused (`max_in_flight: auto`). The request itself is then not at fault. */
   readonly isBeside: boolean
   readonly isAdapting: boolean
 }
@@ -141,9 +138,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /**
-   * Whether a failed task is tried again. After a reload, this includes its first attempt if the previous one failed.
-   */
+  /** Whether a failed task is tried again. After a reload, this includes its first attempt if the last one failed. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -609,9 +604,7 @@ class Outage {
     return this.past
   }
 
-  /**
-   * The error inherited from the previous delivery; undefined once an attempt of this delivery has failed or succeeded.
-   */
+  /** The error of the previous delivery; undefined once an attempt of this one has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.error : undefined
   }

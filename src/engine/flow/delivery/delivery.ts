@@ -29,7 +29,6 @@ import { Uploads } from './uploads.js'
  * - Events that a destination keeps in a spool are settled, and stay in flight until their object is delivered.
  */
 
-/** Counters of requests and batches. */
 export interface DeliveryCounters extends Pick<ComponentMetrics, 'sent' | 'discarded' | 'failed'> {
   /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
@@ -515,7 +514,6 @@ export class Delivery extends BatchQueue {
     return divided.map(parts => this.#request(parts, next))
   }
 
-  /** Creates a request for each group. */
   #grouped(request: Request, groups: readonly number[]): Request[] {
     const divided = divide(request.parts, Math.max(...groups) + 1, index => groups[index]!)
     return this.#replace(
@@ -545,9 +543,7 @@ export class Delivery extends BatchQueue {
     return true
   }
 
-  /**
-   * Settles a refused request. If the error says only how many events were refused, counts the first ones as refused.
-   */
+  /** Settles a refused request. If only the number of refused events is known, counts the first ones as refused. */
   #settleRefused(request: Request, { reason, refused }: DeliveryError): void {
     if (refused === undefined) {
       this.#settle(request, reason)

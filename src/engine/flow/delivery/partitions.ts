@@ -5,8 +5,7 @@ import { type Amount, add } from '../counters.js'
 import type { Batcher } from './batcher.js'
 
 /**
- * Default maximum of open partitions. An event of another partition waits until the least recently used partition was
- * sent.
+ * Default maximum of open partitions. An event of another partition waits until the least recently used one was sent.
  */
 export const MOST_OPEN = 100
 
@@ -83,12 +82,10 @@ export class Partitions {
     return request
   }
 
-  /** The partition of a request. */
   of(request: readonly EventBatch[]): Partition {
     return this.#taken.get(request)!
   }
 
-  /** Reports that a request has ended. */
   ended(request: readonly EventBatch[]): void {
     const partition = this.of(request)
     this.#taken.delete(request)
@@ -128,7 +125,7 @@ export class Partitions {
     return Array.from(this.#open.values(), ({ batcher }) => batcher)
   }
 
-  /** The partition of the next request. If batches wait to be divided, the least recently used one, to make room. */
+  /** The next partition to send. If batches wait to be divided, chooses the least recently used one to make room. */
   #next(now: number, isEnding: boolean): Partition | undefined {
     const isFull = this.#undivided.length > 0
     for (const partition of this.#open.values())

@@ -35,9 +35,7 @@ import { Settlement } from './settlement.js'
 export interface BufferMemory {
   /** Records waiting to be written. Beyond this, the sources wait. */
   readonly waiting: number
-  /**
-   * Records that stay in memory after their write and need not be read. Records passed on count toward this limit, too.
-   */
+  /** Written records kept in memory, which need not be read. Records passed on count toward this limit, too. */
   readonly ahead: number
   /** Records passed on but not settled. Beyond this, no record is passed on. */
   readonly held: number

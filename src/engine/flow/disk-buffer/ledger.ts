@@ -11,10 +11,7 @@ import type { LogPosition } from './segments.js'
  * causes repetition.
  */
 
-/**
- * Consecutive records; the first and last may be partial. Reading continues at the cursor: at the start of a partial
- * last one.
- */
+/** Consecutive records; the first and last may be partial. The cursor is at the start of a partial last one. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** How many ranges fit into a slot, even if their numbers are large. */

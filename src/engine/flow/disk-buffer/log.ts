@@ -99,10 +99,7 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /**
-   * The next record at or after `expected`. If `expected` is within a record, the rest of it. Undefined if there is
-   * none.
-   */
+  /** The next record at or after `expected`, or the rest of the record that contains it. Undefined if there is none. */
   async next(expected: LogPosition): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)

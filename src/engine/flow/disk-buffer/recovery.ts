@@ -227,10 +227,7 @@ function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut
   })
 }
 
-/**
- * The place after most events. If places are equal, the last one: after a power failure, the bytes in a ledger may
- * differ.
- */
+/** The place with most events; among equal ones, the last. After a power failure, a ledger may count other bytes. */
 function furthest(...places: (LogPosition | undefined)[]): LogPosition {
   return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

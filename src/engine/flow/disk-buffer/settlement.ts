@@ -122,8 +122,7 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
-      // Settled records must not fill a full disk. If they were removed but an outdated ledger stayed, they would seem
-      // to be missing.
+      // Settled records must not fill a full disk. If an outdated ledger stayed, they would seem to be missing.
       if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
@@ -140,8 +139,8 @@ export class Settlement {
   }
 
   /**
-   * Settled ranges after the mark, for the ledger. While one request is retried, they let a restart repeat fewer
-   * events, and let segments be removed.
+   * Settled ranges after the mark, for the ledger. While one request is retried, a restart then repeats fewer events,
+   * and segments can be removed.
    */
   #ahead(): readonly Ahead[] {
     const { segments, current, settled } = this.#records

@@ -166,7 +166,6 @@ export async function cutTornRecord(file: FileHandle): Promise<{ size: number; t
   return { size, torn: found - size }
 }
 
-/** The end of the last complete record. */
 async function endOfRecords(file: FileHandle, size: number): Promise<number> {
   const tail = Buffer.alloc(TAIL_SIZE)
   for (let end = size; end > 0; ) {

@@ -43,7 +43,6 @@ const PIECE = 256 * 1024
 const HEAD = 128
 const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
-/** The count of one file. */
 interface Counted {
   readonly inode: number
   /** Offset at which counting began. */

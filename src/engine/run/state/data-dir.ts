@@ -133,7 +133,7 @@ async function take(dir: string, namespace: string): Promise<Taken> {
   }
 }
 
-/** Writes a new file. On a full disk, overwrites the spare file. Only one process can get that. */
+/** Writes a new file. On a full disk, overwrites the spare file. Only one process can get that file. */
 function writeNew(spare: string, path: string, text: string): void {
   try {
     writeFileSync(path, text, { mode: 0o600 })

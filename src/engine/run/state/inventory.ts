@@ -158,7 +158,6 @@ export function adviceFor({ kind, id, path }: Stored): string {
   }
 }
 
-/** Logs each orphan, with advice. */
 export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   for (const orphan of orphans) {
     const { kind, id: component, path, events, bytes } = orphan

@@ -131,10 +131,7 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/**
- * Idle connections close this much earlier than announced. The receiver then does not close one while a request is
- * sent.
- */
+/** How much earlier than announced idle connections close, so the receiver does not close one during a request. */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 

@@ -22,10 +22,7 @@ export interface Body {
 
 /** A request, which is identical in each attempt. */
 interface Prepared {
-  /**
-   * Slices of the chunks of its batches. The batches hold the chunks until they are settled. Compressed when it is
-   * sent.
-   */
+  /** Slices of its batches' chunks, which the batches hold until they are settled. Compressed when it is sent. */
   body: Body
   compressed?: Promise<Body>
   readonly idempotencyKey: string
@@ -49,9 +46,7 @@ export class RequestBodies {
     this.#compress = COMPRESSORS[compression]?.(level)
   }
 
-  /**
-   * The uncompressed size of a request. If that is at most `maxBytes`, keeps the body, since the request is sent next.
-   */
+  /** The uncompressed size of a request. Keeps a body of at most `maxBytes`, since it is sent next. */
   sizeOf(request: Request, maxBytes: number): number {
     const body = this.#encode(request)
     const release = body.release?.bind(body)
@@ -75,10 +70,7 @@ export class RequestBodies {
     }
   }
 
-  /**
-   * The request was delivered and is not repeated. Reuses its memory, unless an earlier attempt may still be sending
-   * it.
-   */
+  /** The request was delivered. Reuses its memory, unless an earlier attempt may still be sending it. */
   delivered(request: Request): void {
     const { attempts, release } = this.#prepared.get(request)!
     if (attempts === 1) release?.()
