@@ -169,7 +169,6 @@ export class ConnectionLimits {
     for (const connection of new Set(this.#bySocket.values())) leave(connection)
   }
 
-  /** Closes every connection immediately. */
   close(): void {
     this.#stopSweeping?.()
     for (const { socket } of this.#bySocket.values()) socket.destroy()

@@ -100,7 +100,6 @@ export class Listener {
     this.#server?.close()
   }
 
-  /** Closes every connection immediately. */
   close(): void {
     this.stopAccepting()
     this.connections.close()

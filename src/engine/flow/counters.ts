@@ -147,7 +147,7 @@ export class ComponentCounters implements ComponentMetrics {
   foundEvents = 0
   /** Sources: events passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: events that were settled, but are read again together with earlier ones that were given back. */
+  /** Sources: settled events that are read again together with earlier ones that were given back. */
   toRepeat = 0
   /** Sources: received events that had been settled before and were read again. */
   receivedAgain = 0

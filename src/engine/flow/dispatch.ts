@@ -201,10 +201,7 @@ export class Dispatch {
     batch.ack.settle('delivered')
   }
 
-  /**
-   * The origin of replacement events, with the source of the replaced events. They thus keep their place in the order
-   * of that source.
-   */
+  /** The origin of replacement events, with the source of the replaced events, in whose order they keep their place. */
   #originOf(source: string): Origin {
     let origin = this.#origins.get(source)
     if (!origin) {

@@ -149,7 +149,6 @@ export class Stage extends Transform {
     return this.#waiting ? sum(held, this.#waiting.amount) : held
   }
 
-  /** Events and bytes that wait for a decision. */
   get waiting(): Amount {
     return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }

@@ -113,7 +113,7 @@ export class WaitingEvents {
     return [...this.#lines.keys()].every(this.#passesOn)
   }
 
-  /** Waiting events and bytes, including events about which the processor is being asked, and events given back. */
+  /** Waiting events and bytes, including events being asked about and events given back. */
   get amount(): Amount {
     return sum(this.#waiting, this.#givenBack)
   }

@@ -147,7 +147,6 @@ export class DestinationRun {
     this.#leave?.()
   }
 
-  /** Ends at once. */
   abort(): void {
     this.#ending.abort()
     this.buffer?.destroy()

@@ -290,7 +290,6 @@ export class Engine {
     if (!this.#successors) this.checkpoints.close()
   }
 
-  /** Whether a component keeps running after this engine has ended. */
   #keepsRunning(id: string): boolean {
     return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
   }
@@ -528,7 +527,6 @@ export class Engine {
     return events + this.between()
   }
 
-  /** Number of events on their way from one component to the next. */
   between(): number {
     return this.links.between()
   }

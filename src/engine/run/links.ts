@@ -7,7 +7,6 @@ import type { DestinationRun } from './destination-run.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
 
-/** Whether a component reads this output. */
 export function isRead(output: string, { processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
 }

@@ -72,9 +72,7 @@ interface KnownFields extends EventFields {
 /** The declared fields by component. Cached, since many components may be downstream of one. */
 type Known = Map<Draft['config'], EventFields | undefined>
 
-/**
- * The fields of events from these components. Undefined if one may add any field or is invalid, or if none is a source.
- */
+/** The fields of these components' events. Undefined if one may add any field or is invalid, or if none is a source. */
 function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {

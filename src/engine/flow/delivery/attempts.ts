@@ -552,14 +552,11 @@ class Outage {
   readonly #next = new Map<object, number>()
   /** Undefined while delivery works. */
   failures: Failures | undefined
-  /** The error of the last failed attempt. */
   error = ''
-  /** The last finished outage, or undefined. */
   past: PastOutage | undefined
   #isInherited: boolean
   #of: TaskKind = 'start'
   isLogged = false
-  /** Whether a receiver has accepted events. */
   hasDelivered: boolean
 
   constructor(clock: Clock, inherited?: OutageState) {

@@ -169,7 +169,6 @@ export class Delivery extends BatchQueue {
     return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 
-  /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
     const { outage } = this.#shown
     return { ...outage, state: { ...outage.state, size: this.#sentSize.learned } }
@@ -279,8 +278,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the end of the stream, at most until the deadline. The writer must end the stream. Then gives back
-   * remaining events and stops the destination. Resolves with the undelivered amount.
+   * Waits for the end of the stream, at most until the deadline. The writer must end it. Then gives back remaining
+   * events and stops the destination. Resolves with the undelivered amount.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)

@@ -51,7 +51,6 @@ export class Reading {
     return this.#wake !== undefined && !this.#over && this.held < this.#maxHeld
   }
 
-  /** Reports that the consumer took events from its queue. The consumer counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.queued.events -= events
     this.queued.bytes -= bytes

@@ -136,7 +136,6 @@ export async function holdsNothing(folder: BufferFolder): Promise<boolean> {
   return (await folder.list()).every(name => /\.(sent|note)$/.test(name))
 }
 
-/** Writes ids to a separate file. */
 export async function writeIds(folder: BufferFolder, name: string, ids: readonly Buffer[]): Promise<void> {
   const record = Buffer.concat([Buffer.alloc(HEAD_SIZE), ...ids.flatMap(one => framed(one, []).subarray(HEAD_SIZE))])
   seal(record, START, 0, 0)

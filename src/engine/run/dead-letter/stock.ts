@@ -15,7 +15,7 @@ export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
 const POSITIONS = join('checkpoints', `${SOURCE}.json`)
 /** Where earlier versions saved how far the events are settled. */
 const FORMER = 'progress.json'
-/** Events that a daemon rejected during the run, until they are appended to the events that were rejected again. */
+/** Events that a daemon rejected during the run, until they are appended to the ones rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** The offset in bytes before which all records are settled; 0 if the progress is damaged. Throws StateUnreadable. */

@@ -76,7 +76,6 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   },
 }
 
-/** A sample of a component. */
 export interface ComponentSeries {
   readonly name: string
   readonly help: string

@@ -52,7 +52,6 @@ export function pathOf(dataDir: string, kind: DataKind, id: string): string {
 
 export const nameOf = (kind: DataKind) => KINDS[kind].what
 
-/** The kinds of data that a component uses. */
 export function kindsOf({ kind, options, onError, delivery, definition }: ComponentConfig): DataKind[] {
   const { persist } = options as { persist?: boolean }
   return ALL.filter(data => {

@@ -135,7 +135,7 @@ const IDLE_MS = 15_000
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** The options of a request. `target` is the URL to connect to. It has only an origin. */
+/** The options of a request. `target`: as in `Sent`. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }

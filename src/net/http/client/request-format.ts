@@ -90,9 +90,9 @@ export interface AnswerList {
   /** Whether a 2xx lists every event. Any other 2xx does not come from the receiver, and delivers nothing. */
   readonly isWhole?: true
   /**
-   * Reads the entry at `position` of the list: the event's index in its request, from 0, and the event's status if the
-   * entry has one (below 300: accepted). Undefined if the response has another form. The status of the response then
-   * counts for all events.
+   * Reads the entry at `position` of the list: the event's index in its request, from 0, and the event's status, if any
+   * (below 300: accepted). Undefined if the response has another form. The status of the response then counts for all
+   * events.
    */
   entry(value: unknown, position: number): Entry | undefined
 }
