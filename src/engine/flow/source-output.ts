@@ -34,7 +34,7 @@ class Open extends Ack implements Linked<Open> {
   events = 0
   bytes = 0
   origin: Origin | undefined
-  /** The batches before and after it from the same origin that are unsettled or were given back. */
+  /** The previous and the next batch of its origin that is unsettled or was given back. */
   earlier: Open | undefined
   later: Open | undefined
   /** Events of settled batches after it. If it is given back, these are read again too. */

@@ -213,8 +213,8 @@ export class WaitingEvents {
   }
 
   /**
-   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since it may be
-   * LATER again and due at the same time.
+   * The next due batch, marked as `isAsked`; undefined if none is due. Returns a batch once per round, since the
+   * processor may decide LATER about it again, due at the same time.
    */
   #next(now: number): Waiting | undefined {
     const round = this.#round

@@ -27,7 +27,9 @@ export function filesOf(plugins: Plugins): readonly string[] {
   return [...plugins.values()].flatMap(({ files }) => files)
 }
 
-/** The components that a configuration can use, and the codecs of its plugins; undefined if it may not list plugins. */
+/**
+ * Components that a configuration can use, and codecs of its plugins. `codecs`: undefined if it may not list plugins.
+ */
 export interface Known {
   readonly components: readonly AnyDefinition[]
   readonly codecs: readonly CodecDefinition[] | undefined

@@ -46,7 +46,7 @@ export interface SpoolOptions {
 /**
  * Collects events on disk into objects of a useful size. A partition has at most one open object. Closed objects wait
  * to be sent. Invariants:
- * - The spool has taken over events when their record is synced.
+ * - Events belong to the spool once their record is synced.
  * - Nothing is appended to an object that `next` has returned. Its name and bytes never change, even after a kill.
  * - Events that a source reads again soon after a kill are recognized by their ids, in object files and `.sent` files.
  * - The file of an object is removed when the receiver has accepted the object. If removing fails, the object is sent

@@ -177,7 +177,7 @@ class Mirror {
     const { counters } = this
     const last = this.#last
     this.#last = now
-    // Events that it held when it ran here will not arrive here again.
+    // Events that the component held while it ran in this process will not arrive here again.
     if (!last) counters.abandon()
     grow(counters.received, now.received, last?.received)
     grow(counters.passed, now.passed, last?.passed)

@@ -45,7 +45,7 @@ export class HttpClient {
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
-    // If an idle connection has ended, this turn notices it, and a new one is made.
+    // In this turn, an idle connection that has ended is noticed. A new one is then made.
     await nextTurn()
     signal.throwIfAborted()
     const pool = this.#pool
@@ -131,7 +131,7 @@ async function closeUnlessSent(sent: ClientRequest): Promise<void> {
 
 /** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const IDLE_MS = 15_000
-/** How much earlier than announced idle connections close, so the receiver does not close one during a request. */
+/** Idle connections close this much earlier than announced, so the receiver does not close one during a request. */
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 

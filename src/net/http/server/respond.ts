@@ -118,7 +118,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A slow client may never close its side, so the connection is closed. For other clients, which may still be sending,
-  // that could discard the response.
+  // A slow client may never close its side, so this closes the connection. For other clients, which may still be
+  // sending, closing could discard the response.
   if (status === 408) socket.destroySoon()
 }
